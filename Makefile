@@ -1,0 +1,57 @@
+# A thin front of CMake: `make help` lists the targets. BUILD=folder and J=jobs may be given.
+BUILD ?= build
+J     ?= $(shell nproc)
+export OMPI_ALLOW_RUN_AS_ROOT = 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+
+.DEFAULT_GOAL := all
+.PHONY: all help setup configure test check demo bench mutants style format tidy status clean print-%
+
+all: configure ## build the program (build/mrmf) and the tests
+	@cmake --build $(BUILD) -j $(J)
+
+setup: ## install missing Debian packages, or say which are missing
+	@jobs/setup.sh
+
+configure: setup
+	@test -f $(BUILD)/CMakeCache.txt || cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release >$(BUILD).configure.log 2>&1 || \
+	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
+
+test: all ## build and run every test
+	@cd $(BUILD) && ctest --output-on-failure
+
+demo: all ## simulate neurons, train by four methods, print the paper's table (about 8 minutes)
+	@jobs/demo/run.sh $(BUILD)
+
+bench: all ## training speed beside PyTorch and oneDNN's own best times (installs PyTorch in .venv-peers)
+	@tests/peers/bench.sh $(BUILD)
+
+mutants: all ## plant known bugs one by one and show that the tests catch them
+	@tests/mutants.sh $(BUILD)
+
+check: style test ## what CI and a careful committer run
+
+style: ## is the code formatted as .clang-format says? (clang-format 14)
+	@tests/style.sh check
+
+format: ## format the code
+	@tests/style.sh fix
+
+tidy: configure ## clang-tidy 14 over our sources
+	@tests/tidy.sh $(BUILD)
+
+status: ## the configuration in use
+	@if [ -f $(BUILD)/CMakeCache.txt ]; then \
+	  grep -E '^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|MPI_CXX_COMPILER|HDF5_C_LIBRARY_hdf5|dnnl_DIR|CCACHE|MRMF_[A-Z]+):' $(BUILD)/CMakeCache.txt; \
+	else echo "not configured: run make"; fi
+	@git log -1 --format='commit %h, %cs' 2>/dev/null || true
+	@if [ -x $(BUILD)/mrmf ]; then $(BUILD)/mrmf --version; fi
+
+clean: ## remove the build folder
+	@rm -rf $(BUILD)
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 12
+
+print-%:
+	@echo '$* = $($*)'

@@ -1,0 +1,50 @@
+// Which samples a rank visits, and when: pure functions, no files, no MPI.
+//
+// The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of
+// them. An epoch shuffles inside each shard, and every step takes the same share of every shard, so with a fixed
+// number of shards the global mini-batches are the same samples on any number of ranks. The steps of an epoch have
+// equal sizes up to one row per shard: no sample is left out and none is seen twice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+struct Range {
+  Index first = 0, count = 0;
+  bool operator==(const Range&) const = default;
+};
+
+/// Piece `part` of `count` items cut into `parts` contiguous pieces whose sizes differ by at most one.
+Range piece(Index count, Index part, Index parts);
+
+struct EpochOrder {
+  std::vector<std::int64_t> ids;   ///< global sample indices of this rank, step after step
+  std::vector<Range> steps;        ///< this rank's rows of `ids` per step (may be empty for a rank, never for all)
+  std::vector<Index> global_rows;  ///< rows of the whole team per step: the weight of the mean gradient
+};
+
+struct OrderSettings {
+  Index samples = 0;  ///< of the whole data set
+  int ranks = 1, rank = 0;
+  int shards = 1;     ///< a multiple of ranks
+  Index batch = 1;    ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
+  bool shuffle = true;
+};
+
+/// The rows of the data set that this rank loads.
+Range owned_rows(const OrderSettings& settings);
+
+/// Steps of an epoch: the same on every rank.
+Index steps_per_epoch(const OrderSettings& settings);
+
+/// The order of one epoch: a pure function of its arguments.
+EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
+
+/// ConfigError when the settings are impossible: batch larger than the shard, shards not a multiple of ranks, ...
+void check(const OrderSettings& settings);
+
+}  // namespace mrmf

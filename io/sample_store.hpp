@@ -1,0 +1,61 @@
+// This rank's part of a data set in memory, at every resolution that was asked for.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/hdf5.hpp"
+#include "io/order.hpp"
+
+namespace mrmf {
+
+/// How a file's (T, C) sample is seen (applications.md 2.1 calls it the layout trap).
+/// transpose: as it is stored, positions by channels. reinterpret: the flat buffer read as (C, T), which is what the
+/// reference Neuron Inverter code feeds its convolutions. Averaging happens before either.
+enum class SampleLayout { transpose, reinterpret };
+
+struct DatasetSpec {
+  std::vector<std::string> files;  ///< read as one data set, concatenated along the first axis
+  std::string samples, labels;     ///< data set names
+  SampleLayout layout = SampleLayout::transpose;
+};
+
+/// What a data set holds, read from the files' headers on the root and broadcast.
+struct DatasetShape {
+  Index samples = 0;
+  Shape sample;       ///< at the original resolution, channels-last, n = 0
+  Index outputs = 0;  ///< labels per sample
+  bool operator==(const DatasetShape&) const = default;
+};
+
+/// Checks every file: present, HDF5, whole, both data sets there, same sample shape and type class, as many labels
+/// as samples, at least one sample. DataError naming file and data set otherwise.
+DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm);
+
+class SampleStore {
+ public:
+  /// Reads rows `owned` of the data set and checks them for NaN and infinity (DataError: file, data set, row).
+  SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm);
+
+  /// Makes the data of this resolution if it is not there yet. ConfigError when a factor does not divide its axis.
+  void require(const Extent& resolution);
+  /// Frees a resolution that no later step of the plan needs.
+  void release(const Extent& resolution);
+
+  Shape sample(const Extent& resolution) const;
+  Index outputs() const { return shape_.outputs; }
+  Range owned() const { return owned_; }
+
+  /// Copies samples and labels of the given global ids into x and targets (one row per id).
+  void gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets) const;
+
+ private:
+  DatasetShape shape_;
+  Range owned_;
+  SampleLayout layout_;
+  std::vector<float> original_, labels_;
+  std::map<Extent, std::vector<float>> resolved_;
+};
+
+}  // namespace mrmf

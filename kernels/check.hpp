@@ -1,0 +1,44 @@
+// The one check family of the project. A check is always on; it throws and never exits.
+// Each error class is one exit code of the program (docs/user-guide.md, "Exit codes").
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace mrmf {
+
+/// Base of every error that mrmf itself raises. what() is one line: what, where, what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(const std::string& what, int exit_code) : std::runtime_error(what), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+/// The command line or the configuration asks for something impossible (exit code 2).
+struct ConfigError : Error {
+  explicit ConfigError(const std::string& what) : Error(what, 2) {}
+};
+
+/// A data file is missing, broken or not what the configuration says (exit code 3).
+struct DataError : Error {
+  explicit DataError(const std::string& what) : Error(what, 3) {}
+};
+
+/// Something went wrong while running: a rank, a device, a NaN (exit code 4).
+struct FaultError : Error {
+  explicit FaultError(const std::string& what) : Error(what, 4) {}
+};
+
+/// Throws FaultError("<file>:<line>: <expression> is false: <message>").
+[[noreturn]] void check_failed(const char* file, int line, const char* expression, const std::string& message);
+
+}  // namespace mrmf
+
+/// States a fact the code relies on. Not for user input: that deserves a ConfigError or DataError.
+#define MRMF_CHECK(condition, message)                                                               \
+  do {                                                                                               \
+    if (!(condition)) ::mrmf::check_failed(__FILE__, __LINE__, #condition, (message));               \
+  } while (false)

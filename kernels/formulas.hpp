@@ -1,0 +1,69 @@
+// Scalar formulas written once and used by every backend, so that backends agree to the last bit where they can.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/backend.hpp"
+#include "kernels/random.hpp"
+
+namespace mrmf {
+
+/// True when dropout keeps feature `feature` of sample `id`. One philox block serves eight features, 16 bits each,
+/// so the drop probability is rate rounded to a multiple of 1/65536.
+struct DropoutMask {
+  std::uint64_t key;
+  std::uint32_t step_low, threshold;
+  float scale;
+
+  DropoutMask(const Step& step, std::uint64_t layer, float rate)
+      : key(mix(step.seed, layer, step.number >> 32)),
+        step_low(static_cast<std::uint32_t>(step.number)),
+        threshold(static_cast<std::uint32_t>(std::lround(rate * 65536.0F))),
+        scale(1.0F / (1.0F - static_cast<float>(threshold) / 65536.0F)) {}
+
+  Random4 block(std::int64_t id, Index feature) const {
+    const auto wide = static_cast<std::uint64_t>(id);
+    return philox(key, {step_low, static_cast<std::uint32_t>(wide), static_cast<std::uint32_t>(wide >> 32),
+                        static_cast<std::uint32_t>(feature / 8)});
+  }
+  bool keeps(const Random4& block, Index feature) const {
+    const std::uint32_t word = block[static_cast<std::size_t>((feature % 8) / 2)];
+    return ((feature % 2 == 0) ? (word & 0xFFFFU) : (word >> 16)) >= threshold;
+  }
+};
+
+inline float activation(ActivationKind kind, float slope, float x) {
+  switch (kind) {
+    case ActivationKind::relu: return x > 0 ? x : 0;
+    case ActivationKind::leaky_relu: return x > 0 ? x : slope * x;
+    case ActivationKind::tanh: return std::tanh(x);
+  }
+  return x;
+}
+
+/// Derivative of the activation as a function of its output y (slope > 0 keeps the sign of the input).
+inline float activation_derivative(ActivationKind kind, float slope, float y) {
+  switch (kind) {
+    case ActivationKind::relu: return y > 0 ? 1.0F : 0.0F;
+    case ActivationKind::leaky_relu: return y > 0 ? 1.0F : slope;
+    case ActivationKind::tanh: return 1.0F - y * y;
+  }
+  return 1.0F;
+}
+
+/// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.
+inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {
+  velocity = s.momentum * velocity + (dw + s.weight_decay * w);
+  w -= s.learning_rate * velocity;
+}
+
+/// Adam (Kingma & Ba 2014, algorithm 1) and AdamW (Loshchilov & Hutter 2017), PyTorch's order of operations.
+inline void adam_update(const AdamStep& s, float& w, float dw, float& m, float& v) {
+  const float g = dw + s.weight_decay * w;
+  w -= s.learning_rate * s.decoupled_decay * w;
+  m = s.beta1 * m + (1.0F - s.beta1) * g;
+  v = s.beta2 * v + (1.0F - s.beta2) * g * g;
+  w -= s.learning_rate / s.correction1 * m / (std::sqrt(v / s.correction2) + s.epsilon);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,57 @@
+// Shapes and views. No libraries, no device code: every folder may include this.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+
+using Index = std::int64_t;
+using Span = std::span<float>;             ///< writable view; owned by an Arena of the backend
+using ConstSpan = std::span<const float>;  ///< read-only view
+
+/// Sizes per spatial axis, slowest first. 1-D data uses {1, 1, W}, 2-D data {1, H, W}.
+using Extent = std::array<Index, 3>;
+
+constexpr Index product(const Extent& e) { return e[0] * e[1] * e[2]; }
+
+/// Shape of a channels-last tensor: (n, spatial[0], spatial[1], spatial[2], channels).
+/// A flat feature vector has spatial {1, 1, 1} and axes 0.
+struct Shape {
+  Index n = 0;
+  Extent spatial{1, 1, 1};
+  Index channels = 1;
+  int axes = 0;  ///< spatial axes that mean something (0..3); the unused ones lead and are 1
+
+  Index per_sample() const { return product(spatial) * channels; }
+  Index count() const { return n * per_sample(); }
+  Shape rows(Index rows) const {
+    Shape s = *this;
+    s.n = rows;
+    return s;
+  }
+  bool operator==(const Shape&) const = default;
+};
+
+/// The per-sample shape as users read it: "1597x30", "128x128x128x4", "4320".
+std::string to_string(const Shape& shape);
+
+/// A shape over borrowed memory; data.size() == shape.count().
+struct Tensor {
+  Shape shape;
+  Span data;
+};
+struct ConstTensor {
+  Shape shape;
+  ConstSpan data;
+  ConstTensor() = default;
+  ConstTensor(const Shape& s, ConstSpan d) : shape(s), data(d) {}
+  ConstTensor(const Tensor& t) : shape(t.shape), data(t.data) {}  // NOLINT(google-explicit-constructor)
+};
+
+}  // namespace mrmf

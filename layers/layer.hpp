@@ -1,0 +1,59 @@
+// The layer contract. A layer is written once, for every backend and every resolution.
+//
+// A layer owns its operation objects and no tensor memory: the model owns the arenas and lends slices of them.
+// So an all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans and never on layers.
+//
+// Fence: these methods and no more. The model is a list, not a graph; no registry, no plug-ins, no callbacks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/random.hpp"
+
+namespace mrmf {
+
+/// This layer's slices of the model's arenas, valid for one call.
+struct Lent {
+  const Step& step;  ///< training or evaluation, and where in the run
+  ConstSpan params;  ///< trained values
+  Span grads;        ///< their gradients; backward overwrites all of it
+  Span state;        ///< kept but not trained (running mean and variance)
+  Span cache;        ///< from forward to backward of the same step
+};
+
+/// A named part of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
+struct Part {
+  std::string name;
+  std::vector<Index> shape;
+  Index count() const;
+};
+
+struct Footprint {
+  std::vector<Part> params;
+  std::vector<Part> state;
+  Index cache = 0;       ///< floats, for the largest number of rows
+  bool in_place = false;  ///< forward may write y over x, and backward dx over dy
+  bool reads_output = false;  ///< backward reads y, so the next layer must not overwrite it
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Layers with equal signatures may exchange parameters and state ("conv 3->30 k4").
+  virtual std::string signature() const = 0;
+  virtual Shape output() const = 0;  ///< for the largest number of rows, fixed at construction
+  virtual Footprint footprint() const = 0;
+  virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts two; conv and dense only
+  virtual void initialise(Rng& rng, Span params, Span state) const;  ///< default: nothing to initialise
+  virtual void prepare(Index rows) { (void)rows; }  ///< make plans for this number of rows before the clock starts
+
+  /// Writes all of y. x.shape.n rows, at most the number the layer was built for.
+  virtual void forward(const Lent& lent, ConstTensor x, Tensor y) = 0;
+  /// After forward of the same step. Overwrites lent.grads and dx. dx.data is empty for the first layer.
+  virtual void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
+};
+
+}  // namespace mrmf

@@ -1,0 +1,29 @@
+// The layers there are. Each is made from its input shape (n = the largest number of rows) and its spec;
+// impossible shapes throw ConfigError with the layer's name and the sizes.
+#pragma once
+
+#include <memory>
+
+#include "layers/layer.hpp"
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_flatten(const Shape& in);
+std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
+/// `number` is the layer's position in the model: it keys the masks, so two dropouts differ.
+std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
+
+/// Dispatches on spec.kind.
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
+
+/// The fused convolution + max pool + ReLU as one layer with the convolution's parameters,
+/// or null where the backend offers none for this geometry.
+std::unique_ptr<Layer> make_conv_pool_relu(Backend& backend, const Shape& in, const LayerSpec& conv,
+                                           const LayerSpec& pool);
+
+}  // namespace mrmf

@@ -1,0 +1,34 @@
+// A layer as data: what a preset or the [[model.layers]] of a config says. Shapes are not in it: they follow from
+// the input and the resolution when the model is built.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/backend.hpp"
+
+namespace mrmf {
+
+enum class LayerKind { conv, max_pool, average_pool, batch_norm, flatten, dense, relu, leaky_relu, tanh, dropout };
+std::string to_string(LayerKind kind);
+
+/// How weights and biases start. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero biases.
+enum class Initialiser { pytorch, glorot, he };
+
+/// One entry of the list. Fields that a kind does not use keep their defaults. Extents are right-aligned to the
+/// spatial axes of the data: a 1-D kernel of 4 is {1, 1, 4}.
+struct LayerSpec {
+  LayerKind kind = LayerKind::relu;
+  std::string name;                  ///< unique in the model; made from kind and position when empty ("conv1")
+  Index units = 0;                   ///< conv: output channels; dense: outputs
+  Extent window{1, 1, 1};            ///< conv kernel or pool window
+  Extent stride{1, 1, 1};            ///< pools: the window unless given
+  bool same_padding = false;         ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same")
+  float rate = 0.0F;                 ///< dropout
+  float slope = 0.01F;               ///< leaky ReLU
+  float momentum = 0.1F;             ///< batch norm, PyTorch's meaning: weight of the new batch
+  float epsilon = 1e-5F;             ///< batch norm
+  Initialiser initialiser = Initialiser::pytorch;
+};
+
+}  // namespace mrmf

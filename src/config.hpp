@@ -1,0 +1,111 @@
+// The configuration: one TOML file, one struct, one table of keys. Unknown keys are errors with file:line and the
+// nearest key; `--set section.key=value` overrides any key; the effective configuration is written to the run folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/sample_store.hpp"
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+struct OptimizerSettings {
+  std::string name = "adam";     ///< sgd | adam | adamw
+  double learning_rate = 1e-3;
+  std::string rule = "constant"; ///< constant | cosine | linear | piecewise | plateau
+  double warmup = 0;             ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does
+  std::vector<double> boundaries;  ///< piecewise: epochs at which the rate is multiplied by `factor`
+  double factor = 0.1;             ///< piecewise and plateau
+  int patience = 8, cooldown = 2;  ///< plateau: epochs
+  double plateau_threshold = 1e-4; ///< plateau: relative improvement that counts
+  double momentum = 0.9;           ///< sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;         ///< sgd, adam: L2 in the gradient; adamw: decoupled
+};
+
+/// When a training step of the plan ends. Whichever comes first; `epochs` is always the upper bound.
+struct StopSettings {
+  int epochs = 100;
+  std::optional<double> threshold;  ///< paper 3.2: training-loss reduction per epoch that still counts
+  int patience = 3;                 ///< paper 3.2: consecutive epochs below it
+  std::optional<double> target;     ///< validation loss; set for the last step of the plan by method.target
+};
+
+/// What a role (coarse, dense, finetune) may set differently; empty means "as under [training]".
+struct RoleSettings {
+  std::optional<int> batch;
+  std::optional<double> learning_rate;
+  std::optional<std::string> rule;
+  std::optional<int> epochs;
+  std::optional<double> threshold;
+  std::optional<int> patience;
+};
+
+/// Settings for one fusion stage; `stage` entries of the config override the roles' own.
+struct StageOverride {
+  RoleSettings coarse, dense;
+};
+
+enum class TopRule { dense, fresh, interpolated };
+enum class Moments { reset, carry };
+enum class RateCurve { stage, run };
+
+struct DataConfig {
+  DatasetSpec train, validation;  ///< files and layout are shared
+  int shards = 0;                 ///< 0: one per rank
+  bool shuffle = true;
+};
+
+struct ModelConfig {
+  std::string preset;             ///< neuron_inverter | empty, then `layers`
+  std::vector<LayerSpec> layers;  ///< filled from the preset when one is named
+  std::string cut;                ///< name of the first layer of the top group; empty: the flatten
+};
+
+struct TrainingConfig {
+  OptimizerSettings optimizer;
+  LossKind loss = LossKind::mse;
+  int batch = 512;  ///< per rank
+  std::uint64_t seed = 1;
+  int epochs = 100;  ///< upper bound of every training step unless its role says otherwise
+  bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
+};
+
+struct MethodConfig {
+  std::string name = "baseline";  ///< baseline | mrt | mrmf | progressive
+  std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
+  TopRule top = TopRule::dense;
+  Moments moments = Moments::reset;
+  RateCurve curve = RateCurve::stage;
+  RoleSettings coarse, dense, finetune;
+  std::vector<StageOverride> stages;
+  std::optional<double> target;  ///< target = { validation_loss = ... }
+};
+
+struct RunConfig {
+  std::string folder = "runs/mrmf";
+  std::string device = "auto";    ///< cpu | cuda | auto
+  std::string backend = "onednn"; ///< the CPU backend: onednn | reference
+  int threads = 0;                ///< per rank; 0: cores of the node / ranks on it
+};
+
+struct Config {
+  DataConfig data;
+  ModelConfig model;
+  TrainingConfig training;
+  MethodConfig method;
+  RunConfig run;
+};
+
+/// Reads a file and applies `overrides` ("training.batch=256"). Throws ConfigError: "<file>:<line>: ... do you mean ...".
+Config read_config(const std::string& path, const std::vector<std::string>& overrides);
+/// The same from text; `origin` stands for the file name in messages.
+Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides);
+/// The effective configuration as TOML that parse_config reads back to an equal one.
+std::string to_toml(const Config& config);
+/// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.
+std::string describe_keys();
+
+}  // namespace mrmf
