@@ -61,8 +61,7 @@ class Rng {
   /// Uniform in [0, bound); bound > 0. Bias below bound / 2^64.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t high = next();
-    const unsigned __int128 wide = static_cast<unsigned __int128>((high << 32) | next()) * bound;
-    return static_cast<std::uint64_t>(wide >> 64);
+    return ((high << 32) | next()) % bound;
   }
 
  private:

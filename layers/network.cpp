@@ -1,0 +1,70 @@
+#include "layers/network.hpp"
+
+#include <algorithm>
+
+#include "layers/layers.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kAlignment = 16;  // floats: 64 bytes
+
+Index aligned(Index count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
+
+Index total(const std::vector<Part>& parts) {
+  Index sum = 0;
+  for (const Part& part : parts) sum += part.count();
+  return sum;
+}
+
+std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name) {
+  const auto is_cut = [&](const Entry& e) { return name.empty() ? e.kind == LayerKind::flatten : e.name == name; };
+  auto found = std::ranges::find_if(entries, is_cut);
+  if (found == entries.end() && !name.empty())
+    throw ConfigError("model.cut = \"" + name + "\" names no layer of the model; the layers are listed by mrmf inspect");
+  if (found == entries.end())
+    found = std::ranges::find_if(entries, [](const Entry& e) { return e.kind == LayerKind::dense; });
+  return static_cast<std::size_t>(found - entries.begin());
+}
+
+}  // namespace
+
+Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
+  if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
+  Shape shape = input_;
+  for (const LayerSpec& spec : settings.layers) {
+    Entry entry;
+    entry.name = spec.name;
+    entry.kind = spec.kind;
+    entry.input = shape;
+    entry.layer = make_layer(backend, shape, spec, entries_.size());
+    entry.footprint = entry.layer->footprint();
+    entry.params = {params_size_, total(entry.footprint.params)};
+    entry.state = {state_size_, total(entry.footprint.state)};
+    params_size_ = aligned(entry.params.end());
+    state_size_ = aligned(entry.state.end());
+    shape = entry.output();
+    entries_.push_back(std::move(entry));
+  }
+  cut_ = find_cut(entries_, settings.cut);
+  for (std::size_t i = cut_; i < entries_.size(); ++i) entries_[i].top = true;
+}
+
+Index Network::trainable() const {
+  Index sum = 0;
+  for (const Entry& entry : entries_) sum += entry.params.count;
+  return sum;
+}
+
+double Network::flop() const {
+  double sum = 0;
+  for (const Entry& entry : entries_) sum += entry.layer->flop();
+  return sum;
+}
+
+Index Network::flat_features() const {
+  const auto flat = std::ranges::find_if(entries_, [](const Entry& e) { return e.kind == LayerKind::flatten; });
+  return flat == entries_.end() ? 0 : flat->output().per_sample();
+}
+
+}  // namespace mrmf

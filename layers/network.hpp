@@ -1,0 +1,65 @@
+// A network's structure: the list of layers for one resolution, where each lies in the arenas, and the cut between
+// bottom and top. It holds no tensor memory, so looking at a network of any size is cheap.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/layer.hpp"
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+struct NetworkSettings {
+  Shape sample;                   ///< of one sample at the wanted resolution; n is ignored
+  Index max_rows = 1;             ///< largest batch per rank
+  std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
+  std::string cut;                ///< name of the first layer of the top group; empty: the first flatten, else dense
+};
+
+/// A place in an arena, in floats. Layers start on 64-byte boundaries; what lies between them is zero and stays so.
+struct Place {
+  Index first = 0, count = 0;
+  Index end() const { return first + count; }
+};
+
+/// One layer of the list and its places in the parameter and state arenas.
+struct Entry {
+  std::string name;
+  LayerKind kind = LayerKind::relu;
+  Shape input;
+  Footprint footprint;
+  Place params, state;
+  bool top = false;
+  std::unique_ptr<Layer> layer;
+
+  Shape output() const { return layer->output(); }
+};
+
+class Network {
+ public:
+  /// ConfigError when the layers do not fit the sample ("pool3: window 4 is larger than its input 3 ...").
+  Network(Backend& backend, const NetworkSettings& settings);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Entry& entry(std::size_t i) const { return entries_[i]; }
+  std::size_t size() const { return entries_.size(); }
+  std::size_t cut() const { return cut_; }  ///< index of the first layer of the top group
+
+  Shape input() const { return input_; }  ///< n = max_rows
+  Shape output() const { return entries_.back().output(); }
+  Index params_size() const { return params_size_; }  ///< floats of the parameter arena, padding included
+  Index state_size() const { return state_size_; }
+  Index trainable() const;  ///< number of trainable parameters
+  double flop() const;      ///< forward, one sample
+  Index flat_features() const;  ///< inputs of the first layer after the flatten; 0 without one
+
+ private:
+  Shape input_;
+  std::vector<Entry> entries_;
+  std::size_t cut_ = 0;
+  Index params_size_ = 0, state_size_ = 0;
+};
+
+}  // namespace mrmf
