@@ -22,7 +22,7 @@ struct LayerSpec {
   std::string name;                  ///< unique in the model; made from kind and position when empty ("conv1")
   Index units = 0;                   ///< conv: output channels; dense: outputs
   Extent window{1, 1, 1};            ///< conv kernel or pool window
-  Extent stride{1, 1, 1};            ///< pools: the window unless given
+  Extent stride{0, 0, 0};            ///< 0: not given, which means 1 for conv and the window for pools
   bool same_padding = false;         ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same")
   float rate = 0.0F;                 ///< dropout
   float slope = 0.01F;               ///< leaky ReLU
