@@ -1,0 +1,98 @@
+#include <vector>
+
+#include "kernels/reference/reference.hpp"
+
+namespace mrmf::reference {
+namespace {
+
+class Conv final : public ConvOp {
+ public:
+  Conv(const ConvGeometry& geometry, Index max_rows)
+      : g_(geometry),
+        out_(geometry.out()),
+        window_{geometry.in, geometry.kernel, geometry.stride, geometry.pad_before},
+        max_rows_(max_rows),
+        sample_(static_cast<std::size_t>(product(geometry.in) * geometry.in_channels)),
+        weights_(static_cast<std::size_t>(geometry.weights())),
+        bias_(static_cast<std::size_t>(geometry.out_channels)) {}
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    check_rows(x.shape, max_rows_);
+    for_each_output(x.shape.n, [&](Index row, const Extent& at, Index channel, Index element) {
+      double sum = b[channel];
+      for_each_tap(window_, at, [&](Index tap, Index position) {
+        const float* const xs = input(x.data, row, position);
+        const float* const ws = filter(w, channel, tap);
+        for (Index c = 0; c < g_.in_channels; ++c) sum += double{ws[c]} * xs[c];
+      });
+      y.data[element] = static_cast<float>(sum);
+    });
+  }
+
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    check_rows(dy.shape, max_rows_);
+    const auto per_sample = static_cast<Index>(sample_.size());
+    for (Index row = 0; row < dy.shape.n; ++row) {
+      std::fill(sample_.begin(), sample_.end(), 0.0);
+      for_each_output_of(row, [&](const Extent& at, Index channel, Index element) {
+        for_each_tap(window_, at, [&](Index tap, Index position) {
+          double* const sums = sample_.data() + position * g_.in_channels;
+          const float* const ws = filter(w, channel, tap);
+          for (Index c = 0; c < g_.in_channels; ++c) sums[c] += double{ws[c]} * dy.data[element];
+        });
+      });
+      for (Index i = 0; i < per_sample; ++i) dx.data[row * per_sample + i] = static_cast<float>(sample_[i]);
+    }
+  }
+
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    check_rows(x.shape, max_rows_);
+    std::fill(weights_.begin(), weights_.end(), 0.0);
+    std::fill(bias_.begin(), bias_.end(), 0.0);
+    for_each_output(x.shape.n, [&](Index row, const Extent& at, Index channel, Index element) {
+      bias_[channel] += dy.data[element];
+      for_each_tap(window_, at, [&](Index tap, Index position) {
+        const float* const xs = input(x.data, row, position);
+        double* const sums = weights_.data() + (channel * product(g_.kernel) + tap) * g_.in_channels;
+        for (Index c = 0; c < g_.in_channels; ++c) sums[c] += double{xs[c]} * dy.data[element];
+      });
+    });
+    std::copy(weights_.begin(), weights_.end(), dw.begin());
+    std::copy(bias_.begin(), bias_.end(), db.begin());
+  }
+
+ private:
+  /// use(position, channel, element of y) for all outputs of one row.
+  template <class Use>
+  void for_each_output_of(Index row, Use use) const {
+    Index element = row * product(out_) * g_.out_channels;
+    for_each_position(out_, [&](const Extent& at) {
+      for (Index channel = 0; channel < g_.out_channels; ++channel) use(at, channel, element++);
+    });
+  }
+  template <class Use>
+  void for_each_output(Index rows, Use use) const {
+    for (Index row = 0; row < rows; ++row)
+      for_each_output_of(row, [&](const Extent& at, Index channel, Index element) { use(row, at, channel, element); });
+  }
+  const float* input(ConstSpan x, Index row, Index position) const {
+    return x.data() + (row * product(g_.in) + position) * g_.in_channels;
+  }
+  const float* filter(ConstSpan w, Index channel, Index tap) const {
+    return w.data() + (channel * product(g_.kernel) + tap) * g_.in_channels;
+  }
+
+  ConvGeometry g_;
+  Extent out_;
+  Window window_;
+  Index max_rows_;
+  std::vector<double> sample_, weights_, bias_;  // sums of dx of one row, dw, db
+};
+
+}  // namespace
+
+std::unique_ptr<ConvOp> make_conv(const ConvGeometry& geometry, Index max_rows) {
+  return std::make_unique<Conv>(geometry, max_rows);
+}
+
+}  // namespace mrmf::reference

@@ -1,0 +1,99 @@
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/reference.hpp"
+
+namespace mrmf::reference {
+namespace {
+
+/// Batch norm (Ioffe & Szegedy 2015, algorithm 1); statistics in two passes: mean, then centred squares.
+class Norm final : public NormOp {
+ public:
+  Norm(const NormSettings& settings, Index max_rows)
+      : settings_(settings),
+        channels_(static_cast<std::size_t>(settings.channels)),
+        max_rows_(max_rows),
+        sums_(channels_ + 1),
+        moments_(2 * channels_ + 1) {}
+
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    check_rows(x.shape, max_rows_);
+    if (step.training) update_statistics(step, x.data, memory);
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      const std::size_t c = i % channels_;
+      const double mean = step.training ? memory.mean[c] : memory.running_mean[c];
+      const double inverse = step.training ? memory.inverse_deviation[c] : inverse_root(memory.running_variance[c]);
+      y.data[i] = static_cast<float>(memory.gamma[c] * (x.data[i] - mean) * inverse + memory.beta[c]);
+    }
+  }
+
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    check_rows(x.shape, max_rows_);
+    const auto normalised = [&](std::size_t i) {
+      const std::size_t c = i % channels_;
+      return (double{x.data[i]} - memory.mean[c]) * memory.inverse_deviation[c];
+    };
+    std::fill(moments_.begin(), moments_.end(), 0.0);
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      moments_[i % channels_] += dy.data[i];
+      moments_[channels_ + i % channels_] += dy.data[i] * normalised(i);
+    }
+    for (std::size_t c = 0; c < channels_; ++c) {
+      dbeta[c] = static_cast<float>(moments_[c]);
+      dgamma[c] = static_cast<float>(moments_[channels_ + c]);
+    }
+    moments_.back() = static_cast<double>(x.data.size() / channels_);
+    if (step.ranks != nullptr) step.ranks->sum(moments_);
+    if (dx.data.empty()) return;
+    const double count = moments_.back();
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      const std::size_t c = i % channels_;
+      const double centred = dy.data[i] - moments_[c] / count - normalised(i) * moments_[channels_ + c] / count;
+      dx.data[i] = static_cast<float>(double{memory.gamma[c]} * memory.inverse_deviation[c] * centred);
+    }
+  }
+
+ private:
+  double inverse_root(double variance) const { return 1.0 / std::sqrt(variance + double{settings_.epsilon}); }
+
+  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
+    std::fill(sums_.begin(), sums_.end(), 0.0);
+    for (std::size_t i = 0; i < x.size(); ++i) sums_[i % channels_] += x[i];
+    sums_.back() = static_cast<double>(x.size() / channels_);
+    if (step.ranks != nullptr) step.ranks->sum(sums_);
+    const double count = sums_.back();
+
+    const std::span<double> squares = std::span(moments_).first(channels_);
+    std::fill(squares.begin(), squares.end(), 0.0);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double distance = x[i] - sums_[i % channels_] / count;
+      squares[i % channels_] += distance * distance;
+    }
+    if (step.ranks != nullptr) step.ranks->sum(squares);
+
+    const auto drift = [&](float& running, double batch) {
+      running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
+    };
+    for (std::size_t c = 0; c < channels_; ++c) {
+      memory.mean[c] = static_cast<float>(sums_[c] / count);
+      memory.inverse_deviation[c] = static_cast<float>(inverse_root(squares[c] / count));
+      drift(memory.running_mean[c], sums_[c] / count);
+      drift(memory.running_variance[c], squares[c] / std::max(count - 1.0, 1.0));
+    }
+  }
+
+  NormSettings settings_;
+  std::size_t channels_;
+  Index max_rows_;
+  std::vector<double> sums_;     // per channel, then the number of values
+  std::vector<double> moments_;  // two sums per channel, then the number of values
+};
+
+}  // namespace
+
+std::unique_ptr<NormOp> make_norm(const NormSettings& settings, Index max_rows) {
+  return std::make_unique<Norm>(settings, max_rows);
+}
+
+}  // namespace mrmf::reference
