@@ -1,0 +1,23 @@
+// A model in training: its parameters, its optimizer, and the resolution it works at.
+#pragma once
+
+#include "layers/model.hpp"
+#include "src/optimizer.hpp"
+#include "src/plan.hpp"
+
+namespace mrmf {
+
+struct Learner {
+  Extent resolution{1, 1, 1};
+  Model model;
+  Optimizer optimizer;
+  bool trained = false;
+
+  Learner(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
+          const Extent& at)
+      : resolution(at),
+        model(backend, settings),
+        optimizer(backend, optimizer_settings, model.network().params_size()) {}
+};
+
+}  // namespace mrmf

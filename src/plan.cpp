@@ -1,0 +1,210 @@
+#include "src/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/random.hpp"
+
+namespace mrmf {
+namespace {
+
+// Coefficients of the seeds of the models in a run: every model starts from its own parameters.
+std::uint64_t model_seed(std::uint64_t seed, std::size_t model) { return mix(seed, 0x6d6f64656cULL, model); }
+
+void apply(const RoleSettings& role, TrainStep& step) {
+  if (role.batch) step.batch = *role.batch;
+  if (role.learning_rate) step.optimizer.learning_rate = *role.learning_rate;
+  if (role.rule) step.optimizer.rule = *role.rule;
+  if (role.epochs) step.stop.epochs = *role.epochs;
+  if (role.threshold) step.stop.threshold = *role.threshold;
+  if (role.patience) step.stop.patience = *role.patience;
+}
+
+TrainStep train_step(const Config& config, int stage, Role role, const Extent& resolution) {
+  TrainStep step;
+  step.stage = stage;
+  step.role = role;
+  step.resolution = resolution;
+  step.batch = config.training.batch;
+  step.optimizer = config.training.optimizer;
+  step.stop.epochs = config.training.epochs;
+  const MethodConfig& method = config.method;
+  const std::size_t i = static_cast<std::size_t>(stage) - 1;
+  switch (role) {
+    case Role::coarse: apply(method.coarse, step); break;
+    case Role::dense: apply(method.dense, step); break;
+    case Role::baseline:
+    case Role::finetune: apply(method.finetune, step); break;
+  }
+  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, step);
+  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, step);
+  return step;
+}
+
+// One learning-rate curve over the whole run: each step gets the part that its share of the epochs makes.
+void share_curve(Plan& plan) {
+  std::vector<TrainStep*> steps;
+  for (Stage& stage : plan.stages) {
+    steps.push_back(&stage.coarse);
+    if (stage.dense) steps.push_back(&*stage.dense);
+  }
+  steps.push_back(&plan.last);
+  double total = 0, done = 0;
+  for (const TrainStep* step : steps) total += step->stop.epochs;
+  for (TrainStep* step : steps) {
+    step->curve = {done / total, (done + step->stop.epochs) / total};
+    done += step->stop.epochs;
+  }
+}
+
+nlohmann::json to_json(const TrainStep& step) {
+  nlohmann::json json = {{"step", "train"},
+                         {"stage", step.stage},
+                         {"role", to_string(step.role)},
+                         {"resolution", step.resolution},
+                         {"batch", step.batch},
+                         {"optimizer", step.optimizer.name},
+                         {"learning_rate", step.optimizer.learning_rate},
+                         {"rule", step.optimizer.rule},
+                         {"curve", {step.curve.begin, step.curve.end}},
+                         {"epochs", step.stop.epochs},
+                         {"seed", step.seed}};
+  if (step.stop.threshold) json["threshold"] = *step.stop.threshold, json["patience"] = step.stop.patience;
+  if (step.stop.target) json["target"] = *step.stop.target;
+  return json;
+}
+
+const char* top_text(const FuseStep& fuse, bool dense_trained) {
+  if (fuse.matching) return "top layers that fit from coarse, the others fresh";
+  switch (fuse.top) {
+    case TopRule::fresh: return "top fresh";
+    case TopRule::interpolated: return "top interpolated from coarse";
+    case TopRule::dense: return dense_trained ? "top from dense" : "top fresh";
+  }
+  return "";
+}
+
+const char* top_name(const FuseStep& fuse) {
+  if (fuse.matching) return "matching";
+  return fuse.top == TopRule::dense ? "dense" : fuse.top == TopRule::fresh ? "fresh" : "interpolated";
+}
+
+std::string stop_text(const StopSettings& stop) {
+  std::string text;
+  if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
+  if (stop.threshold)
+    text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
+  return text + fmt::format("{} epochs", stop.epochs);
+}
+
+std::string train_text(const TrainStep& step) {
+  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
+                     resolution_text(step.resolution, 0), step.batch, step.optimizer.name,
+                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
+}
+
+}  // namespace
+
+std::string to_string(Role role) {
+  switch (role) {
+    case Role::baseline: return "baseline";
+    case Role::coarse: return "coarse";
+    case Role::dense: return "dense";
+    case Role::finetune: return "finetune";
+  }
+  return "";
+}
+
+std::string resolution_text(const Extent& resolution, int axes) {
+  std::size_t first = axes > 0 ? 3 - static_cast<std::size_t>(axes) : 0;
+  if (axes == 0)
+    while (first < 2 && resolution[first] == 1) ++first;
+  std::string text = "[";
+  for (std::size_t a = first; a < 3; ++a) text += (a > first ? "," : "") + std::to_string(resolution[a]);
+  return text + "]";
+}
+
+Plan make_plan(const Config& config) {
+  const MethodConfig& method = config.method;
+  const std::vector<Extent>& resolutions = method.resolutions;
+  Plan plan;
+  plan.method = method.name;
+  std::size_t models = 0;
+  for (std::size_t s = 0; s + 1 < resolutions.size(); ++s) {
+    Stage stage;
+    const int number = static_cast<int>(s) + 1;
+    stage.coarse = train_step(config, number, Role::coarse, resolutions[s]);
+    stage.coarse.seed = model_seed(config.training.seed, models++);
+    stage.dense_seed = model_seed(config.training.seed, models++);
+    stage.fuse = {number, resolutions[s], resolutions[s + 1], method.top, false, method.moments};
+    if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
+    if (method.name == "progressive") stage.fuse.matching = true;
+    if (method.name == "mrmf" && method.top == TopRule::dense) {
+      stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
+      stage.dense->seed = stage.dense_seed;
+    }
+    plan.stages.push_back(stage);
+  }
+  const Role role = plan.stages.empty() ? Role::baseline : Role::finetune;
+  plan.last = train_step(config, static_cast<int>(resolutions.size()), role, resolutions.back());
+  plan.last.seed = model_seed(config.training.seed, models);
+  plan.last.stop.target = method.target;
+  if (method.curve == RateCurve::run) share_curve(plan);
+  return plan;
+}
+
+std::vector<TrainStep> Plan::training() const {
+  std::vector<TrainStep> steps;
+  for (const Stage& stage : stages) {
+    steps.push_back(stage.coarse);
+    if (stage.dense) steps.push_back(*stage.dense);
+  }
+  steps.push_back(last);
+  return steps;
+}
+
+std::vector<Extent> Plan::resolutions() const {
+  std::vector<Extent> result;
+  for (const Stage& stage : stages) result.push_back(stage.coarse.resolution);
+  result.push_back(last.resolution);
+  return result;
+}
+
+std::string to_text(const Plan& plan) {
+  std::string text = fmt::format("plan: {}, {} fusion{}\n", plan.method, plan.stages.size(),
+                                 plan.stages.size() == 1 ? "" : "s");
+  int number = 0;
+  const auto add = [&](int stage, const std::string& line) {
+    text += fmt::format("{:>3}. stage {}  {}\n", ++number, stage, line);
+  };
+  for (const Stage& stage : plan.stages) {
+    add(stage.coarse.stage, train_text(stage.coarse));
+    if (stage.dense) add(stage.dense->stage, train_text(*stage.dense));
+    add(stage.fuse.stage,
+        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
+                    resolution_text(stage.fuse.from, 0), resolution_text(stage.fuse.to, 0),
+                    top_text(stage.fuse, stage.dense.has_value()),
+                    stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
+  }
+  add(plan.last.stage, train_text(plan.last));
+  return text;
+}
+
+std::string to_json(const Plan& plan) {
+  nlohmann::json steps = nlohmann::json::array();
+  for (const Stage& stage : plan.stages) {
+    steps.push_back(to_json(stage.coarse));
+    if (stage.dense) steps.push_back(to_json(*stage.dense));
+    steps.push_back({{"step", "fuse"},
+                     {"stage", stage.fuse.stage},
+                     {"from", stage.fuse.from},
+                     {"to", stage.fuse.to},
+                     {"top", top_name(stage.fuse)},
+                     {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
+  }
+  steps.push_back(to_json(plan.last));
+  return nlohmann::json{{"method", plan.method}, {"steps", steps}}.dump(2) + "\n";
+}
+
+}  // namespace mrmf

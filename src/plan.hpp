@@ -1,0 +1,65 @@
+// The plan of a run as data: computed from the config alone, printed by `mrmf plan` before anything runs, stored in the
+// run folder, and followed by the pipeline. Paper section 3.3 and Figure 2.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config.hpp"
+#include "src/learning_rate.hpp"
+
+namespace mrmf {
+
+enum class Role { baseline, coarse, dense, finetune };
+std::string to_string(Role role);
+
+/// Train one model at one resolution until its stop rule says so.
+struct TrainStep {
+  int stage = 1;  ///< 1-based; the last stage is the finetune
+  Role role = Role::baseline;
+  Extent resolution{1, 1, 1};
+  int batch = 1;  ///< per rank
+  OptimizerSettings optimizer;
+  StopSettings stop;
+  CurvePart curve;
+  std::uint64_t seed = 1;  ///< initial parameters, when this step makes a new model
+};
+
+/// Hand the coarse model's bottom (and what `top` says) to the dense model.
+struct FuseStep {
+  int stage = 1;
+  Extent from{1, 1, 1}, to{1, 1, 1};
+  TopRule top = TopRule::dense;
+  bool matching = false;  ///< progressive: top layers of equal signature go over too, the others stay fresh
+  Moments moments = Moments::reset;
+};
+
+/// One pair of models of Figure 2. Without `dense` the denser model starts untrained (MRT, interpolated top).
+struct Stage {
+  TrainStep coarse;
+  std::optional<TrainStep> dense;
+  FuseStep fuse;
+  std::uint64_t dense_seed = 1;
+};
+
+struct Plan {
+  std::string method;
+  std::vector<Stage> stages;  ///< none for the baseline
+  TrainStep last;             ///< baseline or finetune
+
+  std::vector<TrainStep> training() const;  ///< every training step, in order
+  std::vector<Extent> resolutions() const;  ///< coarse to fine
+};
+
+/// ConfigError when the method cannot be planned as asked.
+Plan make_plan(const Config& config);
+
+/// Numbered lines for people; one per step.
+std::string to_text(const Plan& plan);
+std::string to_json(const Plan& plan);
+
+/// "[4]", "[2,2,1]": a resolution with as many axes as the data has.
+std::string resolution_text(const Extent& resolution, int axes);
+
+}  // namespace mrmf
