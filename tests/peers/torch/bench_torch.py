@@ -1,0 +1,103 @@
+"""Training throughput of the full Neuron Inverter network in PyTorch on the CPU.
+
+    .venv-peers/bin/python tests/peers/torch/bench_torch.py [--length 1600] [--batch 512] [--threads 2] [--steps 9]
+
+float32, Adam, dropout 0.05, MSE, synthetic data already in the layout a variant likes. A step is zero_grad, forward,
+loss, backward, Adam. Per variant: warm-up, then the median of the timed steps. The last line is JSON.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import time
+
+import torch
+
+from network import FULL, NeuronInverter
+
+VARIANTS = {  # name: (2-D channels-last, torch.compile)
+    "eager_ncw": (False, False),
+    "eager_channels_last": (True, False),
+    "compile_ncw": (False, True),
+    "compile_channels_last": (True, True),
+}
+
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def make_step(options, two_d, compiled):
+    """A function that does one training step."""
+    torch.manual_seed(1)
+    model = NeuronInverter(options.length, FULL["channels"], FULL["dense"], dropout=0.05, two_d=two_d)
+    x = torch.randn(options.batch, 3, options.length)
+    if two_d:
+        model = model.to(memory_format=torch.channels_last)
+        x = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
+    target = torch.rand(options.batch, FULL["dense"][-1]) * 2 - 1
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)  # PyTorch's fastest Adam
+    loss_of = torch.nn.MSELoss()
+    forward = torch.compile(model) if compiled else model
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(forward(x), target).backward()
+        optimizer.step()
+
+    return step
+
+
+def measure(options, two_d, compiled):
+    step = make_step(options, two_d, compiled)
+    for _ in range(options.warmup):
+        step()
+    seconds = []
+    for _ in range(options.steps):
+        begin = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begin)
+    return {
+        "samples_per_second": round(options.batch / statistics.median(seconds), 1),
+        "milliseconds": [round(1e3 * s, 1) for s in seconds],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--length", type=int, default=FULL["length"])
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=9, help="timed steps per variant")
+    parser.add_argument("--warmup", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+
+    print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads, "
+          f"{cpu_model()}")
+    print(f"length {options.length}, batch {options.batch}, float32, median of {options.steps} steps", flush=True)
+    variants = {}
+    for name, (two_d, compiled) in VARIANTS.items():
+        try:
+            variants[name] = measure(options, two_d, compiled)
+            print(f"  {name:24} {variants[name]['samples_per_second']:8.1f} samples/s", flush=True)
+        except Exception as error:  # torch.compile needs a compiler: say what is missing and go on with the others
+            if not compiled:
+                raise
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            variants[name] = {"error": reason}
+            print(f"  {name:24} not run: {reason}", flush=True)
+        torch.compiler.reset()
+    best = max((name for name in variants if "error" not in variants[name]),
+               key=lambda name: variants[name]["samples_per_second"])
+    print(json.dumps({
+        "peer": "PyTorch", "version": torch.__version__, "threads": options.threads, "cpu": cpu_model(),
+        "length": options.length, "batch": options.batch, "variants": variants, "best": best,
+        "samples_per_second": variants[best]["samples_per_second"]}))
+
+
+if __name__ == "__main__":
+    main()
