@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include "layers/geometry.hpp"
+#include "layers/layers.hpp"
+
+namespace mrmf {
+namespace {
+
+ActivationKind kind_of(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::leaky_relu: return ActivationKind::leaky_relu;
+    case LayerKind::tanh: return ActivationKind::tanh;
+    default: return ActivationKind::relu;
+  }
+}
+
+class Activation final : public Layer {
+ public:
+  Activation(Backend& backend, const Shape& in, const LayerSpec& spec)
+      : backend_(backend), kind_(kind_of(spec.kind)), slope_(spec.slope), output_(in) {
+    require(spec.kind != LayerKind::leaky_relu || slope_ > 0, spec, fmt::format("slope {} must be above 0", slope_));
+  }
+
+  std::string signature() const override {
+    switch (kind_) {
+      case ActivationKind::leaky_relu: return fmt::format("leaky_relu {}", slope_);
+      case ActivationKind::tanh: return "tanh";
+      case ActivationKind::relu: break;
+    }
+    return "relu";
+  }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_output = true};
+  }
+
+  void forward(const Lent&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x.data, y.data); }
+  void backward(const Lent&, ConstTensor, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) backend_.activate_backward(kind_, slope_, y.data, dy.data, dx.data);
+  }
+
+ private:
+  Backend& backend_;
+  ActivationKind kind_;
+  float slope_;
+  Shape output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec) {
+  return std::make_unique<Activation>(backend, in, spec);
+}
+
+}  // namespace mrmf

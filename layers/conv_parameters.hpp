@@ -1,0 +1,16 @@
+// What a convolution's parameters are, shared by the plain and the fused layer.
+#pragma once
+
+#include "layers/layer.hpp"
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+/// "conv 3->30 k4 s1 same"
+std::string conv_signature(const ConvGeometry& geometry, int axes, bool same_padding);
+/// weight (out, kernel per used axis, in), bias (out)
+std::vector<Part> conv_parts(const ConvGeometry& geometry, int axes);
+void initialise_conv(const ConvGeometry& geometry, Initialiser initialiser, Rng& rng, Span params);
+double conv_flop(const ConvGeometry& geometry);
+
+}  // namespace mrmf

@@ -1,0 +1,82 @@
+#include "layers/geometry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace mrmf {
+namespace {
+
+Extent stride_of(const LayerSpec& spec, const Extent& otherwise) {
+  Extent stride = otherwise;
+  for (std::size_t a = 0; a < 3; ++a)
+    if (spec.stride[a] != 0) stride[a] = spec.stride[a];
+  return stride;
+}
+
+void require_window(const Shape& in, const LayerSpec& spec) {
+  for (std::size_t a = 0; a < 3; ++a) {
+    require(spec.window[a] >= 1 && spec.stride[a] >= 0, spec, "window and stride must be at least 1");
+    const bool used = static_cast<int>(a) >= 3 - in.axes;
+    require(used || spec.window[a] == 1, spec,
+            fmt::format("window {} has more axes than its input {}; give {} numbers", to_string(spec.window, 3),
+                        to_string(in), in.axes));
+  }
+}
+
+void require_fit(const Shape& in, const LayerSpec& spec, const Extent& padded) {
+  for (std::size_t a = 0; a < 3; ++a)
+    require(spec.window[a] <= padded[a], spec,
+            fmt::format("window {} is larger than its input {}; use a smaller window, fewer layers or a finer "
+                        "resolution",
+                        to_string(spec.window, in.axes), to_string(in)));
+}
+
+}  // namespace
+
+void require(bool fact, const LayerSpec& spec, const std::string& what) {
+  if (!fact) throw ConfigError((spec.name.empty() ? to_string(spec.kind) : spec.name) + ": " + what);
+}
+
+std::string to_string(const Extent& extent, int axes) {
+  return fmt::format("{}", fmt::join(extent.end() - std::max(axes, 1), extent.end(), "x"));
+}
+
+Shape output_shape(const Shape& in, const Extent& spatial, Index channels) {
+  Shape shape = in;
+  shape.spatial = spatial;
+  shape.channels = channels;
+  return shape;
+}
+
+ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
+  require(spec.units >= 1, spec, fmt::format("{} output channels; give at least 1", spec.units));
+  require_window(in, spec);
+  ConvGeometry g{.in_channels = in.channels,
+                 .out_channels = spec.units,
+                 .in = in.spatial,
+                 .kernel = spec.window,
+                 .stride = stride_of(spec, {1, 1, 1})};
+  Extent padded = in.spatial;
+  for (std::size_t a = 0; a < 3 && spec.same_padding; ++a) {
+    const Index out = (g.in[a] + g.stride[a] - 1) / g.stride[a];
+    const Index total = std::max<Index>(0, (out - 1) * g.stride[a] + g.kernel[a] - g.in[a]);
+    g.pad_before[a] = total / 2;
+    g.pad_after[a] = total - total / 2;
+    padded[a] += total;
+  }
+  require_fit(in, spec, padded);
+  return g;
+}
+
+PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec) {
+  require_window(in, spec);
+  require_fit(in, spec, in.spatial);
+  const PoolKind kind = spec.kind == LayerKind::max_pool ? PoolKind::max : PoolKind::average;
+  require(kind == PoolKind::average || product(spec.window) <= 256, spec,
+          fmt::format("window {} has {} positions; a max pooling window has at most 256",
+                      to_string(spec.window, in.axes), product(spec.window)));
+  return {kind, in.channels, in.spatial, spec.window, stride_of(spec, spec.window)};
+}
+
+}  // namespace mrmf

@@ -1,0 +1,21 @@
+// From a spec and an input shape to the geometry of a convolution or pooling: padding, defaults, what is impossible.
+#pragma once
+
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+/// ConfigError when the layer cannot be built on this input.
+ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec);
+PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec);
+
+/// The output of a layer whose spatial sizes become `spatial`.
+Shape output_shape(const Shape& in, const Extent& spatial, Index channels);
+
+/// Per used axis, last `axes` of the extent: "4", "3x3x3".
+std::string to_string(const Extent& extent, int axes);
+
+/// ConfigError "<layer>: <what>" unless the fact holds. The layer is named by its spec's name, else its kind.
+void require(bool fact, const LayerSpec& spec, const std::string& what);
+
+}  // namespace mrmf
