@@ -16,8 +16,8 @@ import torch
 
 from network import FULL, NeuronInverter
 
-# first_salt and conv_bias (the mean of the convolutions' biases) are chosen so that features of the batch norm are on for
-# some rows and off for others, and none has so small a deviation that it amplifies rounding: in the small case the
+# first_salt and conv_bias (the mean of the convolutions' biases) are chosen so that features of the batch norm are on
+# for some rows and off for others, and none has so small a deviation that it amplifies rounding: in the small case the
 # float32 run stays within 2e-6 of the float64 run even after ten Adam steps. (Where every row keeps a ReLU on, the bias
 # before the batch norm has gradient zero but for rounding, and Adam makes steps of full length out of rounding.)
 CASES = [
