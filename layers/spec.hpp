@@ -29,6 +29,7 @@ struct LayerSpec {
   float momentum = 0.1F;             ///< batch norm, PyTorch's meaning: weight of the new batch
   float epsilon = 1e-5F;             ///< batch norm
   Initialiser initialiser = Initialiser::pytorch;
+  bool operator==(const LayerSpec&) const = default;
 };
 
 }  // namespace mrmf

@@ -2,6 +2,7 @@
 // nearest key; `--set section.key=value` overrides any key; the effective configuration is written to the run folder.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,17 +13,18 @@
 namespace mrmf {
 
 struct OptimizerSettings {
-  std::string name = "adam";     ///< sgd | adam | adamw
+  std::string name = "adam";  ///< sgd | adam | adamw
   double learning_rate = 1e-3;
-  std::string rule = "constant"; ///< constant | cosine | linear | piecewise | plateau
-  double warmup = 0;             ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does
-  std::vector<double> boundaries;  ///< piecewise: epochs at which the rate is multiplied by `factor`
-  double factor = 0.1;             ///< piecewise and plateau
-  int patience = 8, cooldown = 2;  ///< plateau: epochs
-  double plateau_threshold = 1e-4; ///< plateau: relative improvement that counts
-  double momentum = 0.9;           ///< sgd
+  std::string rule = "constant";    ///< constant | cosine | linear | piecewise | plateau
+  double warmup = 0;                ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does
+  std::vector<double> boundaries;   ///< piecewise: epochs at which the rate is multiplied by `factor`
+  double factor = 0.1;              ///< piecewise and plateau
+  int patience = 8, cooldown = 2;   ///< plateau: epochs
+  double plateau_threshold = 1e-4;  ///< plateau: relative improvement that counts
+  double momentum = 0.9;            ///< sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;         ///< sgd, adam: L2 in the gradient; adamw: decoupled
+  double weight_decay = 0;  ///< sgd, adam: L2 in the gradient; adamw: decoupled
+  bool operator==(const OptimizerSettings&) const = default;
 };
 
 /// When a training step of the plan ends. Whichever comes first; `epochs` is always the upper bound.
@@ -41,11 +43,13 @@ struct RoleSettings {
   std::optional<int> epochs;
   std::optional<double> threshold;
   std::optional<int> patience;
+  bool operator==(const RoleSettings&) const = default;
 };
 
 /// Settings for one fusion stage; `stage` entries of the config override the roles' own.
 struct StageOverride {
   RoleSettings coarse, dense;
+  bool operator==(const StageOverride&) const = default;
 };
 
 enum class TopRule { dense, fresh, interpolated };
@@ -53,15 +57,17 @@ enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
 
 struct DataConfig {
-  DatasetSpec train, validation;  ///< files and layout are shared
+  DatasetSpec train, validation;  ///< one layout; validation.files are train.files unless given
   int shards = 0;                 ///< 0: one per rank
   bool shuffle = true;
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct ModelConfig {
   std::string preset;             ///< neuron_inverter | empty, then `layers`
   std::vector<LayerSpec> layers;  ///< filled from the preset when one is named
   std::string cut;                ///< name of the first layer of the top group; empty: the flatten
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct TrainingConfig {
@@ -69,12 +75,13 @@ struct TrainingConfig {
   LossKind loss = LossKind::mse;
   int batch = 512;  ///< per rank
   std::uint64_t seed = 1;
-  int epochs = 100;  ///< upper bound of every training step unless its role says otherwise
+  int epochs = 100;               ///< upper bound of every training step unless its role says otherwise
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
+  bool operator==(const TrainingConfig&) const = default;
 };
 
 struct MethodConfig {
-  std::string name = "baseline";  ///< baseline | mrt | mrmf | progressive
+  std::string name = "baseline";               ///< baseline | mrt | mrmf | progressive
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
   TopRule top = TopRule::dense;
   Moments moments = Moments::reset;
@@ -82,13 +89,15 @@ struct MethodConfig {
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
   std::optional<double> target;  ///< target = { validation_loss = ... }
+  bool operator==(const MethodConfig&) const = default;
 };
 
 struct RunConfig {
   std::string folder = "runs/mrmf";
-  std::string device = "auto";    ///< cpu | cuda | auto
-  std::string backend = "onednn"; ///< the CPU backend: onednn | reference
-  int threads = 0;                ///< per rank; 0: cores of the node / ranks on it
+  std::string device = "auto";     ///< cpu | cuda | auto
+  std::string backend = "onednn";  ///< the CPU backend: onednn | reference
+  int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
+  bool operator==(const RunConfig&) const = default;
 };
 
 struct Config {
@@ -97,9 +106,13 @@ struct Config {
   TrainingConfig training;
   MethodConfig method;
   RunConfig run;
+  bool operator==(const Config&) const = default;
 };
 
-/// Reads a file and applies `overrides` ("training.batch=256"). Throws ConfigError: "<file>:<line>: ... do you mean ...".
+/// Reads a file and applies `overrides` ("training.batch=256"; bare words count as texts). Throws ConfigError
+/// "<file>:<line>: what is wrong; did you mean ...", or "--set <override>: ..." for what an override brought in.
+/// The result is complete: preset layers are filled in, every layer has a name, pools have strides. Paths of data
+/// files stay as written: they are relative to the current directory, not to the configuration.
 Config read_config(const std::string& path, const std::vector<std::string>& overrides);
 /// The same from text; `origin` stands for the file name in messages.
 Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides);

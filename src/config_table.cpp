@@ -1,0 +1,155 @@
+// The table of options: each is declared here and nowhere else.
+#include "src/config_table.hpp"
+
+#include "src/presets.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+using Keys = std::vector<Key<Config>>;
+
+template <class Field>
+void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  keys.push_back(make_key<Config>(path, field, rule, meaning));
+}
+
+// A key of one section's struct as a key of the whole.
+template <class Section, class Field>
+Key<Config> lift(const std::string& section, Field field, const Key<Section>& key) {
+  return {section + key.path, key.expected, key.meaning,
+          [=](Config& c, const Value& value, const std::string& path) { key.read(field(c), value, path); },
+          [=](const Config& c) { return key.write(field(c)); }};
+}
+
+const std::vector<std::string>& rules() {
+  static const std::vector<std::string> words{"constant", "cosine", "linear", "piecewise", "plateau"};
+  return words;
+}
+
+// `settings` and `stop` are the tables that hold a role's training settings and its stop rule.
+template <class S, class Role>
+void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std::string& stop, Role role) {
+  const auto key = [&](const std::string& path, auto member, const Rule& rule, const std::string& meaning) {
+    keys.push_back(make_key<S>(
+        path, [=](auto& s) -> auto& { return member(role(s)); }, rule, meaning));
+  };
+  const std::string as_training = "; as under [training] unless set";
+  key(settings + "batch", MRMF_FIELD(batch), at_least(1), "samples per rank and step" + as_training);
+  key(settings + "learning_rate", MRMF_FIELD(learning_rate), above(0), "learning rate" + as_training);
+  key(settings + "rule", MRMF_FIELD(rule), one_of(rules()), "learning-rate rule" + as_training);
+  key(stop + "threshold", MRMF_FIELD(threshold), above(0),
+      "stop when the training loss falls by less than this per epoch, `patience` times running (paper 3.2)");
+  key(stop + "patience", MRMF_FIELD(patience), at_least(1), "epochs running below the threshold; 3 unless set");
+  key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
+}
+
+void add_data(Keys& keys) {
+  add(keys, "data.files", MRMF_FIELD(data.train.files), {},
+      "HDF5 files, read as one data set; relative paths start at the current directory");
+  add(keys, "data.train.samples", MRMF_FIELD(data.train.samples), {}, "data set of the training samples");
+  add(keys, "data.train.labels", MRMF_FIELD(data.train.labels), {}, "data set of the training labels");
+  add(keys, "data.validation.files", MRMF_FIELD(data.validation.files), {},
+      "files of the validation split; data.files unless set");
+  add(keys, "data.validation.samples", MRMF_FIELD(data.validation.samples), {}, "data set of the validation samples");
+  add(keys, "data.validation.labels", MRMF_FIELD(data.validation.labels), {}, "data set of the validation labels");
+  add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
+      "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
+  add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
+      "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
+  add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
+}
+
+void add_optimizer(Keys& keys) {
+  const std::string path = "training.optimizer.";
+  add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of({"adam", "adamw", "sgd"}), "optimizer");
+  add(keys, path + "learning_rate", MRMF_FIELD(training.optimizer.learning_rate), above(0), "learning rate");
+  add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(rules()), "learning-rate rule");
+  add(keys, path + "warmup", MRMF_FIELD(training.optimizer.warmup), at_least(0),
+      "epochs of linear warm-up: rate * (epoch + 1) / warmup");
+  add(keys, path + "boundaries", MRMF_FIELD(training.optimizer.boundaries), above(0),
+      "piecewise: epochs at which the rate is multiplied by `factor`");
+  add(keys, path + "factor", MRMF_FIELD(training.optimizer.factor), above(0),
+      "piecewise, plateau: multiplies the rate");
+  add(keys, path + "patience", MRMF_FIELD(training.optimizer.patience), at_least(0),
+      "plateau: epochs without improvement before the rate falls");
+  add(keys, path + "cooldown", MRMF_FIELD(training.optimizer.cooldown), at_least(0),
+      "plateau: epochs to wait after the rate fell");
+  add(keys, path + "plateau_threshold", MRMF_FIELD(training.optimizer.plateau_threshold), from_below(0, 1),
+      "plateau: relative improvement that counts");
+  add(keys, path + "momentum", MRMF_FIELD(training.optimizer.momentum), from_below(0, 1), "sgd: momentum");
+  add(keys, path + "beta1", MRMF_FIELD(training.optimizer.beta1), from_below(0, 1), "adam, adamw: decay of the mean");
+  add(keys, path + "beta2", MRMF_FIELD(training.optimizer.beta2), from_below(0, 1),
+      "adam, adamw: decay of the mean square");
+  add(keys, path + "epsilon", MRMF_FIELD(training.optimizer.epsilon), above(0), "adam, adamw: added to the root");
+  add(keys, path + "weight_decay", MRMF_FIELD(training.optimizer.weight_decay), at_least(0),
+      "sgd, adam: added to the gradient; adamw: decoupled");
+}
+
+void add_training(Keys& keys) {
+  add_optimizer(keys);
+  add(keys, "training.loss", MRMF_FIELD(training.loss), one_of({"mse", "mae"}), "loss function");
+  add(keys, "training.batch", MRMF_FIELD(training.batch), at_least(1), "samples per rank and step");
+  add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
+  add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
+      "largest number of epochs of every training step of the plan");
+  add(keys, "training.batch_norm", MRMF_FIELD(training.global_batch_norm), one_of({"local", "global"}),
+      "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
+}
+
+void add_method(Keys& keys) {
+  add(keys, "method.name", MRMF_FIELD(method.name), one_of({"baseline", "mrt", "mrmf", "progressive"}),
+      "how to get to a model at the last resolution");
+  add(keys, "method.resolutions", MRMF_FIELD(method.resolutions), at_least(1),
+      "averaging factors per axis, coarse to fine, such as [[4], [2], [1]]; fewer factors than axes count from the "
+      "last");
+  add(keys, "method.top", MRMF_FIELD(method.top), one_of({"dense", "fresh", "interpolated"}),
+      "mrmf, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
+  add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
+      "what becomes of the optimizer's moments at fusion");
+  add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
+      "one learning-rate curve per training step, or one over the whole run");
+  add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
+  add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
+  add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
+  keys.push_back(lift("method.", MRMF_FIELD(method), stage_list_key()));
+  add(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
+      "stop the last step of the plan when the validation loss is this low");
+}
+
+void add_run(Keys& keys) {
+  add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
+  add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
+  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
+  add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0), "per rank; 0 for the node's cores over its ranks");
+}
+
+}  // namespace
+
+std::vector<Key<StageOverride>> stage_keys() {
+  std::vector<Key<StageOverride>> keys;
+  add_role(keys, "coarse.", "coarse.", MRMF_FIELD(coarse));
+  add_role(keys, "dense.", "dense.", MRMF_FIELD(dense));
+  return keys;
+}
+
+std::vector<Key<Config>> config_keys() {
+  Keys keys;
+  add_data(keys);
+  std::vector<std::string> presets;
+  for (const Preset& preset : preset_list()) presets.push_back(preset.name);
+  add(keys, "model.preset", MRMF_FIELD(model.preset), one_of(presets), "a network from the list of `mrmf presets`");
+  keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
+  add(keys, "model.cut", MRMF_FIELD(model.cut), {},
+      "name of the first top layer: fusion hands over those below it; the first flatten unless set");
+  add_training(keys);
+  add_method(keys);
+  add_run(keys);
+  return keys;
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

@@ -1,0 +1,33 @@
+// The options there are, and the entries of the two lists of tables. Private to src/config*.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/config.hpp"
+#include "src/config_keys.hpp"
+
+namespace mrmf {
+
+/// Every key of the configuration, in the order it is written and described.
+std::vector<Key<Config>> config_keys();
+
+/// A key of [[model.layers]] and the kinds of layer that have it.
+struct LayerKey {
+  Key<LayerSpec> key;
+  std::vector<LayerKind> kinds;
+  bool required = false;
+};
+const std::vector<std::string>& layer_kind_words();  ///< in the order of LayerKind
+std::vector<LayerKey> layer_keys();
+/// The list [[model.layers]] as one key.
+Key<ModelConfig> layer_list_key();
+
+std::vector<Key<StageOverride>> stage_keys();
+/// The list [[method.stages]] as one key.
+Key<MethodConfig> stage_list_key();
+
+/// Fills in what follows from other keys, and checks what no key can check alone. `origin` is named where no key is.
+void complete(Config& config, const Places& places, const std::string& origin);
+
+}  // namespace mrmf

@@ -1,0 +1,24 @@
+// The networks that a configuration can ask for by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layers/spec.hpp"
+
+namespace mrmf {
+
+struct Preset {
+  std::string name;
+  std::string description;  ///< one line
+};
+std::vector<Preset> preset_list();
+
+/// The layers of a preset, named. ConfigError with the nearest name when there is no such preset.
+std::vector<LayerSpec> preset_layers(const std::string& name);
+
+/// Names the unnamed layers by kind and position among their kind: conv1, pool1 (of either kind), relu1, ..., flatten.
+/// ConfigError when two layers end up with one name.
+void name_layers(std::vector<LayerSpec>& layers);
+
+}  // namespace mrmf

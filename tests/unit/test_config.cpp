@@ -1,0 +1,150 @@
+// Reading a configuration: what is accepted, what comes out, and that it survives being written and read again.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/config.hpp"
+#include "tests/unit/config_text.hpp"
+
+using namespace mrmf;
+
+TEST_CASE("the documented example is read as it says") {
+  const Config c = parse_config(kExample, "example.toml", {});
+  CHECK(c.data.train.files == std::vector<std::string>{"neuron.h5"});
+  CHECK(c.data.validation.files == c.data.train.files);
+  CHECK(c.data.train.samples == "train_frames");
+  CHECK(c.data.validation.labels == "val_unitStar_par");
+  CHECK(c.data.train.layout == SampleLayout::reinterpret);
+  CHECK(c.data.validation.layout == SampleLayout::reinterpret);
+  CHECK(c.model.layers.size() == 27);
+  CHECK(c.training.optimizer.rule == "cosine");
+  CHECK(c.training.optimizer.learning_rate == 2e-3);
+  CHECK(c.training.loss == LossKind::mae);
+  CHECK(c.training.batch == 256);
+  CHECK(c.training.seed == 7);
+  CHECK_FALSE(c.training.global_batch_norm);
+  CHECK(c.method.name == "mrmf");
+  CHECK(c.method.resolutions == std::vector<Extent>{{1, 1, 4}, {1, 1, 2}, {1, 1, 1}});
+  CHECK(c.method.top == TopRule::interpolated);
+  CHECK(c.method.moments == Moments::carry);
+  CHECK(c.method.curve == RateCurve::run);
+  CHECK(c.method.coarse.threshold == 2e-3);
+  CHECK(c.method.coarse.patience == 3);
+  CHECK(c.method.coarse.batch == 2048);
+  CHECK(c.method.coarse.rule == "constant");
+  CHECK(c.method.finetune.epochs == 40);
+  CHECK_FALSE(c.method.dense.batch.has_value());
+  REQUIRE(c.method.stages.size() == 2);
+  CHECK(c.method.stages[0].coarse.epochs == 8);
+  CHECK(c.method.stages[1].dense.learning_rate == 5e-4);
+  CHECK(c.method.target == 0.04);
+  CHECK(c.run.folder == "runs/two-fusions");
+  CHECK(c.run.threads == 2);
+}
+
+TEST_CASE("what is not written keeps its default") {
+  const Config c = parse_config(kSmallest, "small.toml", {});
+  CHECK(c.training == TrainingConfig{});
+  CHECK(c.method == MethodConfig{});
+  CHECK(c.run == RunConfig{});
+  CHECK(c.data.shuffle);
+}
+
+TEST_CASE("layers: fields, defaults and names") {
+  const Config c = parse_config(kLayers, "layers.toml", {});
+  const std::vector<LayerSpec>& layers = c.model.layers;
+  REQUIRE(layers.size() == 10);
+  CHECK(layers[0].units == 16);
+  CHECK(layers[0].window == Extent{3, 3, 3});
+  CHECK(layers[0].stride == Extent{1, 1, 1});
+  CHECK(layers[0].same_padding);
+  CHECK(layers[0].initialiser == Initialiser::glorot);
+  CHECK(layers[1].name == "norm");
+  CHECK(layers[1].momentum == 0.01F);
+  CHECK(layers[1].epsilon == 1e-3F);
+  CHECK(layers[2].slope == 0.3F);
+  CHECK(layers[3].window == Extent{2, 2, 2});
+  CHECK(layers[3].stride == Extent{2, 2, 2});
+  CHECK(layers[4].stride == Extent{1, 1, 2});
+  CHECK(layers[4].name == "pool2");
+  CHECK(layers[5].window == Extent{1, 1, 4});
+  CHECK(layers[5].name == "conv2");
+  CHECK(layers[7].rate == 0.5F);
+  CHECK(layers[8].units == 4);
+  CHECK(c.model.cut == "flatten");
+}
+
+TEST_CASE("the effective configuration reads back to an equal one") {
+  for (const char* text : {kExample, kSmallest, kLayers}) {
+    const Config c = parse_config(text, "config.toml", {});
+    const std::string written = to_toml(c);
+    CHECK(parse_config(written, "written.toml", {}) == c);
+    CHECK(to_toml(parse_config(written, "written.toml", {})) == written);
+  }
+  Config odd = parse_config(kSmallest, "config.toml", {});
+  odd.run.folder = "a \"quoted\" \\ folder\twith a tab";
+  odd.training.optimizer.learning_rate = 0.1 + 0.2;  // needs 17 digits
+  odd.training.optimizer.epsilon = 1e-300;
+  odd.method.target = 100000000;
+  CHECK(parse_config(to_toml(odd), "written.toml", {}) == odd);
+}
+
+TEST_CASE("written values look as a person would write them") {
+  const std::string text = to_toml(parse_config(kExample, "config.toml", {}));
+  CHECK(text.find("resolutions = [[4], [2], [1]]\n") != std::string::npos);
+  CHECK(text.find("optimizer.learning_rate = 0.002\n") != std::string::npos);
+  CHECK(text.find("stop.coarse.threshold = 0.002\n") != std::string::npos);
+  CHECK(text.find("preset = \"neuron_inverter\"\n") != std::string::npos);
+  CHECK(text.find("  { coarse.epochs = 8 },\n") != std::string::npos);
+}
+
+TEST_CASE("overrides set, replace and reach into lists") {
+  const std::vector<std::string> overrides{"training.batch=64",
+                                           "training.optimizer.rule=linear",
+                                           "run.folder=7",
+                                           "run.device = \"cpu\"",
+                                           "method.resolutions=[[2],[1]]",
+                                           "method.stages=[]",
+                                           "method.stop.coarse={epochs = 5}",
+                                           "data.files=[\"a.h5\", \"b.h5\"]"};
+  const Config c = parse_config(kExample, "config.toml", overrides);
+  CHECK(c.training.batch == 64);
+  CHECK(c.training.optimizer.rule == "linear");
+  CHECK(c.run.folder == "7");
+  CHECK(c.run.device == "cpu");
+  CHECK(c.method.resolutions.size() == 2);
+  CHECK(c.method.stages.empty());
+  CHECK(c.method.coarse.epochs == 5);
+  CHECK_FALSE(c.method.coarse.threshold.has_value());  // the table was replaced
+  CHECK(c.data.validation.files == std::vector<std::string>{"a.h5", "b.h5"});
+
+  const Config layers = parse_config(kLayers, "config.toml", {"model.layers[0].filters=24", "data.files=x.h5"});
+  CHECK(layers.model.layers[0].units == 24);
+  CHECK(layers.data.train.files == std::vector<std::string>{"x.h5"});
+}
+
+TEST_CASE("mrt means a fresh top") {
+  const Config c = parse_config(kSmallest, "c.toml", {"method.name=mrt", "method.resolutions=[[2],[1]]"});
+  CHECK(c.method.top == TopRule::fresh);
+}
+
+TEST_CASE("a file is read, and one that cannot be is an error") {
+  const auto path = std::filesystem::temp_directory_path() / "mrmf_test_config.toml";
+  std::ofstream(path) << kSmallest;
+  CHECK(read_config(path, {"training.seed=3"}).training.seed == 3);
+  std::filesystem::remove(path);
+  CHECK_THROWS_WITH(read_config("no/such.toml", {}), "no/such.toml: there is no such file");
+  CHECK_THROWS_WITH(read_config("/", {}), "/: cannot be read; check its permissions");
+}
+
+TEST_CASE("every key is described once, with type, default and meaning") {
+  const std::string text = describe_keys();
+  CHECK(text.find(
+            "  training.batch\n      an integer of at least 1; 512 unless set\n      samples per rank and step\n") !=
+        std::string::npos);
+  CHECK(text.find("  method.name\n      one of baseline, mrt, mrmf, progressive; \"baseline\" unless set\n") !=
+        std::string::npos);
+  CHECK(text.find("  filters  (conv)\n      an integer of at least 1\n      output channels\n") != std::string::npos);
+  CHECK(text.find("method.stop.dense.patience") == text.rfind("method.stop.dense.patience"));
+}
