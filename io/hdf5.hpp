@@ -14,44 +14,57 @@ namespace mrmf {
 /// Element types that files may hold. Reading converts all of them to float32.
 enum class ElementType { float16, float32, float64, int16, uint16, other };
 std::string to_string(ElementType type);
+/// "float16, ... can be read": the end of every message about a type that cannot.
+std::string readable_types();
 
 struct DatasetInfo {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
+  std::string type_name;  ///< the file's own type in words, also for those that cannot be read
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 
-/// An open HDF5 file, for reading or for writing. Collective over the communicator it was opened with.
-/// Errors are DataError: file, data set, what is wrong, what to do. All ranks throw when one of them fails.
+/// An open HDF5 file, for reading or for writing. Errors are DataError: file, data set, what is wrong, what to do.
+///
+/// Reading: open() is collective and fails on all ranks when it fails on one. After that every rank reads by itself
+/// (contiguous rows need no other rank), so an error is thrown on the rank that meets it; together() of
+/// io/agreement.hpp makes it everyone's.
+/// Writing goes through MPI-IO and is collective but for write_rows(); collective members fail on all ranks alike. The
+/// bytes of the file are the same for any number of ranks. When an exception unwinds past a file that several ranks
+/// are writing, the file is abandoned rather than closed: closing would wait for ranks that are elsewhere.
 class Hdf5File {
  public:
   /// Says apart: no such file, no permission, not an HDF5 file, truncated (with both sizes).
   static Hdf5File open(const std::string& path, const Comm& comm);
-  /// Creates (truncates) `path`. Write to a temporary name beside the target and use commit() to rename it.
+  /// Creates (truncates) `path`; PartialFile of io/atomic_file.hpp gives a name to write under until all is well.
   static Hdf5File create(const std::string& path, const Comm& comm);
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
   ~Hdf5File();
 
+  /// Data sets are named by path ("a" or "group/a"), here and below.
   bool has(const std::string& dataset) const;
   std::vector<std::string> datasets() const;  ///< names of the root's data sets, for "there is ... instead"
-  /// DataError when there is none of that name (names those there are).
+  /// DataError when there is none of that name (names those there are and the nearest).
   DatasetInfo info(const std::string& dataset) const;
 
   /// Rows [first, first + count) of the first axis as float32, row-major; independent per rank; splits reads at 1 GiB.
+  /// Either byte order is read. int16 and uint16 give their numbers unscaled; float64 is rounded.
   void read_rows(const std::string& dataset, Index first, Index count, Span out) const;
-  std::string read_text(const std::string& dataset) const;  ///< variable-length string of shape (1,)
+  std::string read_text(const std::string& dataset) const;  ///< one string, of variable or fixed length
 
-  /// Collective: makes a contiguous data set of float32 (groups in the name are created). No fill values are written.
+  /// Collective: makes a contiguous data set of float32 (groups in the name are created). No fill values are written:
+  /// whoever creates it writes every row.
   void create_dataset(const std::string& name, const std::vector<Index>& shape);
   /// Independent per rank: rows [first, first + rows) from `values`.
   void write_rows(const std::string& name, Index first, ConstSpan values);
-  /// Collective: a (1,) variable-length string.
+  /// Collective: a (1,) variable-length string; the root's text counts. It is in the file after close().
   void write_text(const std::string& name, const std::string& text);
-  /// Collective: a scalar string attribute of the root.
+  /// Collective: a scalar string attribute of the root, below 64 KiB.
   void write_attribute(const std::string& name, const std::string& text);
   std::string read_attribute(const std::string& name) const;  ///< "" when there is none
 
+  /// Collective when writing; the destructor does the same but keeps errors to itself.
   void close();
 
  private:

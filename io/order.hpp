@@ -3,7 +3,8 @@
 // The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of
 // them. An epoch shuffles inside each shard, and every step takes the same share of every shard, so with a fixed
 // number of shards the global mini-batches are the same samples on any number of ranks. The steps of an epoch have
-// equal sizes up to one row per shard: no sample is left out and none is seen twice.
+// equal sizes up to one row per shard: no sample is left out and none is seen twice. Within a step the rows of all
+// ranks, rank after rank, are the same sequence on any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,10 @@ struct EpochOrder {
 };
 
 struct OrderSettings {
-  Index samples = 0;  ///< of the whole data set
-  int ranks = 1, rank = 0;
-  int shards = 1;     ///< a multiple of ranks
-  Index batch = 1;    ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
+  Index samples = 0;        ///< of the whole data set
+  int ranks = 1, rank = 0;  ///< of the team that trains on it
+  int shards = 1;           ///< a multiple of ranks
+  Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;
 };
 
@@ -41,10 +42,14 @@ Range owned_rows(const OrderSettings& settings);
 /// Steps of an epoch: the same on every rank.
 Index steps_per_epoch(const OrderSettings& settings);
 
+/// The largest batch that check() accepts: a validation set smaller than the training batch uses this one.
+Index largest_batch(const OrderSettings& settings);
+
 /// The order of one epoch: a pure function of its arguments.
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
 
 /// ConfigError when the settings are impossible: batch larger than the shard, shards not a multiple of ranks, ...
+/// The functions above expect settings that pass.
 void check(const OrderSettings& settings);
 
 }  // namespace mrmf

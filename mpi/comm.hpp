@@ -11,7 +11,9 @@
 
 namespace mrmf {
 
-/// Initialises MPI for the life of the program and finalises it; one per process, in main.
+/// Initialises MPI for the life of the program and finalises it; one per process, in main, before any Comm or Hdf5File
+/// and outliving them. Works without mpirun too (one rank). Sets Open MPI's defaults where the user's environment is
+/// silent. Only the thread that made it may use a Comm (MPI_THREAD_FUNNELED).
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -24,10 +26,13 @@ class MpiSession {
 
 /// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks and throws
 /// FaultError with MPI's own text. In-place; every rank ends with the same bits where the result is shared.
+/// Spans may have any length (split at 1 GiB, below MPI's int counts) but have equal lengths on all ranks.
 class Comm {
  public:
-  /// A duplicate of MPI_COMM_WORLD.
+  /// A duplicate of MPI_COMM_WORLD; collective over the world.
   static Comm world();
+  /// This rank alone; not collective.
+  static Comm self();
   Comm(Comm&&) noexcept;
   Comm& operator=(Comm&&) noexcept;
   ~Comm();
@@ -55,6 +60,8 @@ class Comm {
 
   /// Ranks with the same colour, ordered by the rank here.
   Comm split(int colour);
+  /// The same ranks, with messages kept apart from the original's.
+  Comm duplicate() const;
 
   /// Ends every rank of the world at once, without unwinding; for main's last resort only.
   [[noreturn]] void abort(int exit_code);

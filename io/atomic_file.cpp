@@ -1,0 +1,54 @@
+#include "io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "io/agreement.hpp"
+
+namespace mrmf {
+namespace {
+
+void sync(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool opened = descriptor >= 0;
+  const bool synced = opened && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  if (opened) ::close(descriptor);
+  // Some file systems cannot sync a folder, and say so with EINVAL.
+  if (!synced && reason != EINVAL)
+    throw DataError(path + ": cannot be written to disk: " + std::strerror(reason) + "; check space and quota");
+}
+
+}  // namespace
+
+void atomic_replace(const std::string& written, const std::string& target) {
+  sync(written);
+  if (std::rename(written.c_str(), target.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    throw DataError(target + ": cannot be put in place: " + reason + "; the new file is " + written);
+  }
+  const std::filesystem::path folder = std::filesystem::path(target).parent_path();
+  sync(folder.empty() ? "." : folder.string());
+}
+
+PartialFile::PartialFile(std::string target, const Comm& comm)
+    : target_(std::move(target)), path_(target_ + ".partial"), comm_(comm.duplicate()) {}
+
+PartialFile::~PartialFile() {
+  if (!committed_ && comm_.root()) ::unlink(path_.c_str());
+}
+
+void PartialFile::commit() {
+  together(comm_, [&] {
+    if (comm_.root()) atomic_replace(path_, target_);
+  });
+  committed_ = true;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,33 @@
+// Files that appear whole or not at all.
+#pragma once
+
+#include <string>
+
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+/// Puts `written` in the place of `target` so that a crash at any moment leaves the old file or the new one: syncs the
+/// file, renames it, syncs the folder. Both are in the same folder. Run on one rank. DataError when it cannot.
+void atomic_replace(const std::string& written, const std::string& target);
+
+/// A name to write under ("<target>.partial") until commit(); without commit() the file is removed again, so a command
+/// that fails leaves nothing half-written. All ranks make one; the root acts.
+class PartialFile {
+ public:
+  PartialFile(std::string target, const Comm& comm);
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  ~PartialFile();
+
+  const std::string& path() const { return path_; }
+  /// Collective, after the file was closed.
+  void commit();
+
+ private:
+  std::string target_, path_;
+  Comm comm_;
+  bool committed_ = false;
+};
+
+}  // namespace mrmf

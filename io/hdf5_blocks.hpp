@@ -1,0 +1,20 @@
+// Cutting a range of rows into transfers of limited size.
+#pragma once
+
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf::h5 {
+
+/// A box of a data set that is one consecutive run of elements.
+struct Block {
+  std::vector<Index> first, count;  ///< per axis
+  Index elements = 0;
+};
+
+/// Rows [first, first + count) of a data set of this shape, in storage order, as blocks of at most `limit` elements.
+/// A row that is larger by itself is cut along its own first axis, and so on.
+std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
+
+}  // namespace mrmf::h5

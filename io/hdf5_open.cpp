@@ -1,0 +1,162 @@
+// Opening, creating and closing files.
+#include <fcntl.h>
+#include <mpi.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+
+#include "io/agreement.hpp"
+#include "io/hdf5_state.hpp"
+
+namespace mrmf {
+namespace {
+
+h5::File open_here(const std::string& path, unsigned mode) {
+  const h5::Properties access = h5::file_access();
+  return h5::File(H5Fopen(path.c_str(), mode, access.get()));
+}
+
+/// "truncated: ..." from the library's "truncated file: eof = A, sblock->base_addr = B, stored_eof = C"; else "".
+std::string truncation(const std::string& reason) {
+  const std::string eof = "eof = ", stored = "stored_eof = ";
+  const std::size_t there = reason.find(eof), wanted = reason.find(stored);
+  if (reason.find("truncated") == std::string::npos || wanted == std::string::npos) return "";
+  return "truncated: " + std::to_string(std::stoull(reason.substr(there + eof.size()))) +
+         " bytes are there, but its header says " + std::to_string(std::stoull(reason.substr(wanted + stored.size()))) +
+         "; copy or make it again";
+}
+
+/// What is wrong with a file that should be readable, said apart; run on one rank only.
+void check_readable(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    const int reason = errno;
+    if (reason == ENOENT) {
+      const bool relative = std::filesystem::path(path).is_relative();
+      throw DataError(path + ": no such file" +
+                      (relative ? " (looked from " + std::filesystem::current_path().string() + ")" : "") +
+                      "; check the path");
+    }
+    if (reason == EACCES) throw DataError(path + ": permission denied; make it readable for this user");
+    throw DataError(path + ": cannot be opened: " + std::strerror(reason));
+  }
+  struct stat facts {};
+  ::fstat(descriptor, &facts);
+  ::close(descriptor);
+  if (S_ISDIR(facts.st_mode)) throw DataError(path + ": is a folder, not an HDF5 file");
+  if (facts.st_size == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
+  if (H5Fis_hdf5(path.c_str()) <= 0)
+    throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
+  if (open_here(path, H5F_ACC_RDONLY)) return;
+  const std::string reason = h5::last_error(), cut = truncation(reason);
+  throw DataError(path + ": " + (cut.empty() ? "cannot be opened; " + reason : cut));
+}
+
+/// Makes an empty file, so that an unwritable place gets one clear message before all ranks turn to MPI-IO.
+void check_creatable(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    const std::string reason = std::strerror(errno);
+    throw DataError(path + ": cannot be created: " + reason + "; check its folder and the rights on it");
+  }
+  ::close(descriptor);
+}
+
+void write_texts(const std::string& path, const std::vector<std::pair<std::string, std::string>>& texts) {
+  h5::File file = open_here(path, H5F_ACC_RDWR);
+  h5::require(bool(file), path + ": cannot be opened again to write text");
+  const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  H5Pset_obj_track_times(creation.get(), false);
+  const h5::Type type(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type.get(), H5T_VARIABLE);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  const hsize_t one = 1;
+  const h5::Space space(H5Screate_simple(1, &one, nullptr));
+  for (const auto& [name, text] : texts) {
+    const h5::Dataset dataset(
+        H5Dcreate2(file.get(), name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+    const char* pointer = text.c_str();
+    h5::require(dataset && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer) >= 0,
+                path + ": data set '" + name + "' cannot be written");
+  }
+  h5::require(file.close(), path + ": cannot be closed");
+}
+
+}  // namespace
+
+Hdf5File::State::~State() {
+  if (!file) return;
+  if (comm && comm->size() > 1 && std::uncaught_exceptions() > 0) {
+    // Closing is collective, and the ranks that did not fail are elsewhere: waiting for them would hide the error.
+    file.release();
+    return;
+  }
+  try {
+    close();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): close() is there for those who want to know
+  }
+}
+
+void Hdf5File::State::close() {
+  if (!file) return;
+  if (!comm) {
+    file.close();
+    return;
+  }
+  together(*comm, [&] { h5::require(file.close(), path + ": cannot be closed"); });
+  // Variable-length strings cannot be written through MPI-IO in HDF5 1.10: the root adds them when all else is there.
+  if (!texts.empty())
+    together(*comm, [&] {
+      if (comm->root()) write_texts(path, texts);
+    });
+}
+
+Comm& Hdf5File::State::writers() {
+  MRMF_CHECK(comm.has_value() && file, path + " is not open for writing");
+  return *comm;
+}
+
+Hdf5File::Hdf5File(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
+Hdf5File& Hdf5File::operator=(Hdf5File&&) noexcept = default;
+Hdf5File::~Hdf5File() = default;
+
+Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
+  h5::silence();
+  Comm readers = comm.duplicate();
+  together(readers, [&] {
+    if (readers.root()) check_readable(path);
+  });
+  h5::File file;
+  together(readers, [&] {
+    file = open_here(path, H5F_ACC_RDONLY);
+    h5::require(bool(file), path + ": cannot be opened");
+  });
+  return Hdf5File(std::make_unique<State>(path, std::move(file)));
+}
+
+Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
+  h5::silence();
+  Comm writers = comm.duplicate();
+  together(writers, [&] {
+    if (writers.root()) check_creatable(path);
+  });
+  h5::File file;
+  together(writers, [&] {
+    const h5::Properties access = h5::file_access(), creation(H5Pcreate(H5P_FILE_CREATE));
+    H5Pset_fapl_mpio(access.get(), *static_cast<const MPI_Comm*>(writers.handle()), MPI_INFO_NULL);
+    H5Pset_obj_track_times(creation.get(), false);
+    file = h5::File(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+    h5::require(bool(file), path + ": cannot be created");
+  });
+  return Hdf5File(std::make_unique<State>(path, std::move(file), std::move(writers)));
+}
+
+void Hdf5File::close() { state_->close(); }
+
+}  // namespace mrmf

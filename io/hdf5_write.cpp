@@ -1,0 +1,77 @@
+// Writing through MPI-IO. The bytes of a file are the same for any number of ranks: contiguous data sets, space taken
+// at creation, no fill values and no times.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "io/agreement.hpp"
+#include "io/hdf5_blocks.hpp"
+#include "io/hdf5_state.hpp"
+
+namespace mrmf {
+namespace {
+
+/// An independent write of 2 GiB or more fails inside MPI-IO.
+constexpr Index largest_write = (Index{1} << 30) / static_cast<Index>(sizeof(float));
+
+}  // namespace
+
+void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>& shape) {
+  together(state_->writers(), [&] {
+    const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
+    H5Pset_create_intermediate_group(links.get(), 1);
+    H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creation.get(), false);
+    const std::vector<hsize_t> sizes(shape.begin(), shape.end());
+    const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
+    const h5::Dataset dataset(H5Dcreate2(state_->file.get(), name.c_str(), H5T_IEEE_F32LE, space.get(), links.get(),
+                                         creation.get(), H5P_DEFAULT));
+    h5::require(bool(dataset), state_->at(name) + " cannot be created");
+  });
+}
+
+void Hdf5File::write_rows(const std::string& name, Index first, ConstSpan values) {
+  state_->writers();
+  const h5::Dataset dataset(H5Dopen2(state_->file.get(), name.c_str(), H5P_DEFAULT));
+  h5::require(bool(dataset), state_->at(name) + " cannot be opened");
+  const h5::Space space(H5Dget_space(dataset.get()));
+  std::vector<hsize_t> sizes(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space.get())));
+  H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
+  const std::vector<Index> shape(sizes.begin(), sizes.end());
+  const Index row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
+  const Index rows = row == 0 ? 0 : static_cast<Index>(values.size()) / row;
+  MRMF_CHECK(rows * row == static_cast<Index>(values.size()), state_->at(name) + ": not whole rows");
+  MRMF_CHECK(first >= 0 && first + rows <= shape[0], state_->at(name) + ": rows outside of it");
+
+  const float* from = values.data();
+  for (const h5::Block& block : h5::blocks(shape, first, rows, largest_write)) {
+    const h5::Space source = h5::select(space.get(), block);
+    h5::require(H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, source.get(), space.get(), H5P_DEFAULT, from) >= 0,
+                state_->at(name) + " cannot be written at row " + std::to_string(block.first[0]) +
+                    " (is the file system full?)");
+    from += block.elements;
+  }
+}
+
+void Hdf5File::write_text(const std::string& name, const std::string& text) {
+  state_->writers();
+  state_->texts.emplace_back(name, text);
+}
+
+void Hdf5File::write_attribute(const std::string& name, const std::string& text) {
+  together(state_->writers(), [&] {
+    const h5::Type type(H5Tcopy(H5T_C_S1));
+    H5Tset_size(type.get(), text.size() + 1);
+    H5Tset_cset(type.get(), H5T_CSET_UTF8);
+    const h5::Space space(H5Screate(H5S_SCALAR));
+    const h5::Attribute attribute(
+        H5Acreate2(state_->file.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
+    h5::require(attribute && H5Awrite(attribute.get(), type.get(), text.c_str()) >= 0,
+                state_->path + ": attribute '" + name + "' of " + std::to_string(text.size()) +
+                    " bytes cannot be written (64 KiB is the most)");
+  });
+}
+
+}  // namespace mrmf

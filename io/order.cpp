@@ -1,0 +1,100 @@
+#include "io/order.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "kernels/random.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Largest number of rows that one step takes from one shard.
+Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
+
+/// The sample indices of one shard in the order of this epoch.
+std::vector<std::int64_t> shard_order(const Range& shard, bool shuffle, std::uint64_t key) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(shard.count));
+  std::iota(ids.begin(), ids.end(), shard.first);
+  if (!shuffle) return ids;
+  Rng rng(key);
+  for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);  // Fisher-Yates
+  return ids;
+}
+
+std::string plural(Index count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Range piece(Index count, Index part, Index parts) {
+  const Index size = count / parts, larger = count % parts;  // the first `larger` pieces have one more
+  return {part * size + std::min(part, larger), size + (part < larger ? 1 : 0)};
+}
+
+Range owned_rows(const OrderSettings& settings) {
+  const Index own = settings.shards / settings.ranks;
+  const Range first = piece(settings.samples, settings.rank * own, settings.shards);
+  const Range last = piece(settings.samples, (settings.rank + 1) * own - 1, settings.shards);
+  return {first.first, last.first + last.count - first.first};
+}
+
+Index steps_per_epoch(const OrderSettings& settings) {
+  const Index largest = piece(settings.samples, 0, settings.shards).count;
+  const Index rows = rows_per_shard(settings);
+  return (largest + rows - 1) / rows;
+}
+
+Index largest_batch(const OrderSettings& settings) {
+  return settings.samples / settings.shards * (settings.shards / settings.ranks);
+}
+
+EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch) {
+  const Index own = settings.shards / settings.ranks;
+  const Index steps = steps_per_epoch(settings);
+  std::vector<std::vector<std::int64_t>> shards;
+  for (Index shard = settings.rank * own; shard < (settings.rank + 1) * own; ++shard)
+    shards.push_back(shard_order(piece(settings.samples, shard, settings.shards), settings.shuffle,
+                                 mix(mix(seed, stage, epoch), static_cast<std::uint64_t>(shard))));
+
+  EpochOrder order;
+  order.ids.reserve(static_cast<std::size_t>(owned_rows(settings).count));
+  for (Index step = 0; step < steps; ++step) {
+    const auto start = static_cast<Index>(order.ids.size());
+    for (const auto& ids : shards) {
+      const Range rows = piece(static_cast<Index>(ids.size()), step, steps);
+      order.ids.insert(order.ids.end(), ids.begin() + rows.first, ids.begin() + rows.first + rows.count);
+    }
+    order.steps.push_back({start, static_cast<Index>(order.ids.size()) - start});
+
+    // Only two shard sizes occur: the first samples % shards have one row more.
+    const Index larger = settings.samples % settings.shards, size = settings.samples / settings.shards;
+    order.global_rows.push_back(larger * piece(size + 1, step, steps).count +
+                                (settings.shards - larger) * piece(size, step, steps).count);
+  }
+  return order;
+}
+
+void check(const OrderSettings& s) {
+  if (s.ranks < 1 || s.rank < 0 || s.rank >= s.ranks)
+    throw ConfigError("rank " + std::to_string(s.rank) + " of " + std::to_string(s.ranks) + " does not exist");
+  if (s.batch < 1) throw ConfigError("batch = " + std::to_string(s.batch) + ": must be at least 1");
+  if (s.shards < 1 || s.shards % s.ranks != 0)
+    throw ConfigError("data.shards = " + std::to_string(s.shards) + " is not a multiple of the " +
+                      plural(s.ranks, "rank") + "; use a multiple, or 0 for one shard per rank");
+  if (s.batch * s.ranks % s.shards != 0)
+    throw ConfigError("batch = " + std::to_string(s.batch) + " on " + plural(s.ranks, "rank") +
+                      " cannot be taken in equal parts from data.shards = " + std::to_string(s.shards) +
+                      "; use a multiple of " + std::to_string(s.shards / s.ranks));
+  if (s.samples < s.shards)
+    throw ConfigError(plural(s.samples, "sample") + " cannot be cut into " + plural(s.shards, "shard") +
+                      "; use fewer ranks or shards, or more data");
+  if (s.batch > largest_batch(s))
+    throw ConfigError("batch = " + std::to_string(s.batch) + " is larger than a rank's shard of the data (" +
+                      plural(s.samples, "sample") + " on " + plural(s.ranks, "rank") + "); use a batch of at most " +
+                      std::to_string(largest_batch(s)) + ", or fewer ranks");
+}
+
+}  // namespace mrmf

@@ -1,0 +1,51 @@
+#include <mpi.h>
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Open MPI parameters that this program wants; the environment of the user has the last word.
+void set_defaults() {
+  constexpr const char* defaults[][2] = {
+      // Data sieving on reads may return wrong values in the whole 4.1 line (open-mpi/ompi issue 10546).
+      {"OMPI_MCA_fbtl_posix_read_datasieving", "0"},
+      // Says that an idle InfiniBand or openib device was not used: true, harmless, and once per rank.
+      {"OMPI_MCA_btl_base_warn_component_unused", "0"},
+      {"OMPI_MCA_btl_openib_warn_no_device_params_found", "0"},
+      {"OMPI_MCA_btl_openib_warn_default_gid_prefix", "0"},
+      // Without mpirun: be one rank at once, rather than start a daemon for processes that are never spawned.
+      {"OMPI_MCA_ess_singleton_isolated", "1"},
+  };
+  for (const auto& [name, value] : defaults) ::setenv(name, value, 0);
+}
+
+}  // namespace
+
+MpiSession::MpiSession(int& argc, char**& argv) {
+  set_defaults();
+  int provided = MPI_THREAD_SINGLE;
+  // Until a communicator's own handler is set, MPI ends the program with its own message if this fails.
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  if (provided < MPI_THREAD_FUNNELED) {
+    MPI_Finalize();
+    throw FaultError("this MPI was built without threads (MPI_THREAD_FUNNELED); load another MPI module");
+  }
+}
+
+MpiSession::~MpiSession() { MPI_Finalize(); }
+
+std::string MpiSession::version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string line(text, static_cast<std::size_t>(std::max(length, 0)));
+  while (!line.empty() && (line.back() == '\0' || line.back() == '\n')) line.pop_back();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+}  // namespace mrmf
