@@ -42,7 +42,7 @@ tidy: configure ## clang-tidy 14 over our sources
 
 status: ## the configuration in use
 	@if [ -f $(BUILD)/CMakeCache.txt ]; then \
-	  grep -E '^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|MPI_CXX_COMPILER|HDF5_C_LIBRARY_hdf5|dnnl_DIR|CCACHE|MRMF_[A-Z]+):' $(BUILD)/CMakeCache.txt; \
+	  grep -E '^(CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|MPI_CXX_COMPILER|HDF5_C_LIBRARY_hdf5|DNNL_LIBRARY|CCACHE|MRMF_[A-Z]+):' $(BUILD)/CMakeCache.txt; \
 	else echo "not configured: run make"; fi
 	@git log -1 --format='commit %h, %cs' 2>/dev/null || true
 	@if [ -x $(BUILD)/mrmf ]; then $(BUILD)/mrmf --version; fi
