@@ -3,10 +3,12 @@
     .venv-peers/bin/python tests/peers/torch/bench_torch.py [--length 1600] [--batch 512] [--threads 2] [--steps 9]
 
 float32, Adam, dropout 0.05, MSE, synthetic data already in the layout a variant likes. A step is zero_grad, forward,
-loss, backward, Adam. Per variant: warm-up, then the median of the timed steps. The last line is JSON.
+loss, backward, Adam. All variants are warmed up first, then take turns step by step, so that a busy moment
+hits all of them; the median of a variant's steps counts. The last line is JSON.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import time
@@ -51,19 +53,35 @@ def make_step(options, two_d, compiled):
     return step
 
 
-def measure(options, two_d, compiled):
-    step = make_step(options, two_d, compiled)
-    for _ in range(options.warmup):
-        step()
-    seconds = []
+def ready_steps(options):
+    """(steps of the variants that run here, reasons of those that do not), compiled and warmed up."""
+    steps, reasons = {}, {}
+    for name, (two_d, compiled) in VARIANTS.items():
+        try:
+            step = make_step(options, two_d, compiled)
+            for _ in range(options.warmup):
+                step()
+            steps[name] = step
+        except Exception as error:  # torch.compile needs a compiler: say what is missing and go on with the others
+            if not compiled:
+                raise
+            reasons[name] = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return steps, reasons
+
+
+def measure(options):
+    """{variant: result} of all variants."""
+    steps, reasons = ready_steps(options)
+    seconds = {name: [] for name in steps}
     for _ in range(options.steps):
-        begin = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - begin)
-    return {
-        "samples_per_second": round(options.batch / statistics.median(seconds), 1),
-        "milliseconds": [round(1e3 * s, 1) for s in seconds],
-    }
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            seconds[name].append(time.perf_counter() - begin)
+    results = {name: {"samples_per_second": round(options.batch / statistics.median(s), 1),
+                      "fastest_step": round(options.batch / min(s), 1),
+                      "milliseconds": [round(1e3 * t, 1) for t in s]} for name, s in seconds.items()}
+    return results | {name: {"error": reason} for name, reason in reasons.items()}
 
 
 def main():
@@ -77,20 +95,15 @@ def main():
     torch.set_num_threads(options.threads)
 
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads, "
-          f"{cpu_model()}")
+          f"{cpu_model()}, load {os.getloadavg()[0]:.2f}")
     print(f"length {options.length}, batch {options.batch}, float32, median of {options.steps} steps", flush=True)
-    variants = {}
-    for name, (two_d, compiled) in VARIANTS.items():
-        try:
-            variants[name] = measure(options, two_d, compiled)
-            print(f"  {name:24} {variants[name]['samples_per_second']:8.1f} samples/s", flush=True)
-        except Exception as error:  # torch.compile needs a compiler: say what is missing and go on with the others
-            if not compiled:
-                raise
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            variants[name] = {"error": reason}
-            print(f"  {name:24} not run: {reason}", flush=True)
-        torch.compiler.reset()
+    variants = measure(options)
+    for name, result in variants.items():
+        if "error" in result:
+            print(f"  {name:24} not run: {result['error']}")
+        else:
+            print(f"  {name:24} {result['samples_per_second']:8.1f} samples/s  "
+                  f"(fastest step {result['fastest_step']:.1f})")
     best = max((name for name in variants if "error" not in variants[name]),
                key=lambda name: variants[name]["samples_per_second"])
     print(json.dumps({
