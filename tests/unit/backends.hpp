@@ -1,0 +1,26 @@
+// The backends under test, and small numeric helpers that the kernel and layer tests share.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/random.hpp"
+
+namespace mrmf::test {
+
+/// Every backend this build can run here, the reference first. A device backend joins the tests by joining this list
+/// (its allocate() must then give memory that the host can read, too).
+std::vector<std::unique_ptr<Backend>> backends();
+
+/// ||a - b|| / ||b|| in double; the plain norm of a when b is zero. NaN when either holds one.
+double relative_distance(ConstSpan a, ConstSpan b);
+
+std::vector<float> uniform(Rng& rng, std::size_t count, double low = -1.0, double high = 1.0);
+
+inline Shape flat(Index n, Index c) { return {n, {1, 1, 1}, c, 0}; }
+inline Shape line(Index n, Index w, Index c) { return {n, {1, 1, w}, c, 1}; }
+inline Shape image(Index n, Index h, Index w, Index c) { return {n, {1, h, w}, c, 2}; }
+inline Shape volume(Index n, const Extent& e, Index c) { return {n, e, c, 3}; }
+
+}  // namespace mrmf::test

@@ -1,0 +1,49 @@
+// Memory for one layer under test: every buffer has guard values on both sides and starts poisoned with NaN.
+#pragma once
+
+#include <vector>
+
+#include "layers/layer.hpp"
+
+namespace mrmf::test {
+
+/// A span between two runs of guard values; a write outside of it shows in intact().
+class Guarded {
+ public:
+  Guarded(Backend& backend, Index count);
+  Span span() { return arena_.span().subspan(kGuard, count_); }
+  ConstSpan span() const { return arena_.span().subspan(kGuard, count_); }
+  bool intact() const;
+  void poison();
+  void set(ConstSpan values);
+  std::vector<float> values() const { return {span().begin(), span().end()}; }
+
+ private:
+  static constexpr std::size_t kGuard = 16;  // 64 bytes: the span keeps the arena's alignment
+  Arena arena_;
+  std::size_t count_;
+};
+
+/// All memory of one layer for calls with `rows` rows, and the calls themselves.
+class LayerBuffers {
+ public:
+  LayerBuffers(Backend& backend, const Layer& layer, const Shape& in, Index rows);
+
+  /// Random x and dy in +-1; initialised parameters and state, moved off their round values.
+  void fill(const Layer& layer, std::uint64_t seed);
+  void copy_inputs(const LayerBuffers& from);
+
+  Lent lend(const Step& step) { return {step, params.span(), grads.span(), state.span(), cache.span()}; }
+  void forward(Layer& layer, const Step& step) { layer.forward(lend(step), {in, x.span()}, {out, y.span()}); }
+  void backward(Layer& layer, const Step& step) {
+    layer.backward(lend(step), {in, x.span()}, {out, y.span()}, {out, dy.span()}, {in, dx.span()});
+  }
+  bool guards_intact() const;
+
+  Shape in, out;
+  Guarded x, y, dy, dx, params, grads, state, cache;
+};
+
+bool all_finite(ConstSpan values);
+
+}  // namespace mrmf::test

@@ -1,0 +1,31 @@
+// The generic layer test over the case tables, on every backend.
+#include <doctest/doctest.h>
+
+#include "tests/unit/backends.hpp"
+#include "tests/unit/check_layer.hpp"
+
+namespace mrmf::test {
+namespace {
+
+void check_all(const LayerCases& cases) {
+  for (const auto& backend : backends())
+    for (const LayerCase& layer_case : cases) check_layer(*backend, layer_case);
+}
+
+}  // namespace
+
+TEST_CASE("layers: convolution") { check_all(conv_cases()); }
+TEST_CASE("layers: pooling") { check_all(pool_cases()); }
+TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }
+TEST_CASE("layers: dense") { check_all(dense_cases()); }
+TEST_CASE("layers: activations, dropout, flatten") { check_all(elementwise_cases()); }
+TEST_CASE("layers: fused convolution, pooling and ReLU") { check_all(conv_pool_relu_cases()); }
+
+TEST_CASE("layers: the fused layer is offered for the first convolution of the Neuron Inverter network") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    CHECK(make_case(*backend, conv_pool_relu_cases().front()) != nullptr);
+  }
+}
+
+}  // namespace mrmf::test

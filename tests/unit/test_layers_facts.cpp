@@ -1,0 +1,185 @@
+// What layers say of themselves: shapes, parameters, FLOP, signatures, initial values, and what they refuse.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "layers/layers.hpp"
+#include "tests/unit/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+LayerSpec spec_of(LayerKind kind) {
+  LayerSpec spec;
+  spec.kind = kind;
+  return spec;
+}
+
+LayerSpec conv_spec(Index units, const Extent& window, const Extent& stride, bool same) {
+  LayerSpec spec = spec_of(LayerKind::conv);
+  spec.name = "conv1";
+  spec.units = units;
+  spec.window = window;
+  spec.stride = stride;
+  spec.same_padding = same;
+  return spec;
+}
+
+struct Fixture {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  std::unique_ptr<Layer> make(const Shape& in, const LayerSpec& spec) { return make_layer(*backend, in, spec, 0); }
+};
+
+/// Bounds and mean square of what `initialiser` makes of a 600 -> 400 dense layer or a k3 convolution.
+struct Drawn {
+  double largest_weight = 0, mean_square = 0, largest_bias = 0;
+};
+Drawn draw(const Layer& layer, std::size_t weights) {
+  Index count = 0;
+  for (const Part& part : layer.footprint().params) count += part.count();
+  std::vector<float> params(static_cast<std::size_t>(count));
+  Rng rng(3);
+  layer.initialise(rng, params, {});
+  Drawn drawn;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    double& largest = i < weights ? drawn.largest_weight : drawn.largest_bias;
+    largest = std::max(largest, std::abs(double{params[i]}));
+    if (i < weights) drawn.mean_square += double{params[i]} * params[i] / static_cast<double>(weights);
+  }
+  return drawn;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: convolution") {
+  const auto valid = make(line(7, 1600, 3), conv_spec(30, {1, 1, 4}, {0, 0, 0}, false));
+  CHECK(valid->output() == line(7, 1597, 30));
+  CHECK(valid->signature() == "conv 3->30 k4 s1");
+  CHECK(valid->flop() == 2.0 * 1597 * 30 * 4 * 3);
+  CHECK(valid->footprint().params[0].shape == std::vector<Index>{30, 4, 3});
+  CHECK(valid->footprint().params[1].shape == std::vector<Index>{30});
+  CHECK(valid->footprint().params[0].name == "weight");
+  CHECK(valid->footprint().params[1].name == "bias");
+
+  const auto same = make(volume(2, {5, 4, 7}, 4), conv_spec(8, {3, 2, 3}, {2, 2, 2}, true));
+  CHECK(same->output() == volume(2, {3, 2, 4}, 8));
+  CHECK(same->signature() == "conv 4->8 k3x2x3 s2x2x2 same");
+  CHECK(same->footprint().params[0].shape == std::vector<Index>{8, 3, 2, 3, 4});
+}
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
+  LayerSpec pool = spec_of(LayerKind::max_pool);
+  pool.window = {1, 1, 4};
+  const auto pooled = make(line(2, 1597, 30), pool);
+  CHECK(pooled->output() == line(2, 399, 30));
+  CHECK(pooled->footprint().cache * 4 >= 2 * 399 * 30);
+  pool.stride = {1, 1, 2};
+  CHECK(make(line(2, 1597, 30), pool)->output() == line(2, 797, 30));
+
+  CHECK(make_flatten(line(2, 24, 180))->output() == flat(2, 4320));
+  LayerSpec dense = spec_of(LayerKind::dense);
+  dense.units = 512;
+  CHECK(make(flat(2, 4320), dense)->signature() == "dense 4320->512");
+  CHECK(make(flat(2, 4320), dense)->flop() == 2.0 * 4320 * 512);
+  CHECK(make(flat(2, 4320), dense)->output() == flat(2, 512));
+
+  // A norm over channels moves between resolutions, one over flat features does not.
+  const LayerSpec norm = spec_of(LayerKind::batch_norm);
+  CHECK(make(line(2, 99, 30), norm)->signature() == make(line(2, 49, 30), norm)->signature());
+  CHECK(make(flat(2, 4320), norm)->signature() == "batch_norm 4320");
+  CHECK(make(flat(2, 4320), norm)->footprint().state[1].name == "running_variance");
+}
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: the fused layer takes the convolution's place") {
+  const LayerSpec conv = conv_spec(30, {1, 1, 4}, {0, 0, 0}, false);
+  LayerSpec pool = spec_of(LayerKind::max_pool);
+  pool.window = {1, 1, 4};
+  const auto plain = make(line(2, 100, 3), conv), fused = make_conv_pool_relu(*backend, line(2, 100, 3), conv, pool);
+  REQUIRE(fused != nullptr);
+  CHECK(fused->signature() == plain->signature());
+  CHECK(fused->flop() == plain->flop());
+  CHECK(fused->output() == line(2, 24, 30));
+  CHECK(fused->footprint().reads_output);
+  std::vector<float> a(390), b(390);
+  Rng rng_a(5), rng_b(5);
+  plain->initialise(rng_a, a, {});
+  fused->initialise(rng_b, b, {});
+  CHECK(a == b);
+  pool.stride = {1, 1, 2};
+  CHECK(make_conv_pool_relu(*backend, line(2, 100, 3), conv, pool) == nullptr);
+}
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: initialisers") {
+  LayerSpec dense = spec_of(LayerKind::dense);
+  dense.units = 400;
+  LayerSpec conv = conv_spec(200, {1, 1, 3}, {0, 0, 0}, false);
+  struct Expected {
+    Initialiser initialiser;
+    double dense, conv;
+    bool biases;
+  };
+  // Dense 600 -> 400: fans 600 and 400. Convolution 100 -> 200, kernel 3: fans 300 and 600.
+  for (const Expected& e : {Expected{Initialiser::pytorch, std::sqrt(1.0 / 600), std::sqrt(1.0 / 300), true},
+                            Expected{Initialiser::glorot, std::sqrt(6.0 / 1000), std::sqrt(6.0 / 900), false},
+                            Expected{Initialiser::he, std::sqrt(6.0 / 600), std::sqrt(6.0 / 300), false}}) {
+    dense.initialiser = conv.initialiser = e.initialiser;
+    const Drawn d = draw(*make(flat(1, 600), dense), 240000);
+    const Drawn c = draw(*make(line(1, 5, 100), conv), 60000);
+    // The largest of 60,000 uniform draws lies within 1e-3 of the bound; a uniform's mean square is bound^2 / 3,
+    // known to 1/sqrt(60,000) = 0.4 % (one standard deviation is 0.9 of that).
+    CHECK(d.largest_weight == doctest::Approx(e.dense).epsilon(1e-3));
+    CHECK(c.largest_weight == doctest::Approx(e.conv).epsilon(1e-3));
+    CHECK(d.mean_square == doctest::Approx(e.dense * e.dense / 3).epsilon(0.015));
+    CHECK(c.mean_square == doctest::Approx(e.conv * e.conv / 3).epsilon(0.015));
+    CHECK(d.largest_bias <= e.dense);
+    CHECK((d.largest_bias > 0.9 * e.dense) == e.biases);
+    CHECK((d.largest_bias == 0) != e.biases);
+  }
+  std::vector<float> params(60, -1), state(60, -1);
+  Rng rng(1);
+  make(flat(2, 30), spec_of(LayerKind::batch_norm))->initialise(rng, params, state);
+  CHECK(params[29] == 1.0F);
+  CHECK(params[30] == 0.0F);
+  CHECK(state[29] == 0.0F);
+  CHECK(state[30] == 1.0F);
+}
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: impossible layers are refused by name") {
+  const auto refuses = [&](const Shape& in, const LayerSpec& spec, const char* message) {
+    CHECK_THROWS_WITH_AS(make(in, spec), doctest::Contains(message), ConfigError);
+  };
+  refuses(line(1, 3, 30), conv_spec(90, {1, 1, 4}, {0, 0, 0}, false), "conv1: window 4 is larger than its input 3x30");
+  refuses(line(1, 9, 30), conv_spec(0, {1, 1, 4}, {0, 0, 0}, false), "conv1: 0 output channels");
+  refuses(line(1, 9, 30), conv_spec(8, {1, 3, 4}, {0, 0, 0}, false), "more axes than its input 9x30");
+  refuses(line(1, 9, 30), conv_spec(8, {1, 3, 4}, {0, 0, 0}, true), "more axes than its input 9x30");
+  refuses(line(1, 9, 30), conv_spec(8, {1, 1, 0}, {0, 0, 0}, false), "must be at least 1");
+  refuses(line(1, 9, 30), conv_spec(8, {1, 1, 4}, {1, 1, -1}, false), "must be at least 1");
+
+  LayerSpec pool = spec_of(LayerKind::max_pool);
+  pool.window = {1, 1, 4};
+  refuses(line(1, 3, 180), pool, "max_pool: window 4 is larger than its input 3x180");
+  pool.window = {1, 17, 16};
+  refuses(image(1, 99, 99, 4), pool, "at most 256");
+  pool.kind = LayerKind::average_pool;
+  CHECK_NOTHROW(make(image(1, 99, 99, 4), pool));
+
+  LayerSpec dense = spec_of(LayerKind::dense);
+  refuses(flat(1, 9), dense, "dense: 0 units");
+  dense.units = 3;
+  refuses(line(1, 9, 2), dense, "put a flatten before it");
+
+  LayerSpec dropout = spec_of(LayerKind::dropout);
+  dropout.rate = 1.0F;
+  refuses(flat(1, 9), dropout, "dropout: rate 1");
+  LayerSpec leaky = spec_of(LayerKind::leaky_relu);
+  leaky.slope = 0.0F;
+  refuses(flat(1, 9), leaky, "slope 0");
+  LayerSpec norm = spec_of(LayerKind::batch_norm);
+  norm.epsilon = 0.0F;
+  refuses(flat(1, 9), norm, "epsilon");
+  norm = spec_of(LayerKind::batch_norm);
+  norm.momentum = 1.5F;
+  refuses(flat(1, 9), norm, "momentum");
+}
+
+}  // namespace mrmf::test

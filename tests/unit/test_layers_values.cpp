@@ -1,0 +1,146 @@
+// Small results worked out by hand: what ties the reference backend itself, and every other one, to the definitions.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "layers/layers.hpp"
+#include "tests/unit/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using Values = std::vector<float>;
+
+/// One evaluation of a layer without state: y for x and parameters.
+Values forward(Backend& backend, const Shape& in, const LayerSpec& spec, Values x, Values params) {
+  const auto layer = make_layer(backend, in, spec, 0);
+  Values y(static_cast<std::size_t>(layer->output().count()), NAN);
+  Arena cache = backend.allocate(layer->footprint().cache);
+  const Step step;
+  layer->forward({step, params, {}, {}, cache.span()}, {in, x}, {layer->output(), y});
+  return y;
+}
+
+LayerSpec conv_spec(Index units, const Extent& window, const Extent& stride, bool same) {
+  LayerSpec spec;
+  spec.kind = LayerKind::conv;
+  spec.units = units;
+  spec.window = window;
+  spec.stride = stride;
+  spec.same_padding = same;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("values: convolution slides without flipping, bias added") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto y =
+        forward(*backend, line(1, 4, 1), conv_spec(1, {1, 1, 3}, {1, 1, 1}, false), {1, 2, 3, 4}, {1, 10, 100, 0.5F});
+    CHECK(y == Values{321.5F, 432.5F});
+  }
+}
+
+TEST_CASE("values: same padding puts the odd one after, as TensorFlow does") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto strided =
+        forward(*backend, line(1, 4, 1), conv_spec(1, {1, 1, 3}, {1, 1, 2}, true), {1, 2, 3, 4}, {1, 10, 100, 0});
+    CHECK(strided == Values{321, 43});
+    const auto even =
+        forward(*backend, line(1, 3, 1), conv_spec(1, {1, 1, 4}, {1, 1, 1}, true), {1, 2, 3}, {1, 10, 100, 1000, 0});
+    CHECK(even == Values{3210, 321, 32});
+  }
+}
+
+TEST_CASE("values: filters are (out, position, in)") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto y = forward(*backend, line(1, 2, 2), conv_spec(2, {1, 1, 2}, {1, 1, 1}, false), {1, 2, 3, 4},
+                           {1, 10, 100, 1000, 1, 1, 1, 1, 0, 0.5F});
+    CHECK(y == Values{4321, 10.5F});
+  }
+}
+
+TEST_CASE("values: convolution in three dimensions keeps the axes apart") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    // 1*1 + 2*2 + 3*4 + ... + 8*128 = 7 * 2^8 + 1
+    const auto y = forward(*backend, volume(1, {2, 2, 2}, 1), conv_spec(1, {2, 2, 2}, {1, 1, 1}, false),
+                           {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 4, 8, 16, 32, 64, 128, 0});
+    CHECK(y == Values{1793});
+    const auto rows = forward(*backend, volume(1, {2, 1, 3}, 1), conv_spec(1, {2, 1, 1}, {1, 1, 2}, false),
+                              {1, 2, 3, 4, 5, 6}, {1, 10, 0});
+    CHECK(rows == Values{41, 63});
+  }
+}
+
+TEST_CASE("values: max pooling takes the first of equals, drops the rest, and routes the gradient back") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto op = backend->pool({PoolKind::max, 1, {1, 1, 9}, {1, 1, 4}, {1, 1, 4}}, 1);
+    Values x{1, 3, 3, 2, 5, 0, -1, 9, 7}, y(2), dy{10, 20}, dx(9, NAN);
+    std::vector<std::uint8_t> winner(2);
+    op->forward({line(1, 9, 1), x}, {line(1, 2, 1), y}, winner);
+    CHECK(y == Values{3, 9});
+    CHECK(winner == std::vector<std::uint8_t>{1, 3});
+    op->backward({line(1, 2, 1), dy}, winner, {line(1, 9, 1), dx});
+    CHECK(dx == Values{0, 10, 0, 0, 0, 0, 0, 20, 0});
+  }
+}
+
+TEST_CASE("values: a winner's position counts the last axis fastest") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto op = backend->pool({PoolKind::max, 1, {2, 2, 3}, {2, 2, 3}, {2, 2, 3}}, 1);
+    for (std::size_t at = 0; at < 12; ++at) {
+      Values x(12, -5), y(1);
+      x[at] = -1;
+      std::vector<std::uint8_t> winner(1);
+      op->forward({volume(1, {2, 2, 3}, 1), x}, {volume(1, {1, 1, 1}, 1), y}, winner);
+      CHECK(y[0] == -1);
+      CHECK(winner[0] == at);
+    }
+  }
+}
+
+TEST_CASE("values: overlapping average pooling") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto op = backend->pool({PoolKind::average, 1, {1, 1, 3}, {1, 1, 2}, {1, 1, 1}}, 1);
+    Values x{1, 3, 5}, y(2), dy{1, 2}, dx(3, NAN);
+    op->forward({line(1, 3, 1), x}, {line(1, 2, 1), y}, {});
+    CHECK(y == Values{2, 4});
+    op->backward({line(1, 2, 1), dy}, {}, {line(1, 3, 1), dx});
+    CHECK(dx == Values{0.5F, 1.5F, 1.0F});
+  }
+}
+
+TEST_CASE("values: dense weights are (out, in)") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::dense;
+    spec.units = 3;
+    const auto y = forward(*backend, flat(2, 2), spec, {1, 2, 3, 4}, {1, 10, 100, 1000, 0, 0, 0, 0, 7});
+    CHECK(y == Values{21, 2100, 7, 43, 4300, 7});
+  }
+}
+
+TEST_CASE("values: leaky ReLU and tanh") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::leaky_relu;
+    spec.slope = 0.25F;
+    CHECK(forward(*backend, flat(1, 4), spec, {-4, -0.0F, 0.5F, 8}, {}) == Values{-1, 0, 0.5F, 8});
+    spec.kind = LayerKind::relu;
+    CHECK(forward(*backend, flat(1, 4), spec, {-4, -0.0F, 0.5F, 8}, {}) == Values{0, 0, 0.5F, 8});
+    spec.kind = LayerKind::tanh;
+    CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[0] == doctest::Approx(std::tanh(0.5)).epsilon(1e-6));
+    CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[1] == doctest::Approx(-1.0).epsilon(1e-6));
+  }
+}
+
+}  // namespace mrmf::test

@@ -1,0 +1,105 @@
+// SGD, Adam and AdamW over several steps against the algorithms written in double.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/unit/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+/// Odd, and long enough to be shared between threads.
+constexpr std::size_t kCount = 20011;
+constexpr int kSteps = 6;
+
+struct Doubles {
+  std::vector<double> w, m, v;
+  explicit Doubles(const std::vector<float>& start)
+      : w(start.begin(), start.end()), m(start.size(), 0.0), v(start.size(), 0.0) {}
+};
+
+std::vector<float> gradient(int step) {
+  Rng rng(mix(100, static_cast<std::uint64_t>(step)));
+  return uniform(rng, kCount);
+}
+
+void check_close(ConstSpan values, const std::vector<double>& expected) {
+  // Six updates in float: each rounds a value of size 1 a few times (6e-8).
+  double worst = 0;
+  for (std::size_t i = 0; i < kCount; ++i) worst = std::max(worst, std::abs(values[i] - expected[i]));
+  CHECK(worst < 2e-6);
+}
+
+struct Weights {
+  Backend& backend;
+  Arena w = backend.allocate(kCount), m = backend.allocate(kCount), v = backend.allocate(kCount);
+  std::vector<float> start;
+  explicit Weights(Backend& b) : backend(b) {
+    Rng rng(9);
+    start = uniform(rng, kCount);
+    backend.copy(start, w.span());
+  }
+};
+
+struct Decay {
+  double coupled, decoupled;
+};
+
+/// Kingma & Ba 2014, algorithm 1; Loshchilov & Hutter 2017, algorithm 2 with the learning rate on the decay.
+void adam_in_double(Doubles& d, const std::vector<float>& dw, int t, const Decay& decay) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const double g = dw[i] + decay.coupled * d.w[i];
+    d.m[i] = 0.9 * d.m[i] + 0.1 * g;
+    d.v[i] = 0.99 * d.v[i] + 0.01 * g * g;
+    const double m_hat = d.m[i] / (1 - std::pow(0.9, t)), v_hat = d.v[i] / (1 - std::pow(0.99, t));
+    d.w[i] -= 0.01 * decay.decoupled * d.w[i] + 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("operations: SGD with momentum and weight decay") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    Weights weights(*backend);
+    Doubles d(weights.start);
+    for (int t = 1; t <= kSteps; ++t) {
+      const auto dw = gradient(t);
+      backend->sgd({0.05F, 0.9F, 0.02F}, weights.w.span(), dw, weights.v.span());
+      for (std::size_t i = 0; i < kCount; ++i) {
+        d.v[i] = 0.9 * d.v[i] + dw[i] + 0.02 * d.w[i];
+        d.w[i] -= 0.05 * d.v[i];
+      }
+    }
+    check_close(weights.w.span(), d.w);
+    check_close(weights.v.span(), d.v);
+  }
+}
+
+TEST_CASE("operations: Adam, with weight decay, and AdamW") {
+  for (const auto& backend : backends())
+    for (const Decay& decay : {Decay{0, 0}, Decay{0.1, 0}, Decay{0, 0.1}}) {
+      INFO(backend->name(), ", decay ", decay.coupled, ", decoupled ", decay.decoupled);
+      Weights weights(*backend);
+      Doubles d(weights.start);
+      for (int t = 1; t <= kSteps; ++t) {
+        const auto dw = gradient(t);
+        const AdamStep step{.learning_rate = 0.01F,
+                            .beta1 = 0.9F,
+                            .beta2 = 0.99F,
+                            .epsilon = 1e-8F,
+                            .weight_decay = static_cast<float>(decay.coupled),
+                            .decoupled_decay = static_cast<float>(decay.decoupled),
+                            .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
+                            .correction2 = static_cast<float>(1 - std::pow(0.99, t))};
+        backend->adam(step, weights.w.span(), dw, weights.m.span(), weights.v.span());
+        adam_in_double(d, dw, t, decay);
+      }
+      check_close(weights.w.span(), d.w);
+      check_close(weights.m.span(), d.m);
+      check_close(weights.v.span(), d.v);
+    }
+}
+
+}  // namespace mrmf::test
