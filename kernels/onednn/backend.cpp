@@ -1,0 +1,65 @@
+// The fast CPU backend: oneDNN for convolutions and dense layers, own loops over OpenMP threads for the rest.
+#include <omp.h>
+#include <dnnl.hpp>
+
+#include "kernels/onednn/context.hpp"
+#include "kernels/onednn/memory.hpp"
+#include "kernels/onednn/operations.hpp"
+
+namespace mrmf {
+namespace {
+
+class OnednnBackend final : public Backend {
+ public:
+  explicit OnednnBackend(int threads) {
+    if (threads > 0) omp_set_num_threads(threads);
+  }
+
+  std::string name() const override { return "onednn"; }
+  std::string description() const override {
+    const dnnl_version_t* v = dnnl_version();
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) +
+           ", own kernels for " + onednn::fused_instruction_set() +
+           ", threads: " + std::to_string(omp_get_max_threads());
+  }
+
+  Arena allocate(Index count) override { return onednn::make_arena(count); }
+  void copy(ConstSpan from, Span to) override { onednn::copy(from, to); }
+  void swap(Span a, Span b) override { onednn::swap(a, b); }
+  void fill(Span x, float value) override { onednn::fill(x, value); }
+
+  std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) override {
+    return onednn::make_conv(context_, geometry, max_rows);
+  }
+  std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index) override { return onednn::make_pool(geometry); }
+  std::unique_ptr<NormOp> norm(const NormSettings& settings, Index) override { return onednn::make_norm(settings); }
+  std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) override {
+    return onednn::make_dense(context_, in, out, max_rows);
+  }
+  std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index) override {
+    return onednn::make_fused_conv_pool(conv, pool);
+  }
+
+  void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override { onednn::activate(kind, slope, x, y); }
+  void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) override {
+    onednn::activate_backward(kind, slope, y, dy, dx);
+  }
+  void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) override {
+    onednn::dropout(step, layer, rate, x, y);
+  }
+  double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) override {
+    return onednn::loss(kind, y, target, weight, dy);
+  }
+  void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) override { onednn::sgd(step, w, dw, velocity); }
+  void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step, w, dw, m, v); }
+  void average(ConstTensor x, const Extent& factor, Tensor y) override { onednn::average(x, factor, y); }
+
+ private:
+  onednn::Context context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_onednn_backend(int threads) { return std::make_unique<OnednnBackend>(threads); }
+
+}  // namespace mrmf

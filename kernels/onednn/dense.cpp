@@ -1,0 +1,116 @@
+// Dense layers by oneDNN's inner product.
+#include "kernels/onednn/context.hpp"
+#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/pass.hpp"
+
+namespace mrmf::onednn {
+namespace {
+
+using Forward = dnnl::inner_product_forward;
+using BackwardData = dnnl::inner_product_backward_data;
+using BackwardWeights = dnnl::inner_product_backward_weights;
+
+struct DenseDescs {
+  Desc src, weights, plain_weights, bias, dst;
+};
+
+DenseDescs describe(Index in, Index out, Index rows) {
+  return {f32({rows, in}, Tag::ab), f32({out, in}, Tag::any), f32({out, in}, Tag::ab), f32({out}, Tag::a),
+          f32({rows, out}, Tag::ab)};
+}
+
+// The one place per primitive that knows oneDNN 2 from 3.
+Forward::primitive_desc forward_pd(const Context& c, const DenseDescs& d) {
+  constexpr auto kind = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), kind, d.src, d.weights, d.bias, d.dst, user_scratchpad()};
+#else
+  return {{kind, d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine()};
+#endif
+}
+
+BackwardData::primitive_desc backward_data_pd(const Context& c, const DenseDescs& d) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), d.src, d.weights, d.dst, forward_pd(c, d), user_scratchpad()};
+#else
+  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), forward_pd(c, d)};
+#endif
+}
+
+BackwardWeights::primitive_desc backward_weights_pd(const Context& c, const DenseDescs& d) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), d.src, d.weights, d.bias, d.dst, forward_pd(c, d), user_scratchpad()};
+#else
+  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), forward_pd(c, d)};
+#endif
+}
+
+class Dense final : public DenseOp {
+ public:
+  Dense(const Context& context, Index in, Index out, Index max_rows)
+      : context_(context), in_(in), out_(out), max_rows_(max_rows) {
+    Dense::prepare(max_rows);
+  }
+
+  void prepare(Index rows) override { forward_pass(rows), data_pass(rows), weights_pass(rows); }
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run(context_, {x.data.data(), packed, b.data(), y.data.data()});
+    });
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    data_pass(dy.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run(context_, {dy.data.data(), packed, dx.data.data()});
+    });
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
+      run(context_, {x.data.data(), dy.data.data(), packed, db.data()});
+    });
+  }
+
+ private:
+  Pass& forward_pass(Index rows) {
+    return forward_.at(rows, max_rows_, [&] {
+      const DenseDescs d = describe(in_, out_, rows);
+      const auto pd = forward_pd(context_, d);
+      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                  {{DNNL_ARG_SRC, d.src},
+                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                   {DNNL_ARG_BIAS, d.bias},
+                   {DNNL_ARG_DST, d.dst}});
+    });
+  }
+  Pass& data_pass(Index rows) {
+    return backward_data_.at(rows, max_rows_, [&] {
+      const DenseDescs d = describe(in_, out_, rows);
+      const auto pd = backward_data_pd(context_, d);
+      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                  {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
+    });
+  }
+  Pass& weights_pass(Index rows) {
+    return backward_weights_.at(rows, max_rows_, [&] {
+      const DenseDescs d = describe(in_, out_, rows);
+      const auto pd = backward_weights_pd(context_, d);
+      return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
+                  {{DNNL_ARG_SRC, d.src},
+                   {DNNL_ARG_DIFF_DST, d.dst},
+                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
+                   {DNNL_ARG_DIFF_BIAS, d.bias}});
+    });
+  }
+
+  const Context& context_;
+  Index in_, out_, max_rows_;
+  Passes forward_, backward_data_, backward_weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<DenseOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
+  return std::make_unique<Dense>(context, in, out, max_rows);
+}
+
+}  // namespace mrmf::onednn

@@ -1,0 +1,44 @@
+// The fused kernel for AVX2 with FMA. See fused_conv_pool.inl.
+#include <immintrin.h>
+
+#include "kernels/onednn/fused_conv_pool.hpp"
+
+#define FUSED_NAME "avx2"
+#define FUSED_LANES 8
+#define FUSED_REGISTERS 16
+
+namespace mrmf::fused {
+namespace {
+
+// For each mask of eight lanes: the set lanes' numbers, packed to the front.
+struct CompressTable {
+  alignas(32) int lane[256][8];
+};
+constexpr CompressTable make_compress_table() {
+  CompressTable table{};
+  for (int mask = 0; mask < 256; ++mask) {
+    int count = 0;
+    for (int lane = 0; lane < 8; ++lane)
+      if (mask & (1 << lane)) table.lane[mask][count++] = lane;
+  }
+  return table;
+}
+constexpr CompressTable compress_table = make_compress_table();
+
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
+// May write a whole vector.
+inline int fused_compress(__v8si mask, __m256 value, int first, float* values, int* indices) {
+  const int bits = _mm256_movemask_ps(reinterpret_cast<__m256>(mask));
+  const __m256i lane = _mm256_load_si256(reinterpret_cast<const __m256i*>(compress_table.lane[bits]));
+  _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lane));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices), _mm256_add_epi32(lane, _mm256_set1_epi32(first)));
+  return __builtin_popcount(static_cast<unsigned>(bits));
+}
+}  // namespace
+}  // namespace mrmf::fused
+
+#include "kernels/onednn/fused_conv_pool.inl"
+
+namespace mrmf::fused {
+const Kernels* avx2_kernels() { return &kernels; }
+}  // namespace mrmf::fused

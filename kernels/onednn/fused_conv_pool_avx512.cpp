@@ -1,0 +1,29 @@
+// The fused kernel for AVX-512. See fused_conv_pool.inl.
+#include <immintrin.h>
+
+#include "kernels/onednn/fused_conv_pool.hpp"
+
+#define FUSED_NAME "avx512"
+#define FUSED_LANES 16
+#define FUSED_REGISTERS 32
+
+namespace mrmf::fused {
+namespace {
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
+// May write a whole vector: compressing in registers and storing all of it is faster than a compressing store.
+inline int fused_compress(__v16si mask, __m512 value, int first, float* values, int* indices) {
+  const __mmask16 bits = _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask));
+  const __m512i lane = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                        _mm512_set1_epi32(first));
+  _mm512_storeu_ps(values, _mm512_maskz_compress_ps(bits, value));
+  _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(bits, lane));
+  return __builtin_popcount(bits);
+}
+}  // namespace
+}  // namespace mrmf::fused
+
+#include "kernels/onednn/fused_conv_pool.inl"
+
+namespace mrmf::fused {
+const Kernels* avx512_kernels() { return &kernels; }
+}  // namespace mrmf::fused

@@ -1,0 +1,162 @@
+// The backward half of fused_conv_pool.inl (included there, inside its anonymous namespace).
+
+// The row of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
+inline long data_chunk(const Geometry& g, long count) {
+  constexpr long cache = 24 * 1024;
+  long most = cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
+  most = most < 4 ? 4 : most;
+  return next_block(count, most < max_chunk ? most : max_chunk);
+}
+
+void pack_backward(const Geometry& g, const float* w, float* packed) {
+  for (long first = 0, chunk = 0; first < vectors(g.row); first += chunk) {
+    chunk = data_chunk(g, vectors(g.row) - first);
+    for (long o = 0; o < g.out_channels; ++o)
+      for (long i = first * lanes; i < (first + chunk) * lanes; ++i, ++packed)
+        *packed = i < g.row ? w[o * g.row + i] : 0.0F;
+  }
+}
+
+// One window's dy where ReLU was active, the winner there (else -1), and their share of db.
+void take_window(const Geometry& g, const Backward& f, const Scratch& s, long window) {
+  const float* y = f.y + window * g.out_channels;
+  const float* dy = f.dy + window * g.out_channels;
+  const unsigned char* winner = f.winner + window * g.out_channels;
+  long o = 0;
+  for (; o + lanes <= g.out_channels; o += lanes) {
+    const Vector slope = load(dy + o);
+    const Mask active = (load(y + o) > 0) & (slope != 0);
+    const Mask won = __builtin_convertvector(*reinterpret_cast<const BytesAnywhere*>(winner + o), Mask);
+    store(s.gradient + o, active ? slope : Vector{});
+    *reinterpret_cast<MaskAnywhere*>(s.code + o) = won | ~active;
+  }
+  for (; o < g.out_channels; ++o) {
+    const int active = -static_cast<int>((y[o] > 0) & (dy[o] != 0));
+    s.gradient[o] = active ? dy[o] : 0.0F;
+    s.code[o] = static_cast<int>(winner[o]) | ~active;
+  }
+  for (o = 0; o < g.padded_out; o += lanes) store(s.db + o, load(s.db + o) + load(s.gradient + o));
+}
+
+// Lists the nonzero gradients of windows [begin, end) by position, and adds them to db.
+void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end) {
+  int count = 0;
+  int* group = s.group_begin;
+  for (long window = begin; window < end; ++window) {
+    take_window(g, f, s, window);
+    for (int p = 0; p < static_cast<int>(g.pool); ++p) {
+      *group++ = count;
+      for (long o = 0; o < g.padded_out; o += lanes) {
+        const Mask code = *reinterpret_cast<const MaskAnywhere*>(s.code + o);
+        count +=
+            fused_compress(code == p, load(s.gradient + o), static_cast<int>(o), s.value + count, s.channel + count);
+      }
+    }
+  }
+  *group = count;
+}
+
+// The same entries by output channel, with the offset of their input row.
+void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) {
+  for (long o = 0; o < g.out_channels; ++o) s.channel_count[o] = 0;
+  const long groups = (end - begin) * g.pool;
+  for (long group = 0; group < groups; ++group) {
+    const int offset = static_cast<int>((begin * g.pool + group) * g.in_channels);
+    for (int e = s.group_begin[group]; e < s.group_begin[group + 1]; ++e) {
+      const long o = s.channel[e];
+      const long at = o * g.chunk + s.channel_count[o]++;
+      s.channel_value[at] = s.value[e];
+      s.channel_offset[at] = offset;
+    }
+  }
+}
+
+// dw[o] += sum over the channel's entries of value * (its input row), a chunk of the row in registers.
+template <long Chunk>
+void weight_gradient_chunk(const Geometry& g, const Backward& f, const Scratch& s, long first) {
+  constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;  // independent sums hide the latency of short rows
+  for (long o = 0; o < g.out_channels; ++o) {
+    const float* value = s.channel_value + o * g.chunk;
+    const int* offset = s.channel_offset + o * g.chunk;
+    const int count = s.channel_count[o];
+    float* dw = s.dw + o * g.padded_row + first;
+    Vector sum[unroll][Chunk] = {};
+    for (long n = 0; n < Chunk; ++n) sum[0][n] = load(dw + n * lanes);
+    int e = 0;
+    for (; e + unroll <= count; e += unroll)
+      for (long u = 0; u < unroll; ++u) {
+        const Vector v = broadcast(value[e + u]);
+        const float* x = f.x + offset[e + u] + first;
+        for (long n = 0; n < Chunk; ++n) sum[u][n] += v * load(x + n * lanes);
+      }
+    for (; e < count; ++e) {
+      const Vector v = broadcast(value[e]);
+      const float* x = f.x + offset[e] + first;
+      for (long n = 0; n < Chunk; ++n) sum[0][n] += v * load(x + n * lanes);
+    }
+    for (long u = 1; u < unroll; ++u)
+      for (long n = 0; n < Chunk; ++n) sum[0][n] += sum[u][n];
+    for (long n = 0; n < Chunk; ++n) store(dw + n * lanes, sum[0][n]);
+  }
+}
+
+// dx[row of position] += sum over the position's entries of value * w[channel], a chunk of the row in registers.
+template <long Chunk>
+void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin, long end, long first) {
+  constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;
+  const long groups = (end - begin) * g.pool;
+  float* dx = s.dx + begin * g.pool * g.in_channels + first;
+  for (long group = 0; group < groups; ++group, dx += g.in_channels) {
+    Vector sum[unroll][Chunk] = {};
+    int e = s.group_begin[group];
+    const int stop = s.group_begin[group + 1];
+    for (; e + unroll <= stop; e += unroll)
+      for (long u = 0; u < unroll; ++u) {
+        const Vector v = broadcast(s.value[e + u]);
+        const float* w = packed + s.channel[e + u] * (Chunk * lanes);
+        for (long n = 0; n < Chunk; ++n) sum[u][n] += v * *reinterpret_cast<const Vector*>(w + n * lanes);
+      }
+    for (; e < stop; ++e) {
+      const Vector v = broadcast(s.value[e]);
+      const float* w = packed + s.channel[e] * (Chunk * lanes);
+      for (long n = 0; n < Chunk; ++n) sum[0][n] += v * *reinterpret_cast<const Vector*>(w + n * lanes);
+    }
+    for (long u = 1; u < unroll; ++u)
+      for (long n = 0; n < Chunk; ++n) sum[0][n] += sum[u][n];
+    for (long n = 0; n < Chunk; ++n) store(dx + n * lanes, load(dx + n * lanes) + sum[0][n]);
+  }
+}
+
+void weight_gradient(const Geometry& g, const Backward& f, const Scratch& s) {
+  const long count = vectors(g.row);
+  for (long first = 0, chunk = 0; first < count; first += chunk) {
+    chunk = next_block(count - first, max_chunk);
+    with_constant<max_chunk>(chunk, [&](auto n) { weight_gradient_chunk<decltype(n)::value>(g, f, s, first * lanes); });
+  }
+}
+
+void data_gradient(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end) {
+  const long count = vectors(g.row);
+  const float* packed = f.packed;
+  for (long first = 0, chunk = 0; first < count; first += chunk) {
+    chunk = data_chunk(g, count - first);
+    with_constant<max_chunk>(
+        chunk, [&](auto n) { data_gradient_chunk<decltype(n)::value>(g, packed, s, begin, end, first * lanes); });
+    packed += g.out_channels * chunk * lanes;
+  }
+}
+
+void backward(const Geometry& g, const Backward& f, const Scratch& s) {
+  const long size = g.in * g.in_channels;
+  if (f.dx)
+    for (long i = 0; i < size; ++i) s.dx[i] = 0.0F;
+  for (long begin = 0; begin < g.windows; begin += g.chunk) {
+    const long end = begin + g.chunk < g.windows ? begin + g.chunk : g.windows;
+    list_by_position(g, f, s, begin, end);
+    list_by_channel(g, s, begin, end);
+    weight_gradient(g, f, s);
+    if (f.dx) data_gradient(g, f, s, begin, end);
+  }
+  if (f.dx)
+    for (long i = 0; i < size; ++i) f.dx[i] = s.dx[i];
+}

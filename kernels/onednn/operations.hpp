@@ -1,0 +1,33 @@
+// The makers of this backend's operations, one file each; backend.cpp puts them together.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/backend.hpp"
+
+namespace mrmf::onednn {
+
+class Context;
+
+std::unique_ptr<ConvOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
+std::unique_ptr<DenseOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
+std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry);
+std::unique_ptr<NormOp> make_norm(const NormSettings& settings);
+/// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
+std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
+std::string fused_instruction_set();  ///< "avx512", "avx2" or "sse2": what this processor runs
+
+// The plain functions of Backend (elementwise.cpp, loss.cpp, optimizer.cpp, average.cpp).
+void copy(ConstSpan from, Span to);
+void swap(Span a, Span b);
+void fill(Span x, float value);
+void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
+void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx);
+void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y);
+double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy);
+void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
+void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
+void average(ConstTensor x, const Extent& factor, Tensor y);
+
+}  // namespace mrmf::onednn

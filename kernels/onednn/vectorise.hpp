@@ -1,0 +1,6 @@
+// Loops that the compiler vectorises, once per instruction set; the processor's own is chosen when the program loads.
+#pragma once
+
+/// Put before the definition of a loop over plain pointers. `flatten`: a call left in the loop would stop
+/// vectorisation.
+#define MRMF_VECTORISE __attribute__((flatten, target_clones("default", "arch=haswell", "arch=skylake-avx512")))
