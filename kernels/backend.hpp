@@ -125,8 +125,8 @@ class ConvPoolOp {
   virtual ~ConvPoolOp() = default;
   virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) = 0;
   /// dx may be empty (first layer).
-  virtual void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner,
-                        ConstSpan w, Span dw, Span db, Tensor dx) = 0;
+  virtual void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
+                        Span dw, Span db, Tensor dx) = 0;
 };
 
 /// One update of a span of parameters (src/optimizer.hpp says what the numbers mean).
@@ -135,8 +135,8 @@ struct SgdStep {
 };
 struct AdamStep {
   float learning_rate, beta1, beta2, epsilon;
-  float weight_decay;           ///< Adam: added to the gradient
-  float decoupled_decay;        ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
+  float weight_decay;              ///< Adam: added to the gradient
+  float decoupled_decay;           ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
   float correction1, correction2;  ///< 1 - beta^t
 };
 

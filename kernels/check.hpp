@@ -38,7 +38,7 @@ struct FaultError : Error {
 }  // namespace mrmf
 
 /// States a fact the code relies on. Not for user input: that deserves a ConfigError or DataError.
-#define MRMF_CHECK(condition, message)                                                               \
-  do {                                                                                               \
-    if (!(condition)) ::mrmf::check_failed(__FILE__, __LINE__, #condition, (message));               \
+#define MRMF_CHECK(condition, message)                                                 \
+  do {                                                                                 \
+    if (!(condition)) ::mrmf::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

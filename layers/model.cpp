@@ -99,8 +99,8 @@ void Model::prepare(Index rows) {
 
 Lent Model::lend(const Unit& unit, const Step& step) {
   const Entry& entry = network_.entry(unit.first);
-  return {step, part(params_.span(), entry.params), part(grads_.span(), entry.params),
-          part(state_.span(), entry.state), part(cache_.span(), unit.cache)};
+  return {step, part(params_.span(), entry.params), part(grads_.span(), entry.params), part(state_.span(), entry.state),
+          part(cache_.span(), unit.cache)};
 }
 
 Tensor Model::output_of(const Unit& unit, Index rows) {

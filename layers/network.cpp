@@ -21,7 +21,8 @@ std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name)
   const auto is_cut = [&](const Entry& e) { return name.empty() ? e.kind == LayerKind::flatten : e.name == name; };
   auto found = std::ranges::find_if(entries, is_cut);
   if (found == entries.end() && !name.empty())
-    throw ConfigError("model.cut = \"" + name + "\" names no layer of the model; the layers are listed by mrmf inspect");
+    throw ConfigError("model.cut = \"" + name +
+                      "\" names no layer of the model; the layers are listed by mrmf inspect");
   if (found == entries.end())
     found = std::ranges::find_if(entries, [](const Entry& e) { return e.kind == LayerKind::dense; });
   return static_cast<std::size_t>(found - entries.begin());

@@ -51,8 +51,8 @@ class Network {
   Shape output() const { return entries_.back().output(); }
   Index params_size() const { return params_size_; }  ///< floats of the parameter arena, padding included
   Index state_size() const { return state_size_; }
-  Index trainable() const;  ///< number of trainable parameters
-  double flop() const;      ///< forward, one sample
+  Index trainable() const;      ///< number of trainable parameters
+  double flop() const;          ///< forward, one sample
   Index flat_features() const;  ///< inputs of the first layer after the flatten; 0 without one
 
  private:

@@ -26,10 +26,11 @@ Data::Data(const Config& config, Comm& team) {
   train_ = open_split(config.data.train, config.data, true, team);
   validation_ = open_split(config.data.validation, config.data, false, team);
   if (train_.shape.sample != validation_.shape.sample || train_.shape.outputs != validation_.shape.outputs)
-    throw DataError(fmt::format("training and validation data differ: samples {} and {}, labels {} and {}; check "
-                                "data.train and data.validation",
-                                to_string(train_.shape.sample), to_string(validation_.shape.sample),
-                                train_.shape.outputs, validation_.shape.outputs));
+    throw DataError(
+        fmt::format("training and validation data differ: samples {} and {}, labels {} and {}; check "
+                    "data.train and data.validation",
+                    to_string(train_.shape.sample), to_string(validation_.shape.sample), train_.shape.outputs,
+                    validation_.shape.outputs));
   load_seconds_ = timer.seconds();
 }
 
@@ -49,10 +50,10 @@ Shape coarsened(const Shape& sample, const Extent& resolution) {
   Shape result = sample;
   for (std::size_t a = 0; a < 3; ++a) {
     if (resolution[a] < 1 || sample.spatial[a] % resolution[a] != 0)
-      throw ConfigError(fmt::format("resolution {} does not divide axis {} of the sample ({} long); choose a factor of "
-                                    "{} in method.resolutions",
-                                    resolution[a], static_cast<int>(a) - (3 - sample.axes), sample.spatial[a],
-                                    sample.spatial[a]));
+      throw ConfigError(
+          fmt::format("resolution {} does not divide axis {} of the sample ({} long); choose a factor of "
+                      "{} in method.resolutions",
+                      resolution[a], static_cast<int>(a) - (3 - sample.axes), sample.spatial[a], sample.spatial[a]));
     result.spatial[a] = sample.spatial[a] / resolution[a];
   }
   return result;

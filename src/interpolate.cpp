@@ -64,8 +64,7 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   const Shape flat_from = flattened(networks.coarse);
   const Shape flat_to = flattened(networks.dense);
   const bool over_flat = from.input.per_sample() == flat_from.per_sample() &&
-                         to.input.per_sample() == flat_to.per_sample() &&
-                         flat_from.channels == flat_to.channels;
+                         to.input.per_sample() == flat_to.per_sample() && flat_from.channels == flat_to.channels;
   if (!over_flat || from.kind != to.kind || (from.kind != LayerKind::dense && from.kind != LayerKind::batch_norm))
     throw ConfigError("top = \"interpolated\": layer " + to.name + " (" + from.layer->signature() + " -> " +
                       to.layer->signature() + ") is neither equal nor sized by the flattened positions; " +
@@ -112,7 +111,8 @@ void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse
     const Entry& to = networks.dense.entry(i);
     if (from.layer->signature() == to.layer->signature()) {
       const Place& place = place_of(from, content);
-      std::ranges::copy(slice(coarse, place, 0, place.count), slice(dense, place_of(to, content), 0, place.count).begin());
+      std::ranges::copy(slice(coarse, place, 0, place.count),
+                        slice(dense, place_of(to, content), 0, place.count).begin());
     } else if (!networks.only_matching) {
       interpolate_layer(networks, i, content, coarse, dense);
     }

@@ -93,15 +93,14 @@ const char* top_name(const FuseStep& fuse) {
 std::string stop_text(const StopSettings& stop) {
   std::string text;
   if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
-  if (stop.threshold)
-    text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
+  if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
   return text + fmt::format("{} epochs", stop.epochs);
 }
 
 std::string train_text(const TrainStep& step) {
   return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
-                     resolution_text(step.resolution, 0), step.batch, step.optimizer.name,
-                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
+                     resolution_text(step.resolution, 0), step.batch, step.optimizer.name, step.optimizer.learning_rate,
+                     step.optimizer.rule, stop_text(step.stop));
 }
 
 }  // namespace
@@ -172,8 +171,8 @@ std::vector<Extent> Plan::resolutions() const {
 }
 
 std::string to_text(const Plan& plan) {
-  std::string text = fmt::format("plan: {}, {} fusion{}\n", plan.method, plan.stages.size(),
-                                 plan.stages.size() == 1 ? "" : "s");
+  std::string text =
+      fmt::format("plan: {}, {} fusion{}\n", plan.method, plan.stages.size(), plan.stages.size() == 1 ? "" : "s");
   int number = 0;
   const auto add = [&](int stage, const std::string& line) {
     text += fmt::format("{:>3}. stage {}  {}\n", ++number, stage, line);
@@ -181,11 +180,10 @@ std::string to_text(const Plan& plan) {
   for (const Stage& stage : plan.stages) {
     add(stage.coarse.stage, train_text(stage.coarse));
     if (stage.dense) add(stage.dense->stage, train_text(*stage.dense));
-    add(stage.fuse.stage,
-        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
-                    resolution_text(stage.fuse.from, 0), resolution_text(stage.fuse.to, 0),
-                    top_text(stage.fuse, stage.dense.has_value()),
-                    stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
+    add(stage.fuse.stage, fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
+                                      resolution_text(stage.fuse.from, 0), resolution_text(stage.fuse.to, 0),
+                                      top_text(stage.fuse, stage.dense.has_value()),
+                                      stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
   return text;

@@ -1,0 +1,213 @@
+#include "src/command_line.hpp"
+
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+
+#include "generated/version.hpp"
+#include "src/bench_layers.hpp"
+#include "src/bench_training.hpp"
+#include "src/commands.hpp"
+#include "src/compare.hpp"
+#include "src/neuron/simulate.hpp"
+#include "src/plan.hpp"
+#include "src/plot.hpp"
+#include "src/presets.hpp"
+
+namespace mrmf {
+namespace {
+
+/// The parsed command: set by the subcommand's callback, run after parsing.
+using Command = std::function<void()>;
+
+/// Options live as long as the parser.
+template <typename T>
+std::shared_ptr<T> held() {
+  return std::make_shared<T>();
+}
+
+void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides) {
+  app.add_option("config", config, "configuration file (TOML)")->required();
+  app.add_option("--set", overrides, "override a key: --set training.batch=256")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+}
+
+void add_simulate(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* simulate = app.add_subcommand("simulate", "make a data set by simulation");
+  simulate->require_subcommand(1);
+  CLI::App* neuron = simulate->add_subcommand(
+      "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
+  auto options = held<NeuronSimulation>();
+  neuron->add_option("--output,-o", options->file, "HDF5 file to write")->required();
+  neuron->add_option("--samples,-n", options->samples, "number of samples in all splits")->capture_default_str();
+  neuron->add_option("--cells", options->cells, "number of different cells")->capture_default_str();
+  neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
+  neuron->add_option("--threads", options->threads, "threads per rank; 0: all of the node's cores, shared by its ranks")
+      ->capture_default_str();
+  neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
+}
+
+void add_inspect(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "print the model's layers, parameters, FLOP and memory at every resolution of the plan");
+  auto options = held<InspectOptions>();
+  add_config(*inspect, options->config, options->overrides);
+  inspect->add_option("--sample", options->sample,
+                      "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
+  inspect->callback([=, &command, &world] { command = [=, &world] { inspect_command(*options, world); }; });
+}
+
+void add_plan(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* plan =
+      app.add_subcommand("plan", "print the steps of a run: what is trained, fused and finetuned, and until when");
+  auto options = held<TrainOptions>();
+  auto json = held<bool>();
+  add_config(*plan, options->config, options->overrides);
+  plan->add_flag("--json", *json, "as JSON, the form the run folder keeps");
+  plan->callback([=, &command, &world] {
+    command = [=, &world] {
+      const Plan made = make_plan(read_config(options->config, options->overrides));
+      if (world.root()) std::cout << (*json ? to_json(made) : to_text(made));
+    };
+  });
+}
+
+void add_train(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* train = app.add_subcommand("train", "train a model as the configuration says, into its run folder");
+  auto options = held<TrainOptions>();
+  add_config(*train, options->config, options->overrides);
+  train->add_flag("--overwrite", options->overwrite, "replace a finished run in the same folder");
+  train->callback([=, &command, &world] { command = [=, &world] { train_command(*options, world); }; });
+}
+
+void add_compare(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* compare = app.add_subcommand(
+      "compare", "print finished runs as the paper's Tables 5 and 7, grouped by method, mean and spread over seeds");
+  auto folders = held<std::vector<std::string>>();
+  auto options = held<CompareOptions>();
+  auto target = held<double>();
+  compare->add_option("runs", *folders, "run folders")->required();
+  const CLI::Option* given =
+      compare->add_option("--target", *target, "also the time until the validation loss first reached this");
+  compare->callback([=, &command, &world] {
+    command = [=, &world] {
+      if (given->count() > 0) options->target = *target;
+      if (world.root()) std::cout << compare_table(*folders, *options);
+    };
+  });
+}
+
+void add_plot(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* plot = app.add_subcommand("plot", "draw validation loss over time (needs Python with matplotlib)");
+  auto options = held<PlotOptions>();
+  plot->add_option("runs", options->runs, "run folders")->required();
+  plot->add_option("--output,-o", options->output, "image to write, .png or .svg")->required();
+  plot->callback([=, &command, &world] {
+    command = [=, &world] {
+      if (world.root()) plot_runs(*options);
+    };
+  });
+}
+
+void add_model_commands(CLI::App& app, Command& command, Comm& world) {
+  const auto common = [](CLI::App& sub, ModelOptions& options) {
+    sub.add_option("run", options.run, "folder of a finished run")->required();
+    sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
+    sub.add_option("--split", options.split, "train or validation: whose data set names to use")
+        ->check(CLI::IsMember({"train", "validation"}))
+        ->capture_default_str();
+    sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
+    sub.add_option("--labels", options.labels, "name of the data set of labels, e.g. test_unitStar_par");
+  };
+  CLI::App* evaluate = app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
+  auto evaluated = held<ModelOptions>();
+  common(*evaluate, *evaluated);
+  evaluate->callback([=, &command, &world] { command = [=, &world] { evaluate_command(*evaluated, world); }; });
+
+  CLI::App* predict = app.add_subcommand("predict", "write a trained model's outputs for every sample to an HDF5 file");
+  auto predicted = held<ModelOptions>();
+  common(*predict, *predicted);
+  predict->add_option("--output,-o", predicted->output, "HDF5 file to write; data set \"prediction\"")->required();
+  predict->callback([=, &command, &world] { command = [=, &world] { predict_command(*predicted, world); }; });
+}
+
+void add_bench(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine on the neuron_inverter network");
+  bench->require_subcommand(1);
+  struct Options {
+    BenchSettings settings;
+    Index length = 1600;
+    RunConfig run;
+  };
+  auto options = held<Options>();
+  for (const bool layers : {false, true}) {
+    CLI::App* sub = layers ? bench->add_subcommand("layers", "each layer beside oneDNN's own best times, in one run")
+                           : bench->add_subcommand("training", "samples per second of whole training steps");
+    sub->add_option("--length", options->length, "positions of a sample")->capture_default_str();
+    sub->add_option("--batch", options->settings.batch, "rows per step")->capture_default_str();
+    sub->add_option("--steps", options->settings.steps, "timed steps")->capture_default_str();
+    sub->add_option("--threads", options->run.threads, "0: all cores")->capture_default_str();
+    sub->add_option("--backend", options->run.backend, "onednn or reference")->capture_default_str();
+    sub->callback([=, &command, &world] {
+      command = [=, &world] {
+        if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
+        options->settings.sample = {.n = 0, .spatial = {1, 1, options->length}, .channels = 3, .axes = 1};
+        const auto backend = make_backend(options->run, world);
+        layers ? bench_layers(*backend, options->settings, std::cout)
+               : bench_training(*backend, options->settings, std::cout);
+      };
+    });
+  }
+}
+
+void add_small_commands(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* presets = app.add_subcommand("presets", "list the networks that model.preset can name, or all keys");
+  auto keys = held<bool>();
+  presets->add_flag("--keys", *keys, "every key of the configuration with its default and meaning");
+  presets->callback([=, &command, &world] {
+    command = [=, &world] {
+      if (!world.root()) return;
+      if (*keys)
+        std::cout << describe_keys();
+      else
+        for (const Preset& preset : preset_list()) std::cout << preset.name << "  " << preset.description << "\n";
+    };
+  });
+  CLI::App* doctor = app.add_subcommand("doctor", "what mrmf finds here: libraries, processor, memory, ranks, threads");
+  doctor->callback([&command, &world] { command = [&world] { doctor_command(world); }; });
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv, Comm& world) {
+  CLI::App app{
+      "mrmf trains convolutional networks on large scientific arrays by multi-resolution model fusion:\n"
+      "coarse models on averaged-down data first, their bottom layers handed to finer ones, stage by stage.\n"
+      "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 fault."};
+  app.set_version_flag("--version", std::string("mrmf ") + kVersion + " (" + kGitHash + ")");
+  app.require_subcommand(1);
+  Command command;
+  add_simulate(app, command, world);
+  add_inspect(app, command, world);
+  add_plan(app, command, world);
+  add_train(app, command, world);
+  add_compare(app, command, world);
+  add_plot(app, command, world);
+  add_model_commands(app, command, world);
+  add_bench(app, command, world);
+  add_small_commands(app, command, world);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw ConfigError(std::string(error.what()) + " (see mrmf --help)");
+    return world.root() ? app.exit(error) : 0;
+  }
+  command();
+  return 0;
+}
+
+}  // namespace mrmf

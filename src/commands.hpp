@@ -1,0 +1,45 @@
+// What the subcommands do, apart from how their options are spelt (command_line.cpp).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "mpi/comm.hpp"
+#include "src/config.hpp"
+
+namespace mrmf {
+
+/// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
+std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool overwrite = false;
+};
+void train_command(const TrainOptions& options, Comm& world);
+
+struct ModelOptions {
+  std::string run;                 ///< a finished run folder
+  std::vector<std::string> files;  ///< other data than the run's own
+  std::string split = "validation";
+  std::string samples, labels;  ///< data set names, when not the run's
+  std::string output;           ///< predict: HDF5 file to write
+};
+/// Loss, mean absolute error and R^2 per label of a finished run's model.
+void evaluate_command(const ModelOptions& options, Comm& world);
+/// Writes the model's outputs for every sample as the data set "prediction".
+void predict_command(const ModelOptions& options, Comm& world);
+
+struct InspectOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string sample;  ///< "1600x3"; empty: from the data, else the preset's
+};
+void inspect_command(const InspectOptions& options, Comm& world);
+
+/// What mrmf finds on this machine: libraries, processor, memory, ranks.
+void doctor_command(Comm& world);
+
+}  // namespace mrmf

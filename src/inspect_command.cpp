@@ -1,0 +1,72 @@
+// `mrmf inspect` and `mrmf doctor`.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "generated/version.hpp"
+#include "io/sample_store.hpp"
+#include "src/commands.hpp"
+#include "src/inspect.hpp"
+
+namespace mrmf {
+namespace {
+
+// "1600x3" or "128x128x128x4": positions per axis, then channels.
+Shape parse_sample(const std::string& text) {
+  std::vector<Index> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoll(word) < 1)
+      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
+    sizes.push_back(std::stoll(word));
+  }
+  if (sizes.empty() || sizes.size() > 4)
+    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
+  return shape;
+}
+
+bool files_exist(const std::vector<std::string>& files) {
+  for (const std::string& file : files)
+    if (!std::filesystem::exists(file)) return false;
+  return !files.empty();
+}
+
+}  // namespace
+
+void inspect_command(const InspectOptions& options, Comm& world) {
+  const Config config = read_config(options.config, options.overrides);
+  Shape sample;
+  std::string origin = "as given";
+  if (!options.sample.empty()) {
+    sample = parse_sample(options.sample);
+  } else if (files_exist(config.data.train.files)) {
+    sample = inspect_dataset(config.data.train, world).sample;
+    origin = "from the data";
+  } else if (config.model.preset == "neuron_inverter") {
+    sample = parse_sample("1600x3");
+    origin = "the preset's own: the data files are not there";
+  } else {
+    throw DataError(
+        "the data files are not there to take the sample's shape from; give --sample, e.g. --sample 1600x3");
+  }
+  const std::string text = inspect_text(config, sample);
+  if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
+}
+
+void doctor_command(Comm& world) {
+  const auto backend = make_backend(RunConfig{}, world);
+  if (!world.root()) return;
+  std::cout << fmt::format("mrmf       {} ({})\n", kVersion, kGitHash)
+            << fmt::format("backend    {}\n", backend->description())
+            << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
+            << fmt::format("ranks      {}\n", world.size()) << fmt::format("plots      {}\n", kPython);
+}
+
+}  // namespace mrmf

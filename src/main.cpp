@@ -1,0 +1,41 @@
+// mrmf: start MPI, run what the command line says, turn errors into one line and an exit code.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "mpi/comm.hpp"
+#include "src/command_line.hpp"
+
+namespace {
+
+// The root speaks first. Another rank speaks only when it is the one that failed; then all of them end.
+int fail(mrmf::Comm& world, const char* message, int exit_code) {
+  if (world.root()) {
+    std::fprintf(stderr, "mrmf: error: %s\n", message);
+  } else {
+    sleep(1);
+    std::fprintf(stderr, "mrmf: error on rank %d: %s\n", world.rank(), message);
+  }
+  if (world.size() > 1) world.abort(exit_code);
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kFault = 4;
+  try {
+    const mrmf::MpiSession session(argc, argv);
+    mrmf::Comm world = mrmf::Comm::world();
+    try {
+      return mrmf::run_command_line(argc, argv, world);
+    } catch (const mrmf::Error& error) {
+      return fail(world, error.what(), error.exit_code());
+    } catch (const std::exception& error) {
+      return fail(world, error.what(), kFault);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mrmf: error: %s\n", error.what());
+    return kFault;
+  }
+}

@@ -1,0 +1,117 @@
+// `mrmf evaluate` and `mrmf predict`: a finished run's model on any data of the same kind.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <numeric>
+
+#include "io/atomic_file.hpp"
+#include "src/commands.hpp"
+#include "src/data.hpp"
+#include "src/model_file.hpp"
+#include "src/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+/// A trained model and the rows of a data set that this rank looks at.
+struct Trained {
+  Config config;
+  std::unique_ptr<Backend> backend;
+  Extent resolution{1, 1, 1};
+  DatasetShape shape;
+  std::unique_ptr<SampleStore> store;
+  std::unique_ptr<Model> model;
+};
+
+Trained open_trained(const ModelOptions& options, Comm& world) {
+  Trained t;
+  t.config = read_config(options.run + "/config.toml", {});
+  DatasetSpec spec = options.split == "train" ? t.config.data.train : t.config.data.validation;
+  if (!options.files.empty()) spec.files = options.files;
+  if (!options.samples.empty()) spec.samples = options.samples;
+  if (!options.labels.empty()) spec.labels = options.labels;
+  t.backend = make_backend(t.config.run, world);
+  t.resolution = make_plan(t.config).last.resolution;
+  t.shape = inspect_dataset(spec, world);
+  const Range owned = piece(t.shape.samples, world.rank(), world.size());
+  t.store = std::make_unique<SampleStore>(spec, t.shape, owned, world);
+  t.store->require(t.resolution);
+  ModelSettings settings;
+  settings.network = {coarsened(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
+                      t.config.model.layers, t.config.model.cut};
+  t.model = std::make_unique<Model>(*t.backend, settings);
+  if (t.model->network().output().per_sample() != t.shape.outputs)
+    throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample",
+                                t.model->network().output().per_sample(), spec.labels, t.shape.outputs));
+  load_model(options.run + "/checkpoints/final.h5", *t.model, world);
+  return t;
+}
+
+/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows.
+void for_each_batch(Trained& t, const std::function<void(Index, ConstTensor, ConstTensor)>& visit) {
+  const Range owned = t.store->owned();
+  const Shape sample = t.store->sample(t.resolution);
+  const Index batch = t.model->max_rows();
+  Arena x = t.backend->allocate(batch * sample.per_sample());
+  Arena labels = t.backend->allocate(batch * t.shape.outputs);
+  std::vector<std::int64_t> ids;
+  for (Index done = 0; done < owned.count; done += batch) {
+    ids.resize(static_cast<std::size_t>(std::min(batch, owned.count - done)));
+    std::iota(ids.begin(), ids.end(), owned.first + done);
+    const Shape in = sample.rows(static_cast<Index>(ids.size()));
+    const Shape out{.n = in.n, .spatial = {1, 1, 1}, .channels = t.shape.outputs, .axes = 0};
+    const Tensor xs{in, x.span().first(static_cast<std::size_t>(in.count()))};
+    const Tensor targets{out, labels.span().first(static_cast<std::size_t>(out.count()))};
+    t.store->gather(t.resolution, ids, xs, targets);
+    visit(owned.first + done, t.model->forward({.training = false}, xs), targets);
+  }
+}
+
+}  // namespace
+
+void evaluate_command(const ModelOptions& options, Comm& world) {
+  Trained t = open_trained(options, world);
+  const auto outputs = static_cast<std::size_t>(t.shape.outputs);
+  std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
+  for_each_batch(t, [&](Index, ConstTensor y, ConstTensor target) {
+    for (std::size_t i = 0; i < y.data.size(); ++i) {
+      const std::size_t k = i % outputs;
+      const double label = target.data[i], error = y.data[i] - label;
+      squares[k] += error * error;
+      magnitudes[k] += std::abs(error);
+      sum[k] += label;
+      sum_squares[k] += label * label;
+    }
+  });
+  for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
+  if (!world.root()) return;
+  const auto n = static_cast<double>(t.shape.samples);
+  double mse = 0, mae = 0;
+  std::cout << fmt::format("{} samples of {}\n\n{:>6} {:>12} {:>12} {:>8}\n", t.shape.samples, options.split, "label",
+                           "MSE", "MAE", "R^2");
+  for (std::size_t k = 0; k < outputs; ++k) {
+    const double spread = sum_squares[k] - sum[k] * sum[k] / n;
+    std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", k, squares[k] / n, magnitudes[k] / n,
+                             spread > 0 ? 1.0 - squares[k] / spread : 0.0);
+    mse += squares[k] / n / static_cast<double>(outputs);
+    mae += magnitudes[k] / n / static_cast<double>(outputs);
+  }
+  std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
+}
+
+void predict_command(const ModelOptions& options, Comm& world) {
+  Trained t = open_trained(options, world);
+  PartialFile partial(options.output, world);
+  Hdf5File file = Hdf5File::create(partial.path(), world);
+  file.create_dataset("prediction", {t.shape.samples, t.shape.outputs});
+  for_each_batch(t, [&](Index first, ConstTensor y, ConstTensor) { file.write_rows("prediction", first, y.data); });
+  file.close();
+  partial.commit();
+  if (world.root())
+    std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, t.shape.outputs);
+}
+
+}  // namespace mrmf

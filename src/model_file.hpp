@@ -1,0 +1,19 @@
+// A trained model on disk: HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>, channels-last and
+// float32, and the configuration that made it. Portable between backends and resolutions of the same network.
+#pragma once
+
+#include <string>
+
+#include "layers/model.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+/// Collective; the root's values are written. The file appears whole or not at all.
+void save_model(const std::string& path, const Model& model, const std::string& config_toml, Comm& comm);
+
+/// Collective; every rank ends with the same values. DataError naming the data set that is missing or has another
+/// shape.
+void load_model(const std::string& path, Model& model, Comm& comm);
+
+}  // namespace mrmf

@@ -1,0 +1,46 @@
+#include "src/pipeline.hpp"
+
+#include <algorithm>
+
+#include "src/fusion.hpp"
+
+namespace mrmf {
+
+// Figure 2 of the paper. A coarse and a dense model are trained at two resolutions; the dense one takes over the coarse
+// one's bottom layers; the fused model is the coarse one of the next, finer stage; the last one is finetuned.
+Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at) {
+  Trainer trainer(at, config.training);
+  std::vector<StageRecord> done;
+
+  const TrainStep& first = plan.stages.empty() ? plan.last : plan.stages.front().coarse;
+  Learner coarse = make_learner(plan, config, at, first.resolution, first.seed);
+
+  for (const Stage& stage : plan.stages) {
+    done.push_back(trainer.train(coarse, stage.coarse));
+
+    Learner dense = make_learner(plan, config, at, stage.fuse.to, stage.dense_seed);
+    if (stage.dense) done.push_back(trainer.train(dense, *stage.dense));
+
+    fuse(at.backend, coarse, dense, stage.fuse);
+    coarse = std::move(dense);
+    at.data.release(stage.fuse.from);
+  }
+
+  done.push_back(trainer.train(coarse, plan.last));
+  return {std::move(coarse), std::move(done), trainer.total_seconds()};
+}
+
+Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
+                     std::uint64_t seed) {
+  ModelSettings settings;
+  settings.network.sample = coarsened(at.data.shape().sample, resolution);
+  settings.network.layers = config.model.layers;
+  settings.network.cut = config.model.cut;
+  settings.seed = seed;
+  for (const TrainStep& step : plan.training())
+    if (step.resolution == resolution)
+      settings.network.max_rows = std::max<Index>(settings.network.max_rows, step.batch);
+  return {at.backend, settings, config.training.optimizer, resolution};
+}
+
+}  // namespace mrmf

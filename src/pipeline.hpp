@@ -1,0 +1,23 @@
+// The whole method (paper section 3, Figure 2): follows the plan from the coarsest model to the finetuned one.
+#pragma once
+
+#include "src/learner.hpp"
+#include "src/plan.hpp"
+#include "src/trainer.hpp"
+
+namespace mrmf {
+
+struct Outcome {
+  Learner learner;                  ///< the trained model, at the finest resolution of the plan
+  std::vector<StageRecord> stages;  ///< one per training step, in order
+  double seconds = 0;               ///< of training, validation and coarsening included
+};
+
+/// Builds the models, trains and fuses them. Everything it learns on the way goes to the report.
+Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at);
+
+/// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
+Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
+                     std::uint64_t seed);
+
+}  // namespace mrmf

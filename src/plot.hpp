@@ -1,0 +1,16 @@
+// `mrmf plot`: hands run folders to the plotting script (jobs/plot.py).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mrmf {
+
+struct PlotOptions {
+  std::vector<std::string> runs;
+  std::string output;  ///< .png or .svg
+};
+/// ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
+void plot_runs(const PlotOptions& options);
+
+}  // namespace mrmf

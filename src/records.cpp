@@ -1,0 +1,178 @@
+#include "src/records.hpp"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace mrmf {
+namespace {
+
+using Json = nlohmann::ordered_json;  // keys in the order they are written here
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(); }
+double number_of(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+// A resolution as the configuration writes it: no leading ones.
+Json factors(const Extent& extent) {
+  std::size_t first = 0;
+  while (first + 1 < extent.size() && extent[first] == 1) ++first;
+  return Json(std::vector<Index>(extent.begin() + static_cast<std::ptrdiff_t>(first), extent.end()));
+}
+Extent extent_of(const Json& json) {
+  const auto values = json.get<std::vector<Index>>();
+  Extent extent{1, 1, 1};
+  if (values.empty() || values.size() > extent.size()) throw std::runtime_error("a resolution has 1 to 3 factors");
+  std::copy(values.begin(), values.end(), extent.end() - static_cast<std::ptrdiff_t>(values.size()));
+  return extent;
+}
+
+Json epoch_json(const EpochRecord& r) {
+  return {{"stage", r.stage},
+          {"role", r.role},
+          {"resolution", factors(r.resolution)},
+          {"epoch", r.epoch},
+          {"samples", r.samples},
+          {"train_loss", number(r.train_loss)},
+          {"validation_loss", number(r.validation_loss)},
+          {"seconds", r.seconds},
+          {"io_seconds", r.io_seconds},
+          {"compute_seconds", r.compute_seconds},
+          {"communication_seconds", r.communication_seconds},
+          {"learning_rate", r.learning_rate},
+          {"batch", r.batch},
+          {"ranks", r.ranks},
+          {"total_seconds", r.total_seconds}};
+}
+
+EpochRecord epoch_of(const Json& j) {
+  return {.stage = j.at("stage"),
+          .role = j.at("role"),
+          .resolution = extent_of(j.at("resolution")),
+          .epoch = j.at("epoch"),
+          .samples = j.at("samples"),
+          .train_loss = number_of(j.at("train_loss")),
+          .validation_loss = number_of(j.at("validation_loss")),
+          .seconds = j.at("seconds"),
+          .io_seconds = j.at("io_seconds"),
+          .compute_seconds = j.at("compute_seconds"),
+          .communication_seconds = j.at("communication_seconds"),
+          .learning_rate = j.at("learning_rate"),
+          .batch = j.at("batch"),
+          .ranks = j.at("ranks"),
+          .total_seconds = j.at("total_seconds")};
+}
+
+Json stage_json(const StageRecord& r) {
+  return {{"stage", r.stage},
+          {"role", r.role},
+          {"resolution", factors(r.resolution)},
+          {"epochs", r.epochs},
+          {"seconds", r.seconds},
+          {"io_seconds", r.io_seconds},
+          {"compute_seconds", r.compute_seconds},
+          {"communication_seconds", r.communication_seconds},
+          {"reason", r.reason},
+          {"last", epoch_json(r.last)}};
+}
+
+StageRecord stage_of(const Json& j) {
+  return {.stage = j.at("stage"),
+          .role = j.at("role"),
+          .resolution = extent_of(j.at("resolution")),
+          .epochs = j.at("epochs"),
+          .seconds = j.at("seconds"),
+          .io_seconds = j.at("io_seconds"),
+          .compute_seconds = j.at("compute_seconds"),
+          .communication_seconds = j.at("communication_seconds"),
+          .last = epoch_of(j.at("last")),
+          .reason = j.at("reason")};
+}
+
+Json machine_json(const Machine& m) {
+  return {{"host", m.host}, {"processor", m.processor}, {"cores", m.cores}, {"memory_gib", m.memory_gib}};
+}
+
+Json versions_json(const Versions& v) {
+  return {{"mrmf", v.mrmf},       {"git", v.git},   {"compiler", v.compiler},
+          {"backend", v.backend}, {"hdf5", v.hdf5}, {"mpi", v.mpi}};
+}
+
+RunResult result_of(const Json& j) {
+  RunResult r;
+  r.method = j.at("method");
+  r.top = j.at("top");
+  for (const Json& resolution : j.at("resolutions")) r.resolutions.push_back(extent_of(resolution));
+  r.seed = j.at("seed");
+  r.model = j.at("model");
+  r.data = j.at("data");
+  for (const Json& stage : j.at("stages")) r.stages.push_back(stage_of(stage));
+  r.total_seconds = j.at("total_seconds");
+  r.validation_loss = number_of(j.at("validation_loss"));
+  if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
+  r.target_reached = j.at("target_reached");
+  r.ranks = j.at("ranks");
+  const Json& m = j.at("machine");
+  r.machine = {m.at("host"), m.at("processor"), m.at("cores"), m.at("memory_gib")};
+  const Json& v = j.at("versions");
+  r.versions = {v.at("mrmf"), v.at("git"), v.at("compiler"), v.at("backend"), v.at("hdf5"), v.at("mpi")};
+  return r;
+}
+
+template <class Read>
+auto parse(const std::string& text, const std::string& origin, Read read) {
+  try {
+    return read(Json::parse(text));
+  } catch (const std::exception& error) {
+    throw DataError(origin + ": not a record of mrmf (" + error.what() + "); is the run folder damaged?");
+  }
+}
+
+}  // namespace
+
+void StageRecord::add(const EpochRecord& epoch) {
+  ++epochs;
+  seconds += epoch.seconds;
+  io_seconds += epoch.io_seconds;
+  compute_seconds += epoch.compute_seconds;
+  communication_seconds += epoch.communication_seconds;
+  last = epoch;
+}
+
+// A name of bytes that are no UTF-8 (a file's, a host's) must not cost a finished run its result.
+std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_json(const StageRecord& r) { return stage_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string to_json(const RunResult& r) {
+  Json resolutions = Json::array(), stages = Json::array();
+  for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution));
+  for (const StageRecord& stage : r.stages) stages.push_back(stage_json(stage));
+  const Json json = {{"method", r.method},
+                     {"resolutions", resolutions},
+                     {"top", r.top},
+                     {"seed", r.seed},
+                     {"model", r.model},
+                     {"data", r.data},
+                     {"stages", stages},
+                     {"total_seconds", r.total_seconds},
+                     {"validation_loss", number(r.validation_loss)},
+                     {"target", r.target ? Json(*r.target) : Json()},
+                     {"target_reached", r.target_reached},
+                     {"ranks", r.ranks},
+                     {"machine", machine_json(r.machine)},
+                     {"versions", versions_json(r.versions)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+EpochRecord epoch_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, epoch_of);
+}
+StageRecord stage_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, stage_of);
+}
+RunResult result_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, result_of);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,87 @@
+// What a run leaves behind, as plain data: the lines of epochs.jsonl and stages.jsonl, and result.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// One epoch: a line of epochs.jsonl, with these names as keys. A loss that is not finite is null there.
+struct EpochRecord {
+  int stage = 1;  ///< 1-based, as in the plan
+  std::string role;
+  Extent resolution{1, 1, 1};
+  int epoch = 1;      ///< 1-based, within its training step of the plan
+  Index samples = 0;  ///< training samples seen, over all ranks
+  double train_loss = 0, validation_loss = 0;
+  double seconds = 0;  ///< of the epoch, validation included
+  double io_seconds = 0, compute_seconds = 0, communication_seconds = 0;
+  double learning_rate = 0;
+  int batch = 0;  ///< per rank
+  int ranks = 1;
+  double total_seconds = 0;  ///< since the run began, to the end of this epoch
+  bool operator==(const EpochRecord&) const = default;
+};
+
+/// One training step of the plan: a line of stages.jsonl.
+struct StageRecord {
+  int stage = 1;
+  std::string role;
+  Extent resolution{1, 1, 1};
+  int epochs = 0;
+  double seconds = 0, io_seconds = 0, compute_seconds = 0, communication_seconds = 0;
+  EpochRecord last{};    ///< its losses are the stage's
+  std::string reason{};  ///< why it ended: epochs | plateau | target
+  void add(const EpochRecord& epoch);
+  bool operator==(const StageRecord&) const = default;
+};
+
+struct Machine {
+  std::string host, processor;
+  int cores = 0;
+  double memory_gib = 0;
+  bool operator==(const Machine&) const = default;
+};
+/// This node: /proc/cpuinfo, the cores this process may use, /proc/meminfo.
+Machine this_machine();
+
+struct Versions {
+  std::string mrmf, git, compiler, backend, hdf5, mpi;
+  bool operator==(const Versions&) const = default;
+};
+/// `backend` is Backend::description().
+Versions these_versions(const std::string& backend);
+
+/// result.json: written when a run is done, never before.
+struct RunResult {
+  std::string method, top;  ///< as in the configuration
+  std::vector<Extent> resolutions;
+  std::uint64_t seed = 0;
+  std::string model;                ///< the preset, or "custom"
+  std::string data;                 ///< files and data sets, in one line
+  std::vector<StageRecord> stages;  ///< seconds and epochs per phase
+  double total_seconds = 0;
+  double validation_loss = 0;  ///< final
+  std::optional<double> target;
+  bool target_reached = false;
+  int ranks = 1;
+  Machine machine;
+  Versions versions;
+  bool operator==(const RunResult&) const = default;
+};
+
+/// JSON on one line, without the line's end.
+std::string to_json(const EpochRecord& record);
+std::string to_json(const StageRecord& record);
+/// JSON over several lines.
+std::string to_json(const RunResult& result);
+/// `origin` names the text in the DataError for one that is not such a record ("runs/a/epochs.jsonl:12").
+EpochRecord epoch_from_json(const std::string& text, const std::string& origin);
+StageRecord stage_from_json(const std::string& text, const std::string& origin);
+RunResult result_from_json(const std::string& text, const std::string& origin);
+
+}  // namespace mrmf

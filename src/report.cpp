@@ -1,0 +1,151 @@
+#include "src/report.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+[[noreturn]] void unwritable(const fs::path& path, const std::string& why) {
+  throw ConfigError("run.folder: cannot write " + path.string() + " (" + why +
+                    "); free it up or set another folder, --set run.folder=...");
+}
+
+// Flushed line by line: after a crash the records hold every finished epoch.
+class LineFile {
+ public:
+  explicit LineFile(const fs::path& path) : path_(path), file_(path, std::ios::trunc) {
+    if (!file_) unwritable(path_, "permission, or no such folder");
+  }
+  void write(const std::string& line) {
+    file_ << line << '\n' << std::flush;
+    if (!file_) throw FaultError(path_.string() + " can no longer be written; is the disk full?");
+  }
+
+ private:
+  fs::path path_;
+  std::ofstream file_;
+};
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text << std::flush;
+  if (!file) unwritable(path, "permission, or the disk is full");
+}
+
+fs::path prepare(const ReportSettings& settings) {
+  const fs::path folder = settings.folder;
+  const fs::path result = folder / "result.json";
+  std::error_code error;
+  if (fs::exists(result, error) && !settings.overwrite) {
+    throw ConfigError("run.folder: " + folder.string() +
+                      " holds a finished run; give --overwrite to replace it, or another folder with "
+                      "--set run.folder=...");
+  }
+  fs::create_directories(folder, error);
+  if (error) unwritable(folder, error.message());
+  fs::remove(result, error);
+  if (error) unwritable(result, error.message());
+  return folder;
+}
+
+}  // namespace
+
+struct RunReport::State {
+  fs::path folder;
+  std::ostream* out;
+  bool terminal;
+  LineFile epochs, stages, log;
+  bool live = false;  // a progress line stands on the terminal
+  Clock::time_point epoch_start{}, shown{};
+  Index rows = 0;
+
+  State(const ReportSettings& settings, const fs::path& at)
+      : folder(at),
+        out(settings.out),
+        terminal(settings.terminal),
+        epochs(at / "epochs.jsonl"),
+        stages(at / "stages.jsonl"),
+        log(at / "log.txt") {}
+
+  void say(const std::string& text) {
+    log.write(text);
+    if (!out) return;
+    if (live) *out << "\r\033[K";
+    live = false;
+    *out << text << '\n' << std::flush;
+  }
+};
+
+RunReport::RunReport() = default;
+RunReport::RunReport(RunReport&&) noexcept = default;
+RunReport& RunReport::operator=(RunReport&&) noexcept = default;
+
+RunReport::~RunReport() {
+  // An error message that follows starts on a line of its own.
+  if (state_ && state_->live && state_->out) *state_->out << "\r\033[K" << std::flush;
+}
+
+RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json) {
+  const fs::path folder = prepare(settings);
+  state_ = std::make_unique<State>(settings, folder);
+  write_file(folder / "config.toml", config_toml);
+  write_file(folder / "plan.json", plan_json);
+}
+
+void RunReport::log(const std::string& line) {
+  if (state_) state_->say(line);
+}
+
+void RunReport::progress(const Progress& now) {
+  if (!state_ || !state_->terminal || !state_->out) return;
+  State& s = *state_;
+  if (now.step <= 1) {
+    s.epoch_start = Clock::now();
+    s.rows = 0;  // the first step's own time is not known
+    return;
+  }
+  s.rows += now.rows;
+  constexpr double kRefresh = 0.1;  // seconds; faster is not readable
+  if (s.live && since(s.shown) < kRefresh && now.step < now.steps) return;
+  const double elapsed = since(s.epoch_start);
+  const double left = elapsed / static_cast<double>(now.step - 1) * static_cast<double>(now.steps - now.step);
+  const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
+  *s.out << "\r\033[K" << progress_line(now, speed, left) << std::flush;
+  s.live = true;
+  s.shown = Clock::now();
+}
+
+void RunReport::epoch(const EpochRecord& record) {
+  if (!state_) return;
+  state_->epochs.write(to_json(record));
+  state_->say(epoch_line(record));
+}
+
+void RunReport::stage(const StageRecord& record) {
+  if (!state_) return;
+  state_->stages.write(to_json(record));
+}
+
+void RunReport::finish(const RunResult& result) {
+  if (!state_) return;
+  state_->say(result_table(result));
+  const fs::path temporary = state_->folder / "result.json.partial", final = state_->folder / "result.json";
+  write_file(temporary, to_json(result) + "\n");
+  std::error_code error;
+  fs::rename(temporary, final, error);
+  if (error) unwritable(final, error.message());
+}
+
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
+}  // namespace mrmf

@@ -1,0 +1,69 @@
+// What a run tells people and leaves in its folder.
+//
+//   config.toml   the effective configuration       stages.jsonl  one line per training step of the plan
+//   plan.json     the plan                          result.json   written last: its presence means the run is done
+//   epochs.jsonl  one line per epoch                log.txt       what was printed, without the live line
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+
+#include "src/config.hpp"
+#include "src/plan.hpp"
+#include "src/records.hpp"
+
+namespace mrmf {
+
+struct ReportSettings {
+  std::string folder;
+  bool overwrite = false;       ///< replace a finished run
+  std::ostream* out = nullptr;  ///< where lines for people go; outlives the report
+  bool terminal = false;        ///< `out` is a terminal: show a live progress line
+};
+
+/// Where an epoch stands, after each of its steps.
+struct Progress {
+  const TrainStep* training = nullptr;
+  int epoch = 0;  ///< 0-based
+  Index step = 0, steps = 0;
+  double loss = 0;  ///< of this step's batch
+  Index rows = 0;   ///< of this step, over all ranks
+};
+
+/// Value type, movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
+class RunReport {
+ public:
+  RunReport();
+  /// Creates the folder and writes config.toml and plan.json. ConfigError: the folder cannot be written, or it holds a
+  /// finished run and overwrite is false. Earlier unfinished records in it are replaced.
+  RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json);
+  RunReport(RunReport&&) noexcept;
+  RunReport& operator=(RunReport&&) noexcept;
+  ~RunReport();
+
+  /// A line for people, printed and kept in log.txt.
+  void log(const std::string& line);
+  void progress(const Progress& progress);
+  void epoch(const EpochRecord& record);
+  void stage(const StageRecord& record);
+  /// Prints the final table and writes result.json, under a temporary name first.
+  void finish(const RunResult& result);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A result with what the configuration and the stages say; versions, machine and ranks are the caller's.
+RunResult make_result(const Config& config, const std::vector<StageRecord>& stages, double total_seconds);
+
+bool stdout_is_terminal();
+
+// The texts, apart from where they go.
+std::string epoch_line(const EpochRecord& record);
+std::string progress_line(const Progress& progress, double samples_per_second, double seconds_left);
+std::string result_table(const RunResult& result);
+std::string duration_text(double seconds);  ///< "45 s", "3 min 05 s", "2 h 07 min"
+
+}  // namespace mrmf

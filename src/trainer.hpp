@@ -1,0 +1,64 @@
+// The training loop: one for every model, method, resolution and team.
+//
+// Synchronous SGD with data parallelism (paper sections 2.2, 3.4): each rank computes the gradient of its rows of the
+// global mini-batch, an all-reduce sums the ranks' gradients weighted by 1 / global rows, every rank updates alike.
+#pragma once
+
+#include <memory>
+
+#include "src/data.hpp"
+#include "src/learner.hpp"
+#include "src/report.hpp"
+#include "src/stop_rule.hpp"
+#include "src/team_sum.hpp"
+
+namespace mrmf {
+
+/// What training takes part in: passed by reference, owned by the pipeline's caller.
+struct Workplace {
+  Backend& backend;
+  Comm& team;
+  Data& data;
+  RunReport& report;
+};
+
+/// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8.
+struct EpochTime {
+  double io = 0, compute = 0, communication = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(const Workplace& workplace, const TrainingConfig& config);
+
+  /// Trains `learner` as the step of the plan says. Returns what the stage's line of the report says.
+  /// FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
+  StageRecord train(Learner& learner, const TrainStep& step);
+
+  /// Mean loss over all validation samples, each counted once, the same on every rank.
+  double validate(Learner& learner, int batch);
+
+  double total_seconds() const { return total_seconds_; }  ///< of all training so far, validation included
+
+ private:
+  struct Epoch;
+  void begin(Learner& learner, const TrainStep& step);
+  double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
+  double train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
+  ConstTensor fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
+  OrderSettings order_settings(const Split& split, int batch) const;
+  EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
+  void finish_record(EpochRecord& record, double seconds);
+  void require_same_parameters(Learner& learner, const TrainStep& step);
+
+  Workplace at_;
+  TrainingConfig config_;
+  TeamSum team_sum_;
+  Arena samples_, targets_;
+  ConstTensor target_;      // of the batch fetched last
+  EpochTime time_;          // of the epoch under way
+  double preparation_ = 0;  // of this step's data: part of its first epoch
+  double total_seconds_ = 0;
+};
+
+}  // namespace mrmf

@@ -1,0 +1,152 @@
+// The model over its arenas: layout, in-place rules, the gradient of the whole network, fused against unfused.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+double loss_of(Backend& backend, Model& model, const Batch& batch, ConstSpan target, bool training) {
+  const ConstTensor y = model.forward(batch.step(training), batch.x());
+  return backend.loss(LossKind::mse, y, {y.shape, target}, 1.0F, {});
+}
+
+}  // namespace
+
+TEST_CASE("model: layers start on 64-byte boundaries, in order, and do not overlap") {
+  const auto backend = make_reference_backend();
+  Model model(*backend, small_model(20, 1));
+  Index end = 0;
+  for (const Entry& entry : model.network().entries()) {
+    CHECK(entry.params.first % 16 == 0);
+    CHECK(entry.params.first >= end);
+    end = entry.params.end();
+  }
+  CHECK(model.params().size() >= static_cast<std::size_t>(end));
+  CHECK(reinterpret_cast<std::uintptr_t>(model.params().data()) % 64 == 0);
+  CHECK(model.reduced().data() == model.grads().data());
+  CHECK(model.reduced().size() == model.grads().size() + 16);
+}
+
+TEST_CASE("model: the cut is the flatten, and the groups tile the arenas") {
+  const auto backend = make_reference_backend();
+  Model model(*backend, small_model(20, 1));
+  CHECK(model.network().entry(model.network().cut()).kind == LayerKind::flatten);
+  CHECK(model.bottom().params.size() + model.top().params.size() == model.params().size());
+  CHECK(model.bottom().params.data() == model.params().data());
+  CHECK(model.top().params.data() == model.params().data() + model.bottom().params.size());
+  CHECK(model.bottom().state.size() + model.top().state.size() == model.state().size());
+  CHECK(model.bottom().state.size() >= 16);  // the channel batch norm's running statistics
+}
+
+TEST_CASE("model: a cut by name") {
+  const auto backend = make_reference_backend();
+  ModelSettings settings = small_model(20, 1);
+  settings.network.cut = "conv2";
+  Model model(*backend, settings);
+  CHECK(model.network().cut() == 3);
+  settings.network.cut = "conv9";
+  CHECK_THROWS_WITH_AS(Model(*backend, settings), doctest::Contains("model.cut = \"conv9\" names no layer"),
+                       ConfigError);
+}
+
+TEST_CASE("model: the same seed gives the same parameters, another seed others") {
+  const auto backend = make_reference_backend();
+  Model a(*backend, small_model(20, 7)), b(*backend, small_model(20, 7)), c(*backend, small_model(20, 8));
+  CHECK(copy(a.params()) == copy(b.params()));
+  CHECK(copy(a.params()) != copy(c.params()));
+}
+
+// Directional derivative of the loss over all parameters against central differences. Float32 losses of size 10 carry
+// errors of 1e-6; a step of 1e-2 along a unit direction makes differences of about 1e-2: 3e-3 is ten times that error.
+TEST_CASE("model: backward is the gradient of the whole network") {
+  const auto backend = make_reference_backend();
+  Model model(*backend, small_model(20, 3));
+  const Batch batch(model, 8, 11);
+  const std::vector<float> target = random_values(8 * 3, 12);
+  const ConstTensor y = model.forward(batch.step(true), batch.x());
+  backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F, model.output_gradient(8));
+  model.backward(batch.step(true), batch.x());
+  const std::vector<float> w = copy(model.params()), dw = copy(model.grads());
+  for (std::uint64_t trial = 0; trial < 4; ++trial) {
+    std::vector<float> direction = random_values(static_cast<Index>(w.size()), 100 + trial);
+    double norm = 0, expected = 0;
+    for (const float d : direction) norm += static_cast<double>(d) * d;
+    for (std::size_t i = 0; i < w.size(); ++i) expected += dw[i] * direction[i] / std::sqrt(norm);
+    const auto moved = [&](double h) {
+      for (std::size_t i = 0; i < w.size(); ++i)
+        model.params()[i] = static_cast<float>(w[i] + h * direction[i] / std::sqrt(norm));
+      return loss_of(*backend, model, batch, target, true);
+    };
+    const double h = 1e-2;
+    const double measured = (moved(h) - moved(-h)) / (2 * h);
+    CHECK(measured == doctest::Approx(expected).epsilon(3e-3));
+  }
+}
+
+TEST_CASE("model: fused and unfused execution agree on both backends") {
+  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)}) {
+    CAPTURE(backend->name());
+    ModelSettings settings = small_model(23, 5);
+    Model fused(*backend, settings);
+    settings.fuse = false;
+    Model plain(*backend, settings);
+    CHECK(fused.units().size() < plain.units().size());
+    const Batch batch(fused, 6, 21);
+    const std::vector<float> target = random_values(6 * 3, 22);
+    std::vector<std::vector<float>> outputs, gradients;
+    for (Model* model : {&fused, &plain}) {
+      const ConstTensor y = model->forward(batch.step(true), batch.x());
+      outputs.push_back(copy(y.data));
+      backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F, model->output_gradient(6));
+      model->backward(batch.step(true), batch.x());
+      gradients.push_back(copy(model->grads()));
+    }
+    // Summation orders differ: float32 rounding of sums of tens of terms of size one.
+    for (std::size_t i = 0; i < outputs[0].size(); ++i)
+      CHECK(outputs[0][i] == doctest::Approx(outputs[1][i]).epsilon(1e-4));
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < gradients[0].size(); ++i) {
+      difference += std::pow(gradients[0][i] - gradients[1][i], 2);
+      size += std::pow(gradients[1][i], 2);
+    }
+    CHECK(std::sqrt(difference / size) < 1e-4);
+  }
+}
+
+TEST_CASE("model: padding between layers stays zero through training") {
+  const auto backend = make_onednn_backend(1);
+  Model model(*backend, small_model(20, 9));
+  train_a_little(*backend, model, 30);
+  std::set<Index> used;
+  for (const Entry& entry : model.network().entries())
+    for (Index i = entry.params.first; i < entry.params.end(); ++i) used.insert(i);
+  for (Index i = 0; i < static_cast<Index>(model.params().size()); ++i)
+    if (!used.contains(i)) CHECK(model.params()[static_cast<std::size_t>(i)] == 0.0F);
+}
+
+TEST_CASE("model: training lowers the loss") {
+  const auto backend = make_onednn_backend(2);
+  Model model(*backend, small_model(20, 9));
+  const Batch batch(model, 8, 40);
+  const std::vector<float> target = random_values(8 * 3, 41);
+  const double before = loss_of(*backend, model, batch, target, true);
+  Arena velocity = backend->allocate(model.network().params_size());
+  for (int i = 0; i < 40; ++i) {
+    const ConstTensor y = model.forward(batch.step(true), batch.x());
+    backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F / 8, model.output_gradient(8));
+    model.backward(batch.step(true), batch.x());
+    backend->sgd({0.05F, 0.9F, 0.0F}, model.params(), model.grads(), velocity.span());
+  }
+  CHECK(loss_of(*backend, model, batch, target, true) < 0.2 * before);
+}
+
+TEST_CASE("model: a window larger than its input is an error that names the layer") {
+  const auto backend = make_reference_backend();
+  CHECK_THROWS_WITH_AS(Model(*backend, small_model(4, 1)), doctest::Contains("conv2"), ConfigError);
+}

@@ -1,0 +1,133 @@
+// Plans of every method, step by step.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "src/plan.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+Config config(const std::string& method, std::vector<Extent> resolutions) {
+  Config c;
+  c.method.name = method;
+  c.method.resolutions = std::move(resolutions);
+  c.method.target = 0.04;
+  c.training.epochs = 7;
+  return c;
+}
+
+const Extent kQuarter{1, 1, 4}, kHalf{1, 1, 2}, kFull{1, 1, 1};
+
+std::vector<Role> roles(const Plan& plan) {
+  std::vector<Role> result;
+  for (const TrainStep& step : plan.training()) result.push_back(step.role);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("plan: baseline is one step with the target") {
+  const Plan plan = make_plan(config("baseline", {kFull}));
+  CHECK(plan.stages.empty());
+  CHECK(plan.last.role == Role::baseline);
+  CHECK(plan.last.stop.target == 0.04);
+  CHECK(plan.last.stop.epochs == 7);
+}
+
+TEST_CASE("plan: MRT hands the bottom over and starts the top fresh, with no dense training") {
+  const Plan plan = make_plan(config("mrt", {kHalf, kFull}));
+  REQUIRE(plan.stages.size() == 1);
+  CHECK(plan.stages[0].fuse.top == TopRule::fresh);
+  CHECK_FALSE(plan.stages[0].dense.has_value());
+  CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::finetune});
+}
+
+TEST_CASE("plan: MRMF with two fusions follows Figure 2") {
+  const Plan plan = make_plan(config("mrmf", {kQuarter, kHalf, kFull}));
+  REQUIRE(plan.stages.size() == 2);
+  CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::dense, Role::coarse, Role::dense, Role::finetune});
+  CHECK(plan.stages[0].coarse.resolution == kQuarter);
+  CHECK(plan.stages[0].dense->resolution == kHalf);
+  CHECK(plan.stages[0].fuse.to == kHalf);
+  CHECK(plan.stages[1].coarse.resolution == kHalf);  // the fused model goes on at its resolution
+  CHECK(plan.stages[1].dense->resolution == kFull);
+  CHECK(plan.last.resolution == kFull);
+  CHECK_FALSE(plan.stages[0].coarse.stop.target.has_value());  // the target ends the last step only
+  CHECK(plan.last.stop.target == 0.04);
+}
+
+TEST_CASE("plan: every model starts from its own seed") {
+  const Plan plan = make_plan(config("mrmf", {kQuarter, kHalf, kFull}));
+  const std::set<std::uint64_t> seeds{plan.stages[0].coarse.seed, plan.stages[0].dense_seed, plan.stages[1].dense_seed};
+  CHECK(seeds.size() == 3);
+  CHECK(plan.stages[0].dense->seed == plan.stages[0].dense_seed);
+}
+
+TEST_CASE("plan: an interpolated top needs no dense training") {
+  Config c = config("mrmf", {kHalf, kFull});
+  c.method.top = TopRule::interpolated;
+  const Plan plan = make_plan(c);
+  CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::finetune});
+  CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
+}
+
+TEST_CASE("plan: progressive carries over what fits") {
+  const Plan plan = make_plan(config("progressive", {kHalf, kFull}));
+  CHECK(plan.stages[0].fuse.matching);
+  CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::finetune});
+}
+
+TEST_CASE("plan: settings per role, and per stage over those") {
+  Config c = config("mrmf", {kQuarter, kHalf, kFull});
+  c.training.batch = 64;
+  c.method.coarse.batch = 256;
+  c.method.coarse.threshold = 2e-3;
+  c.method.coarse.patience = 5;
+  c.method.dense.epochs = 2;
+  c.method.finetune.rule = "cosine";
+  c.method.stages = {StageOverride{}, StageOverride{}};
+  c.method.stages[1].coarse.batch = 128;
+  c.method.stages[1].dense.learning_rate = 5e-4;
+  const Plan plan = make_plan(c);
+  CHECK(plan.stages[0].coarse.batch == 256);
+  CHECK(plan.stages[1].coarse.batch == 128);
+  CHECK(plan.stages[1].coarse.stop.threshold == 2e-3);
+  CHECK(plan.stages[1].coarse.stop.patience == 5);
+  CHECK(plan.stages[0].dense->stop.epochs == 2);
+  CHECK(plan.stages[0].dense->batch == 64);
+  CHECK(plan.stages[0].dense->optimizer.learning_rate == 1e-3);
+  CHECK(plan.stages[1].dense->optimizer.learning_rate == 5e-4);
+  CHECK(plan.last.optimizer.rule == "cosine");
+  CHECK(plan.stages[0].coarse.optimizer.rule == "constant");
+}
+
+TEST_CASE("plan: one curve over the run is shared out by epochs") {
+  Config c = config("mrt", {kHalf, kFull});
+  c.method.curve = RateCurve::run;
+  c.method.coarse.epochs = 6;
+  c.method.finetune.epochs = 2;
+  const Plan plan = make_plan(c);
+  CHECK(plan.stages[0].coarse.curve == CurvePart{0, 0.75});
+  CHECK(plan.last.curve == CurvePart{0.75, 1.0});
+}
+
+TEST_CASE("plan: the text names every step in order") {
+  Config c = config("mrmf", {{2, 2, 2}, kFull});
+  c.method.dense.epochs = 1;
+  const std::string text = to_text(make_plan(c));
+  CHECK(text.find("plan: mrmf, 1 fusion\n") == 0);
+  const std::vector<std::string> in_order{"train  coarse",
+                                          "[2,2,2]",
+                                          "train  dense",
+                                          "until 1 epochs",
+                                          "bottom from coarse, top from dense",
+                                          "train  finetune",
+                                          "validation loss <= 0.04"};
+  std::size_t at = 0;
+  for (const std::string& part : in_order) {
+    at = text.find(part, at);
+    CHECK_MESSAGE(at != std::string::npos, part);
+  }
+}
