@@ -1,0 +1,243 @@
+// The run folder and the texts of a run.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/report.hpp"
+
+using namespace mrmf;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("mrmf_test_report_" + std::to_string(getpid()));
+  Folder() { fs::remove_all(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string text(const std::string& name) const {
+    std::ifstream file(path / name);
+    std::ostringstream out;
+    out << file.rdbuf();
+    return out.str();
+  }
+};
+
+EpochRecord epoch(int number, double loss) {
+  return {.stage = 1,
+          .role = "coarse",
+          .resolution = {1, 1, 4},
+          .epoch = number,
+          .samples = 1000,
+          .train_loss = loss + 0.01,
+          .validation_loss = loss,
+          .seconds = 2,
+          .io_seconds = 0.25,
+          .compute_seconds = 1.5,
+          .communication_seconds = 0.25,
+          .learning_rate = 1e-3,
+          .batch = 64,
+          .ranks = 2,
+          .total_seconds = 2.0 * number};
+}
+
+RunResult result() {
+  RunResult r;
+  r.method = "mrmf";
+  r.top = "dense";
+  r.resolutions = {{1, 1, 4}, {1, 1, 1}};
+  r.seed = 3;
+  r.model = "neuron_inverter";
+  r.data = "a.h5: x, y; vx, vy";
+  StageRecord stage{.stage = 1, .role = "coarse", .resolution = {1, 1, 4}};
+  stage.add(epoch(1, 0.5));
+  stage.add(epoch(2, 0.25));
+  stage.reason = "plateau";
+  r.stages = {stage};
+  r.total_seconds = 4.5;
+  r.validation_loss = 0.25;
+  r.target = 0.3;
+  r.target_reached = true;
+  r.ranks = 2;
+  r.machine = {"node1", "EPYC", 2, 24.5};
+  r.versions = {"0.1.0", "abc", "g++ 12", "onednn", "1.10", "Open MPI"};
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("records survive JSON, and an epoch has the documented keys in their order") {
+  const EpochRecord record = epoch(3, 0.125);
+  CHECK(to_json(record) ==
+        R"({"stage":1,"role":"coarse","resolution":[4],"epoch":3,"samples":1000,"train_loss":0.135,)"
+        R"("validation_loss":0.125,"seconds":2.0,"io_seconds":0.25,"compute_seconds":1.5,)"
+        R"("communication_seconds":0.25,"learning_rate":0.001,"batch":64,"ranks":2,"total_seconds":6.0})");
+  CHECK(epoch_from_json(to_json(record), "here") == record);
+  CHECK(stage_from_json(to_json(result().stages[0]), "here") == result().stages[0]);
+  CHECK(result_from_json(to_json(result()), "here") == result());
+  RunResult open = result();
+  open.target.reset();
+  CHECK(result_from_json(to_json(open), "here") == open);
+}
+
+TEST_CASE("a loss that is not finite is null in JSON") {
+  EpochRecord record = epoch(1, NAN);
+  CHECK(to_json(record).find("\"validation_loss\":null") != std::string::npos);
+  CHECK(std::isnan(epoch_from_json(to_json(record), "here").validation_loss));
+}
+
+TEST_CASE("text that is no record is an error that says where") {
+  CHECK_THROWS_AS(epoch_from_json("{\"stage\":1", "a/epochs.jsonl:7"), DataError);
+  try {
+    epoch_from_json("{\"stage\":1}", "a/epochs.jsonl:7");
+    FAIL("no error");
+  } catch (const DataError& error) {
+    CHECK(std::string(error.what()).rfind("a/epochs.jsonl:7: not a record of mrmf", 0) == 0);
+  }
+}
+
+TEST_CASE("a stage adds its epochs up") {
+  const StageRecord stage = result().stages[0];
+  CHECK(stage.epochs == 2);
+  CHECK(stage.seconds == 4);
+  CHECK(stage.io_seconds == 0.5);
+  CHECK(stage.compute_seconds == 3);
+  CHECK(stage.communication_seconds == 0.5);
+  CHECK(stage.last.validation_loss == 0.25);
+}
+
+TEST_CASE("a run folder holds every record, flushed as it comes") {
+  const Folder folder;
+  std::ostringstream out;
+  RunReport report({folder.path.string(), false, &out, false}, "[run]\n", "{}\n");
+  CHECK(folder.text("config.toml") == "[run]\n");
+  CHECK(folder.text("plan.json") == "{}\n");
+  TrainStep step;
+  report.log("hello");
+  report.progress({&step, 0, 2, 10, 0.5, 64});
+  report.epoch(epoch(1, 0.5));
+  CHECK(folder.text("epochs.jsonl") == to_json(epoch(1, 0.5)) + "\n");
+  report.epoch(epoch(2, 0.25));
+  CHECK(folder.text("epochs.jsonl") == to_json(epoch(1, 0.5)) + "\n" + to_json(epoch(2, 0.25)) + "\n");
+  report.stage(result().stages[0]);
+  CHECK(folder.text("stages.jsonl") == to_json(result().stages[0]) + "\n");
+  CHECK_FALSE(fs::exists(folder.path / "result.json"));
+  report.finish(result());
+  CHECK(result_from_json(folder.text("result.json"), "here") == result());
+  CHECK_FALSE(fs::exists(folder.path / "result.json.partial"));
+  CHECK(folder.text("log.txt") == out.str());
+  CHECK(out.str() == "hello\n" + epoch_line(epoch(1, 0.5)) + "\n" + epoch_line(epoch(2, 0.25)) + "\n" +
+                         result_table(result()) + "\n");
+}
+
+TEST_CASE("a terminal sees a live line that the next line clears") {
+  const Folder folder;
+  std::ostringstream out;
+  TrainStep step;
+  step.role = Role::dense;
+  {
+    RunReport report({folder.path.string(), false, &out, true}, "", "");
+    report.progress({&step, 0, 1, 10, 0.5, 64});
+    CHECK(out.str().empty());  // no speed known yet
+    report.progress({&step, 0, 2, 10, 0.5, 64});
+    CHECK(out.str().rfind("\r\033[Kstage 1 dense [1] epoch 1/100  step 2/10  loss 0.50000  ", 0) == 0);
+    CHECK(out.str().find('\n') == std::string::npos);
+    report.log("next");
+    CHECK(out.str().find("\r\033[Knext\n") != std::string::npos);
+  }
+  CHECK(folder.text("log.txt") == "next\n");
+}
+
+TEST_CASE("a finished run is replaced only on demand, an unfinished one always") {
+  const Folder folder;
+  const ReportSettings settings{folder.path.string(), false, nullptr, false};
+  RunReport(settings, "first", "").epoch(epoch(1, 0.5));
+  RunReport(settings, "second", "").finish(result());
+  CHECK(folder.text("epochs.jsonl").empty());
+  CHECK_THROWS_WITH_AS(RunReport(settings, "third", ""),
+                       ("run.folder: " + folder.path.string() +
+                        " holds a finished run; give --overwrite to replace it, or another folder with "
+                        "--set run.folder=...")
+                           .c_str(),
+                       ConfigError);
+  CHECK(folder.text("config.toml") == "second");
+  const RunReport replaced({folder.path.string(), true, nullptr, false}, "third", "");
+  CHECK(folder.text("config.toml") == "third");
+  CHECK_FALSE(fs::exists(folder.path / "result.json"));
+}
+
+TEST_CASE("a folder that cannot be made is one clear line") {
+  const Folder folder;
+  std::ofstream(folder.path) << "a file in the way";
+  const std::string below = (folder.path / "run").string();
+  CHECK_THROWS_WITH_AS(RunReport({below, false, nullptr, false}, "", ""),
+                       ("run.folder: cannot write " + below +
+                        " (Not a directory); free it up or set another folder, --set run.folder=...")
+                           .c_str(),
+                       ConfigError);
+}
+
+TEST_CASE("an empty report does nothing") {
+  RunReport report;
+  TrainStep step;
+  report.log("x");
+  report.progress({&step, 0, 2, 10, 0.5, 64});
+  report.epoch(epoch(1, 0.5));
+  report.stage(result().stages[0]);
+  report.finish(result());
+  RunReport moved = std::move(report);
+  moved.log("x");
+}
+
+TEST_CASE("texts") {
+  CHECK(duration_text(12.4) == "12 s");
+  CHECK(duration_text(59.6) == "1 min 00 s");
+  CHECK(duration_text(185) == "3 min 05 s");
+  CHECK(duration_text(7620) == "2 h 07 min");
+  CHECK(
+      epoch_line(epoch(2, 0.25)) ==
+      "stage 1 coarse   [4]      epoch   2  train 0.26000  validation 0.25000   2.00 s  500 samples/s  rate 1.00e-03");
+  const std::string table = result_table(result());
+  CHECK(table.find(
+            "1      coarse    [4]             2       4.00       0.50       3.00       0.50     0.25000  plateau") !=
+        std::string::npos);
+  CHECK(table.find("mrmf, seed 3: final validation loss 0.25000 after 4.50 s; target validation loss 0.3: reached") !=
+        std::string::npos);
+  RunResult missed = result();
+  missed.target_reached = false;
+  CHECK(result_table(missed).find("target validation loss 0.3: NOT reached") != std::string::npos);
+}
+
+TEST_CASE("a result says what the configuration said") {
+  Config config;
+  config.method.name = "mrt";
+  config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
+  config.method.top = TopRule::fresh;
+  config.method.target = 0.2;
+  config.training.seed = 9;
+  config.model.preset = "neuron_inverter";
+  config.data.train = {{"a.h5", "b.h5"}, "x", "y", SampleLayout::transpose};
+  config.data.validation = {{"c.h5"}, "vx", "vy", SampleLayout::transpose};
+  const RunResult r = make_result(config, result().stages, 12);
+  CHECK(r.method == "mrt");
+  CHECK(r.top == "fresh");
+  CHECK(r.resolutions == config.method.resolutions);
+  CHECK(r.seed == 9);
+  CHECK(r.data == "a.h5, b.h5: x, y; c.h5: vx, vy");
+  CHECK(r.validation_loss == 0.25);
+  CHECK_FALSE(r.target_reached);  // 0.25 > 0.2
+  CHECK(r.ranks == 2);
+  CHECK(r.total_seconds == 12);
+  config.method.target = 0.25;
+  CHECK(make_result(config, result().stages, 12).target_reached);
+}
+
+TEST_CASE("this machine has a name, cores and memory") {
+  const Machine machine = this_machine();
+  CHECK_FALSE(machine.host.empty());
+  CHECK(machine.cores >= 1);
+  CHECK(machine.memory_gib > 0.1);
+}
