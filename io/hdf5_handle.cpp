@@ -27,8 +27,13 @@ void fail(const std::string& what) {
 
 Properties file_access() {
   Properties access(H5Pcreate(H5P_FILE_ACCESS));
-  H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);
   H5Pset_file_locking(access.get(), false, true);
+  return access;
+}
+
+Properties write_access() {
+  Properties access = file_access();
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);
   return access;
 }
 

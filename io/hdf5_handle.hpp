@@ -48,7 +48,8 @@ using Properties = Handle<H5Pclose>;
 /// Switches HDF5's own printing of errors off: their text goes into our one-line messages.
 void silence();
 
-/// "HDF5 says: <the innermost message of the last failed call>", or "" when it left none.
+/// "HDF5 says: <the innermost message of the last failed call>", or "" when it left none. Every call of the library, a
+/// close included, starts with a clean slate: ask before the next one.
 std::string last_error();
 
 /// Throws DataError("<what>; HDF5 says: ...").
@@ -58,8 +59,10 @@ inline void require(bool succeeded, const std::string& what) {
   if (!succeeded) fail(what);
 }
 
-/// Properties with the version bounds that every file of ours is written with, and without file locks: network file
-/// systems often refuse them, also to readers.
+/// File access without locks, which network file systems often refuse, also to readers.
 Properties file_access();
+
+/// The same for a file being written, in the formats of one fixed library version whichever library writes.
+Properties write_access();
 
 }  // namespace mrmf::h5

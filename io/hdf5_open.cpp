@@ -15,9 +15,19 @@
 namespace mrmf {
 namespace {
 
+/// Opens with POSIX calls on this rank alone. `reason` is taken at once: the library's next call clears its errors.
+h5::File open_here(const std::string& path, unsigned mode, std::string& reason) {
+  const h5::Properties access = mode == H5F_ACC_RDWR ? h5::write_access() : h5::file_access();
+  h5::File file(H5Fopen(path.c_str(), mode, access.get()));
+  if (!file) reason = h5::last_error();
+  return file;
+}
+
 h5::File open_here(const std::string& path, unsigned mode) {
-  const h5::Properties access = h5::file_access();
-  return h5::File(H5Fopen(path.c_str(), mode, access.get()));
+  std::string reason;
+  h5::File file = open_here(path, mode, reason);
+  if (!file) throw DataError(path + ": cannot be opened; " + reason);
+  return file;
 }
 
 /// "truncated: ..." from the library's "truncated file: eof = A, sblock->base_addr = B, stored_eof = C"; else "".
@@ -51,8 +61,9 @@ void check_readable(const std::string& path) {
   if (facts.st_size == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
   if (H5Fis_hdf5(path.c_str()) <= 0)
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
-  if (open_here(path, H5F_ACC_RDONLY)) return;
-  const std::string reason = h5::last_error(), cut = truncation(reason);
+  std::string reason;
+  if (open_here(path, H5F_ACC_RDONLY, reason)) return;
+  const std::string cut = truncation(reason);
   throw DataError(path + ": " + (cut.empty() ? "cannot be opened; " + reason : cut));
 }
 
@@ -68,7 +79,6 @@ void check_creatable(const std::string& path) {
 
 void write_texts(const std::string& path, const std::vector<std::pair<std::string, std::string>>& texts) {
   h5::File file = open_here(path, H5F_ACC_RDWR);
-  h5::require(bool(file), path + ": cannot be opened again to write text");
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_obj_track_times(creation.get(), false);
@@ -133,10 +143,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
     if (readers.root()) check_readable(path);
   });
   h5::File file;
-  together(readers, [&] {
-    file = open_here(path, H5F_ACC_RDONLY);
-    h5::require(bool(file), path + ": cannot be opened");
-  });
+  together(readers, [&] { file = open_here(path, H5F_ACC_RDONLY); });
   return Hdf5File(std::make_unique<State>(path, std::move(file)));
 }
 
@@ -148,7 +155,7 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
   });
   h5::File file;
   together(writers, [&] {
-    const h5::Properties access = h5::file_access(), creation(H5Pcreate(H5P_FILE_CREATE));
+    const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
     H5Pset_fapl_mpio(access.get(), *static_cast<const MPI_Comm*>(writers.handle()), MPI_INFO_NULL);
     H5Pset_obj_track_times(creation.get(), false);
     file = h5::File(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));

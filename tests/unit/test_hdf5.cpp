@@ -1,0 +1,246 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "io/atomic_file.hpp"
+#include "io/hdf5.hpp"
+#include "io/hdf5_blocks.hpp"
+#include "io/hdf5_types.hpp"
+#include "tests/support/data_files.hpp"
+
+using namespace mrmf;
+using test::message;
+using test::NewDataset;
+using test::ramp;
+using test::TemporaryFolder;
+
+namespace {
+
+Hdf5File open(const std::string& path) { return Hdf5File::open(path, Comm::self()); }
+
+std::string refusal(const std::string& path) {
+  return message<DataError>([&] { open(path); });
+}
+
+std::vector<float> read(const std::string& path, const std::string& name, Index first, Index count, Index width) {
+  std::vector<float> values(static_cast<std::size_t>(count * width), std::numeric_limits<float>::quiet_NaN());
+  open(path).read_rows(name, first, count, values);
+  return values;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("hdf5: float32, float64, int16, uint16 in either byte order and compressed become the same floats") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("types.h5");
+  struct Case {
+    std::string name;
+    hid_t type;
+    ElementType expected;
+  };
+  const std::vector<Case> cases = {
+      {"f4", H5T_IEEE_F32LE, ElementType::float32}, {"f4b", H5T_IEEE_F32BE, ElementType::float32},
+      {"f8", H5T_IEEE_F64LE, ElementType::float64}, {"f8b", H5T_IEEE_F64BE, ElementType::float64},
+      {"i2", H5T_STD_I16LE, ElementType::int16},    {"i2b", H5T_STD_I16BE, ElementType::int16}};
+  const std::vector<double> values = {0, 1, -2, 300, -32768, 32767, 7, 8, 9, 10, 11, 12, 13, 14};
+  const std::vector<float> expected(values.begin() + 2, values.end());
+  for (const Case& c : cases)
+    for (const bool compressed : {false, true}) {
+      const std::string name = c.name + (compressed ? "z" : "");
+      NewDataset{path, name, {7, 2}, c.type, H5T_NATIVE_DOUBLE, compressed}.write(values.data());
+      CAPTURE(name);
+      const DatasetInfo info = open(path).info(name);
+      CHECK(info.type == c.expected);
+      CHECK(info.shape == std::vector<Index>{7, 2});
+      CHECK(info.rows() == 7);
+      CHECK(read(path, name, 1, 6, 2) == expected);
+    }
+  const std::vector<std::uint16_t> words = {0, 1, 32768, 65535};
+  for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE}) {
+    const std::string name = type == H5T_STD_U16LE ? "u2" : "u2b";
+    NewDataset{path, name, {4}, type, H5T_NATIVE_UINT16}.write(words.data());
+    CHECK(open(path).info(name).type == ElementType::uint16);
+    CHECK(read(path, name, 0, 4, 1) == std::vector<float>{0, 1, 32768, 65535});
+  }
+}
+
+TEST_CASE("hdf5: every float16 pattern, in either byte order") {
+  const TemporaryFolder folder;
+  std::vector<std::uint16_t> halves(65536);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+  for (const H5T_order_t order : {H5T_ORDER_LE, H5T_ORDER_BE}) {
+    const std::string path = folder.file(order == H5T_ORDER_LE ? "little.h5" : "big.h5");
+    NewDataset{path, "half", {65536}, test::half_type(order), test::half_type(H5T_ORDER_LE)}.write(halves.data());
+    REQUIRE(open(path).info("half").type == ElementType::float16);
+    const std::vector<float> values = read(path, "half", 0, 65536, 1);
+    int wrong = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      // The definition of binary16, in double.
+      const int exponent = static_cast<int>(i >> 10 & 31), mantissa = static_cast<int>(i & 1023);
+      double expected = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+      if (exponent == 31) expected = std::numeric_limits<double>::infinity();
+      if (exponent == 31 && mantissa != 0) {
+        wrong += !std::isnan(values[i]);
+        continue;
+      }
+      if (i >= 32768) expected = -expected;
+      wrong += values[i] != static_cast<float>(expected) || std::signbit(values[i]) != (i >= 32768);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("hdf5: blocks cover a range of rows once, in order, within the limit") {
+  for (const Index limit : {1, 2, 5, 6, 24, 25, 1000}) {
+    const std::vector<Index> shape = {5, 2, 3, 4};
+    Index next = 1 * 24;  // rows 1..4, 24 elements each
+    for (const h5::Block& block : h5::blocks(shape, 1, 4, limit)) {
+      const Index at = ((block.first[0] * 2 + block.first[1]) * 3 + block.first[2]) * 4 + block.first[3];
+      CHECK(at == next);
+      CHECK(block.elements <= limit);
+      CHECK(block.elements == block.count[0] * block.count[1] * block.count[2] * block.count[3]);
+      next += block.elements;
+    }
+    CHECK(next == 5 * 24);
+  }
+  CHECK(h5::blocks({5, 24}, 1, 4, 48).size() == 2);  // no smaller than needed
+  CHECK(h5::blocks({5, 0}, 0, 5, 10).empty());
+  CHECK(h5::blocks({5, 3}, 2, 0, 10).empty());
+}
+
+TEST_CASE("hdf5: files that cannot be read are told apart") {
+  const TemporaryFolder folder;
+  const std::string missing = folder.file("missing.h5");
+  CHECK(refusal(missing) == missing + ": no such file; check the path");
+  CHECK(contains(refusal("no-such-folder/a.h5"), "no such file (looked from /"));
+  CHECK(refusal(folder.path()) == folder.path() + ": is a folder, not an HDF5 file");
+
+  const std::string empty = folder.file("empty.h5"), garbage = folder.file("garbage.h5");
+  test::write_bytes(empty, "");
+  CHECK(refusal(empty) == empty + ": is empty (0 bytes); copy or make it again");
+  test::write_bytes(garbage, std::string(5000, 'x'));
+  CHECK(refusal(garbage) ==
+        garbage + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
+
+  const std::string whole = folder.file("whole.h5"), cut = folder.file("cut.h5"), broken = folder.file("broken.h5");
+  test::write_floats(whole, "data", {100, 10}, ramp(1000));
+  const std::string bytes = test::read_bytes(whole);
+  test::write_bytes(cut, bytes.substr(0, bytes.size() - 1000));
+  CHECK(refusal(cut) == cut + ": truncated: " + std::to_string(bytes.size() - 1000) +
+                            " bytes are there, but its header says " + std::to_string(bytes.size()) +
+                            "; copy or make it again");
+  std::string scratched = bytes;
+  scratched.replace(8, 8, 8, '\xff');  // the superblock after the signature
+  test::write_bytes(broken, scratched);
+  CHECK(contains(refusal(broken), ": cannot be opened; HDF5 says: "));
+}
+
+TEST_CASE("hdf5: a file without read permission" * doctest::skip(::geteuid() == 0)) {  // root may read everything
+  const TemporaryFolder folder;
+  const std::string path = folder.file("secret.h5");
+  test::write_floats(path, "data", {1}, {1});
+  ::chmod(path.c_str(), 0);
+  CHECK(refusal(path) == path + ": permission denied; make it readable for this user");
+}
+
+TEST_CASE("hdf5: data sets that are not there, or not of a kind that can be read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("data.h5");
+  test::write_floats(path, "train_frames", {4, 3}, ramp(12));
+  test::write_floats(path, "val_frames", {2, 3}, ramp(6));
+  const std::vector<std::int64_t> longs = {1, 2, 3};
+  NewDataset{path, "longs", {3}, H5T_STD_I64LE, H5T_NATIVE_INT64}.write(longs.data());
+  const Hdf5File file = open(path);
+  std::vector<float> out(12);
+
+  CHECK(file.datasets() == std::vector<std::string>{"longs", "train_frames", "val_frames"});
+  CHECK(file.has("longs"));
+  CHECK_FALSE(file.has("short"));
+  CHECK_FALSE(file.has("no/such/group"));
+  CHECK(message<DataError>([&] { file.info("train_frame"); }) ==
+        path + ": no data set 'train_frame'; there are longs, train_frames, val_frames; do you mean 'train_frames'?");
+  CHECK(message<DataError>([&] { file.read_rows("zzz", 0, 1, out); }) ==
+        path + ": no data set 'zzz'; there are longs, train_frames, val_frames");
+  CHECK(message<DataError>([&] { file.read_rows("longs", 0, 3, Span(out).first(3)); }) ==
+        path +
+            ": data set 'longs' holds 64-bit integer elements; float16, float32, float64, int16 and uint16 can be "
+            "read");
+  CHECK(message<DataError>([&] { file.read_rows("train_frames", 2, 3, Span(out).first(9)); }) ==
+        path + ": data set 'train_frames' has 4 rows; rows 2 to 4 were asked for");
+  CHECK(message<DataError>([&] { file.read_text("longs"); }) == path + ": data set 'longs' is not one string");
+  CHECK_THROWS_AS(file.read_rows("train_frames", 0, 3, out), FaultError);  // 9 values into 12 places
+  CHECK(file.read_attribute("nothing").empty());
+}
+
+TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows in any order") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.h5");
+  const std::string text = "{\"cells\": [\"bbp102\", \"\u00b5V\"]}";
+  Hdf5File out = Hdf5File::create(path, Comm::self());
+  out.create_dataset("frames", {5, 2, 3});
+  out.create_dataset("parameters/conv1/weight", {2, 2});
+  const std::vector<float> values = ramp(30);
+  out.write_rows("frames", 3, ConstSpan(values).subspan(18));
+  out.write_rows("frames", 0, ConstSpan(values).first(18));
+  out.write_rows("parameters/conv1/weight", 0, ConstSpan(values).subspan(4, 4));
+  out.write_text("meta.JSON", text);
+  out.write_text("empty", "");
+  out.write_attribute("plan", "two fusions");
+  out.write_attribute("nothing", "");
+  CHECK_THROWS_AS(out.write_rows("frames", 4, ConstSpan(values).first(12)), FaultError);
+  CHECK_THROWS_AS(out.write_rows("frames", 0, ConstSpan(values).first(7)), FaultError);
+  CHECK(contains(message<DataError>([&] { out.create_dataset("frames", {1}); }),
+                 path + ": data set 'frames' cannot be created; HDF5 says: "));
+  out.close();
+
+  const Hdf5File in = open(path);
+  CHECK(in.datasets() == std::vector<std::string>{"empty", "frames", "meta.JSON"});
+  CHECK(in.info("meta.JSON").shape == std::vector<Index>{1});
+  CHECK(in.info("meta.JSON").type_name == "string");
+  CHECK(in.info("frames").shape == std::vector<Index>{5, 2, 3});
+  CHECK(in.read_text("meta.JSON") == text);
+  CHECK(in.read_text("empty").empty());
+  CHECK(in.read_attribute("plan") == "two fusions");
+  CHECK(in.read_attribute("nothing").empty());
+  CHECK(read(path, "frames", 0, 5, 6) == values);
+  CHECK(read(path, "frames", 2, 0, 6).empty());
+  CHECK(read(path, "parameters/conv1/weight", 0, 2, 2) == std::vector<float>{4, 5, 6, 7});
+  CHECK(contains(message<DataError>([&] { in.info("parameters/conv1/bias"); }),
+                 "no data set 'parameters/conv1/bias'; there are weight in parameters/conv1"));
+  CHECK(message<DataError>([&] { in.info("parameters"); }) == path + ": 'parameters' is a group, not a data set");
+  CHECK_THROWS_AS(open(path).write_attribute("a", "b"), FaultError);
+}
+
+TEST_CASE("hdf5: a file that cannot be created says why") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("no/such/folder/out.h5");
+  CHECK(message<DataError>([&] { Hdf5File::create(path, Comm::self()); }) ==
+        path + ": cannot be created: No such file or directory; check its folder and the rights on it");
+}
+
+TEST_CASE("partial file: the target appears whole at commit, and nothing is left without") {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("out.h5");
+  {
+    const PartialFile partial(target, Comm::self());
+    test::write_bytes(partial.path(), "half");
+    CHECK(partial.path() == target + ".partial");
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+
+  test::write_bytes(target, "old");
+  PartialFile partial(target, Comm::self());
+  test::write_bytes(partial.path(), "new");
+  CHECK(test::read_bytes(target) == "old");
+  partial.commit();
+  CHECK(test::read_bytes(target) == "new");
+  CHECK_FALSE(std::filesystem::exists(partial.path()));
+
+  CHECK(contains(message<DataError>([&] { atomic_replace(folder.file("none"), target); }), "No such file"));
+  CHECK(test::read_bytes(target) == "new");
+}

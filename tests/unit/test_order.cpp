@@ -1,0 +1,180 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "io/order.hpp"
+#include "tests/support/data_files.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+std::string refusal(const OrderSettings& settings) {
+  return test::message<ConfigError>([&] { check(settings); });
+}
+
+/// The samples of the whole team, step by step, ranks one after the other.
+std::vector<std::vector<std::int64_t>> global_steps(OrderSettings settings, std::uint64_t seed, std::uint64_t epoch) {
+  std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(steps_per_epoch(settings)));
+  for (settings.rank = 0; settings.rank < settings.ranks; ++settings.rank) {
+    const EpochOrder order = epoch_order(settings, seed, 3, epoch);
+    REQUIRE(order.steps.size() == result.size());
+    for (std::size_t step = 0; step < result.size(); ++step) {
+      const auto begin = order.ids.begin() + order.steps[step].first;
+      result[step].insert(result[step].end(), begin, begin + order.steps[step].count);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("piece: contiguous, complete, sizes differ by at most one") {
+  CHECK(piece(10, 0, 4) == Range{0, 3});
+  CHECK(piece(10, 1, 4) == Range{3, 3});
+  CHECK(piece(10, 2, 4) == Range{6, 2});
+  CHECK(piece(10, 3, 4) == Range{8, 2});
+  CHECK(piece(2, 2, 3) == Range{2, 0});
+  CHECK(piece(21'001'400'000, 6, 7) == Range{18'001'200'000, 3'000'200'000});  // beyond 32 bits
+  for (Index count : {0, 1, 7, 23, 100, 1001})
+    for (Index parts : {1, 2, 3, 5, 8, 64}) {
+      Index next = 0;
+      for (Index part = 0; part < parts; ++part) {
+        const Range range = piece(count, part, parts);
+        CHECK(range.first == next);
+        CHECK(range.count >= count / parts);
+        CHECK(range.count <= (count + parts - 1) / parts);
+        next += range.count;
+      }
+      CHECK(next == count);
+    }
+}
+
+TEST_CASE("an epoch visits every sample once, in steps that differ by at most one row per shard") {
+  for (Index samples : {7, 23, 100, 1001})
+    for (int ranks : {1, 2, 3, 4, 5})
+      for (int per_rank : {1, 3})
+        for (Index rows : {1, 2, 7}) {
+          OrderSettings settings{samples, ranks, 0, ranks * per_rank, rows * per_rank, true};
+          if (settings.batch > largest_batch(settings)) continue;
+          CAPTURE(samples);
+          CAPTURE(ranks);
+          CAPTURE(settings.shards);
+          CAPTURE(settings.batch);
+          check(settings);
+          const auto steps = global_steps(settings, 1, 0);
+          std::vector<std::int64_t> all;
+          std::size_t smallest = steps[0].size(), largest = steps[0].size();
+          for (const auto& step : steps) {
+            smallest = std::min(smallest, step.size());
+            largest = std::max(largest, step.size());
+            all.insert(all.end(), step.begin(), step.end());
+          }
+          CHECK(smallest >= 1);
+          CHECK(largest - smallest <= static_cast<std::size_t>(settings.shards));
+          CHECK(largest <= static_cast<std::size_t>(settings.batch * ranks));
+          std::sort(all.begin(), all.end());
+          std::vector<std::int64_t> expected(static_cast<std::size_t>(samples));
+          std::iota(expected.begin(), expected.end(), 0);
+          CHECK(all == expected);
+        }
+}
+
+TEST_CASE("steps and weights: one rank's rows per step add up to the team's, and stay inside its batch and its rows") {
+  OrderSettings settings{103, 3, 0, 6, 8, true};
+  std::vector<Index> sums(static_cast<std::size_t>(steps_per_epoch(settings)), 0);
+  std::vector<Index> weights;
+  for (settings.rank = 0; settings.rank < 3; ++settings.rank) {
+    const EpochOrder order = epoch_order(settings, 9, 1, 4);
+    const Range owned = owned_rows(settings);
+    Index next = 0;
+    for (std::size_t step = 0; step < order.steps.size(); ++step) {
+      CHECK(order.steps[step].first == next);
+      CHECK(order.steps[step].count <= settings.batch);
+      next += order.steps[step].count;
+      sums[step] += order.steps[step].count;
+    }
+    CHECK(next == owned.count);
+    CHECK(static_cast<Index>(order.ids.size()) == owned.count);
+    for (const std::int64_t id : order.ids) CHECK((id >= owned.first && id < owned.first + owned.count));
+    weights = order.global_rows;
+  }
+  CHECK(weights == sums);
+}
+
+TEST_CASE("with a fixed number of shards the mini-batches are the same on any number of ranks") {
+  for (Index samples : {23, 100, 1001}) {
+    const auto one = global_steps({samples, 1, 0, 4, 16, true}, 7, 2);
+    CHECK(global_steps({samples, 2, 0, 4, 8, true}, 7, 2) == one);
+    CHECK(global_steps({samples, 4, 0, 4, 4, true}, 7, 2) == one);
+  }
+}
+
+TEST_CASE("the order is a pure function of seed, stage and epoch, and each of them changes it") {
+  const OrderSettings settings{500, 2, 1, 2, 50, true};
+  const auto ids = [&](std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch) {
+    return epoch_order(settings, seed, stage, epoch).ids;
+  };
+  const auto reference = ids(1, 2, 3);
+  CHECK(ids(1, 2, 3) == reference);
+  CHECK(ids(2, 2, 3) != reference);
+  CHECK(ids(1, 3, 3) != reference);
+  CHECK(ids(1, 2, 4) != reference);
+  CHECK(ids(1, 3, 2) != reference);  // stage and epoch do not stand for each other
+}
+
+TEST_CASE("shards are shuffled independently, and well enough that no position keeps its sample") {
+  const OrderSettings settings{200, 1, 0, 2, 200, true};
+  const auto ids = epoch_order(settings, 5, 0, 0).ids;  // one step: shard 0, then shard 1
+  int equal = 0;
+  for (std::size_t i = 0; i < 100; ++i) equal += ids[i] + 100 == ids[100 + i];
+  CHECK(equal < 10);  // expected 1 of 100 for independent shuffles, 100 for a shared one
+
+  // First position over 1000 epochs: each of 10 samples about 100 times; 5 standard deviations are 47.
+  std::vector<int> first(10, 0);
+  for (std::uint64_t epoch = 0; epoch < 1000; ++epoch)
+    ++first[static_cast<std::size_t>(epoch_order({10, 1, 0, 1, 10, true}, 1, 1, epoch).ids[0])];
+  for (const int count : first) CHECK(std::abs(count - 100) < 47);
+}
+
+TEST_CASE("without shuffling the samples come in the order of the file") {
+  const OrderSettings settings{11, 2, 1, 2, 2, false};
+  const EpochOrder order = epoch_order(settings, 1, 1, 1);
+  CHECK(order.ids == std::vector<std::int64_t>{6, 7, 8, 9, 10});
+  CHECK(order.steps == std::vector<Range>{{0, 2}, {2, 2}, {4, 1}});
+  CHECK(order.global_rows == std::vector<Index>{4, 4, 3});
+}
+
+TEST_CASE("a rank may sit out a step, the team never does") {
+  const OrderSettings settings{3, 2, 1, 2, 1, false};  // shards of 2 and 1
+  const EpochOrder order = epoch_order(settings, 1, 1, 1);
+  CHECK(order.steps == std::vector<Range>{{0, 1}, {1, 0}});
+  CHECK(order.global_rows == std::vector<Index>{2, 1});
+}
+
+TEST_CASE("impossible settings are refused with what to do") {
+  CHECK(refusal({100, 2, 0, 4, 10, true}).empty());
+  CHECK(refusal({100, 2, 0, 3, 10, true}) ==
+        "data.shards = 3 is not a multiple of the 2 ranks; use a multiple, or 0 for one shard per rank");
+  CHECK(refusal({100, 1, 0, 4, 10, true}) ==
+        "batch = 10 on 1 rank cannot be taken in equal parts from data.shards = 4; use a multiple of 4");
+  CHECK(refusal({3, 5, 0, 5, 1, true}) ==
+        "3 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data");
+  CHECK(refusal({100, 3, 0, 3, 34, true}) ==
+        "batch = 34 is larger than a rank's shard of the data (100 samples on 3 ranks); use a batch of at most 33, or "
+        "fewer ranks");
+  CHECK(refusal({100, 3, 0, 3, 33, true}).empty());
+  CHECK(refusal({100, 3, 0, 3, 0, true}) == "batch = 0: must be at least 1");
+  CHECK(refusal({100, 3, 3, 3, 1, true}) == "rank 3 of 3 does not exist");
+}
+
+TEST_CASE("the largest batch is accepted, one more unit is not") {
+  OrderSettings settings{1001, 2, 0, 8, 1, true};
+  settings.batch = largest_batch(settings);
+  CHECK(settings.batch == 500);  // 125 rows of each of 4 shards
+  CHECK(refusal(settings).empty());
+  settings.batch += 4;
+  CHECK_FALSE(refusal(settings).empty());
+}
