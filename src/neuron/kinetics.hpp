@@ -1,0 +1,119 @@
+// Kinetics of the Blue Brain Project's rat somatosensory cells (Markram et al., Cell 163, 2015): steady state and time
+// constant of every gate as a function of the membrane potential, in mV and ms, at 34 degrees Celsius.
+// Each equation is written here once; tables and both integrators are made from it.
+#pragma once
+
+#include <cmath>
+
+namespace mrmf::neuron {
+
+/// One gating variable: dx/dt = (steady - x) / tau.
+struct Gate {
+  double steady = 1;
+  double tau = 1e30;  ///< ms; the default is a gate that is open for ever
+};
+
+/// Activation and inactivation of one channel.
+struct Gates {
+  Gate m, h;
+};
+
+inline constexpr double kSpeedUp = 2.952882641412121;       ///< 2.3^1.3: rates measured at 21 degrees, used at 34
+inline constexpr double kSpeedUpStoch = 2.4997732686681893;  ///< 2.3^1.1: the same for StochKv, measured at 23
+
+/// a x / (1 - exp(-x / k)), with its limit a k at x = 0.
+inline double linoid(double a, double x, double k) {
+  const double y = x / k;
+  return std::abs(y) < 1e-6 ? a * k * (1 + y / 2) : a * x / (1 - std::exp(-y));
+}
+
+/// 1 / (1 + exp(-(v - half) / slope)); a negative slope falls with v.
+inline double sigmoid(double v, double half, double slope) { return 1 / (1 + std::exp(-(v - half) / slope)); }
+
+inline double square(double x) { return x * x; }
+
+/// From opening and closing rates per ms.
+inline Gate from_rates(double opening, double closing, double speed_up) {
+  return {opening / (opening + closing), 1 / (opening + closing) / speed_up};
+}
+
+/// Transient sodium of the axon (NaTa_t, shift 0) and of soma and dendrites (NaTs2_t, shift 6 mV): m^3 h.
+inline Gates sodium_transient(double v, double shift) {
+  const double vm = v + 38 - shift, vh = v + 66 - shift;
+  return {from_rates(linoid(0.182, vm, 6), linoid(0.124, -vm, 6), kSpeedUp),
+          from_rates(linoid(0.015, -vh, 6), linoid(0.015, vh, 6), kSpeedUp)};
+}
+
+/// Persistent sodium (Nap_Et2): m^3 h.
+inline Gates sodium_persistent(double v) {
+  const double rate_m = linoid(0.182, v + 38, 6) + linoid(0.124, -(v + 38), 6);
+  const double rate_h = linoid(2.88e-6, -(v + 17), 4.63) + linoid(6.94e-6, v + 64.4, 2.63);
+  return {{sigmoid(v, -52.6, 4.6), 6 / rate_m / kSpeedUp}, {sigmoid(v, -48.8, -10), 1 / rate_h / kSpeedUp}};
+}
+
+/// Transient potassium (K_Tst): m^4 h. This and the next count from a liquid junction potential of 10 mV.
+inline Gates potassium_transient(double v) {
+  const double u = v + 10;
+  return {{sigmoid(u, 0, 19), (0.34 + 0.92 * std::exp(-square((u + 71) / 59))) / kSpeedUp},
+          {sigmoid(u, -66, -10), (8 + 49 * std::exp(-square((u + 73) / 23))) / kSpeedUp}};
+}
+
+/// Persistent potassium (K_Pst): m^2 h.
+inline Gates potassium_persistent(double v) {
+  const double u = v + 10;
+  const double tau_m = u < -50 ? 1.25 + 175.03 * std::exp(0.026 * u) : 1.25 + 13 * std::exp(-0.026 * u);
+  const double tau_h = 360 + (1010 + 24 * (u + 55)) * std::exp(-square((u + 75) / 48));
+  return {{sigmoid(u, -1, 12), tau_m / kSpeedUp}, {sigmoid(u, -54, -11), tau_h / kSpeedUp}};
+}
+
+/// Fast potassium (SKv3_1): m.
+inline Gates potassium_fast(double v) { return {{sigmoid(v, 18.7, 9.7), 4 * sigmoid(v, -46.56, 44.14)}, {}}; }
+
+/// Muscarinic potassium (Im): m.
+inline Gates potassium_muscarinic(double v) {
+  return {from_rates(0.0033 * std::exp(0.1 * (v + 35)), 0.0033 * std::exp(-0.1 * (v + 35)), kSpeedUp), {}};
+}
+
+/// High-voltage activated calcium (Ca): m^2 h.
+inline Gates calcium_high(double v) {
+  return {from_rates(linoid(0.055, v + 27, 3.8), 0.94 * std::exp((-75 - v) / 17), 1),
+          from_rates(0.000457 * std::exp((-13 - v) / 50), 0.0065 / (std::exp((-v - 15) / 28) + 1), 1)};
+}
+
+/// Low-voltage activated calcium (Ca_LVAst): m^2 h.
+inline Gates calcium_low(double v) {
+  const double u = v + 10;
+  return {{sigmoid(u, -30, 6), (5 + 20 * sigmoid(u, -25, -5)) / kSpeedUp},
+          {sigmoid(u, -80, -6.4), (20 + 50 * sigmoid(u, -40, -7)) / kSpeedUp}};
+}
+
+/// Hyperpolarisation-activated cation current (Ih): m.
+inline Gates cation_h(double v) {
+  return {from_rates(linoid(0.00643, -(v + 154.9), 11.9), 0.193 * std::exp(v / 33.1), 1), {}};
+}
+
+/// Slow potassium (StochKv), the mean of the stochastic original: m, with a conductance of 1e-4 g kSpeedUpStoch.
+inline Gates potassium_stochastic(double v) {
+  return {from_rates(linoid(0.02, v + 40, 9), linoid(0.002, -(v + 40), 9), kSpeedUpStoch), {}};
+}
+
+/// Slowly inactivating potassium (KdShu2007): m h.
+inline Gates potassium_delay(double v) { return {{sigmoid(v, -43, 8), 0.6}, {sigmoid(v, -67, -7.3), 1500}}; }
+
+// Calcium inside a shell under the membrane, and the potassium channel it opens (SK_E2): z.
+inline constexpr double kFaraday = 96485.3321233100;        ///< C/mol
+inline constexpr double kNernstCalcium = 13.234069557339458;  ///< R T / 2 F at 34 degrees, mV
+inline constexpr double kCalciumOutside = 2;                ///< mM
+inline constexpr double kCalciumRest = 1e-4;                ///< mM
+inline constexpr double kShellDepth = 0.1;                  ///< um
+inline constexpr double kSkHalf = 0.00043;                  ///< mM
+inline constexpr double kSkPower = 4.8;
+inline constexpr double kSkTau = 1;  ///< ms
+
+inline double calcium_reversal(double inside) { return kNernstCalcium * std::log(kCalciumOutside / inside); }
+inline double sk_steady(double inside) { return 1 / (1 + std::pow(kSkHalf / inside, kSkPower)); }
+
+/// mM of calcium per mA/cm2 of inward current that flows for 1 ms, when a share gamma of it stays free.
+inline double calcium_per_current(double gamma) { return 1e4 * gamma / (2 * kFaraday * kShellDepth); }
+
+}  // namespace mrmf::neuron
