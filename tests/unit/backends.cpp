@@ -7,9 +7,7 @@ namespace mrmf::test {
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> list;
   list.push_back(make_reference_backend());
-#ifdef WITH_ONEDNN
   list.push_back(make_onednn_backend(2));
-#endif
   return list;
 }
 

@@ -19,7 +19,7 @@ Difference difference_for(Curvature curvature) {
   switch (curvature) {
     case Curvature::linear: return {0.5, 2e-5};
     case Curvature::kinked: return {0.002, 2e-4};
-    case Curvature::smooth: return {0.01, 2e-3};
+    case Curvature::smooth: return {0.01, 6e-4};
   }
   return {};
 }

@@ -123,11 +123,9 @@ TEST_CASE("dropout: rate 0 and evaluation change nothing") {
   }
 }
 
-#ifdef WITH_ONEDNN
 TEST_CASE("dropout: does not depend on the number of threads") {
   const Call call{.ids = consecutive(57)};
   CHECK(masks(*make_onednn_backend(1), call, 130) == masks(*make_onednn_backend(2), call, 130));
 }
-#endif
 
 }  // namespace mrmf::test
