@@ -1,0 +1,197 @@
+#include "src/compare_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& path, const std::string& hint) {
+  std::ifstream file(path);
+  if (!file || fs::is_directory(path)) throw DataError(path.string() + ": cannot be read; " + hint);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+std::vector<EpochRecord> read_epochs(const fs::path& path) {
+  std::istringstream lines(slurp(path, "is the run folder complete?"));
+  std::vector<EpochRecord> epochs;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    epochs.push_back(epoch_from_json(line, path.string() + ":" + std::to_string(number)));
+  }
+  if (epochs.empty()) throw DataError(path.string() + ": holds no epochs; is the run folder complete?");
+  return epochs;
+}
+
+// The effective configuration is written by mrmf: [section] lines and "key = value" lines; lists go over several.
+Settings read_settings(const std::string& toml) {
+  Settings settings;
+  std::istringstream lines(toml);
+  std::string line, section, key;
+  while (std::getline(lines, line)) {
+    if (line.empty()) continue;
+    const std::size_t equals = line.find(" = ");
+    if (line.front() == '[' && line.back() == ']' && equals == std::string::npos) {
+      section = line.substr(1, line.size() - 2);
+    } else if (line.front() != ' ' && equals != std::string::npos) {
+      key = section + "." + line.substr(0, equals);
+      settings[key] = line.substr(equals + 3);
+    } else {
+      settings[key] += line;
+    }
+  }
+  std::erase_if(settings,
+                [](const auto& entry) { return entry.first == "training.seed" || entry.first.starts_with("run."); });
+  return settings;
+}
+
+int order(const std::string& method) {
+  const std::vector<std::string> methods{"baseline", "mrt", "progressive", "mrmf"};
+  return static_cast<int>(std::find(methods.begin(), methods.end(), method) - methods.begin());
+}
+
+bool before(const Group& a, const Group& b) {
+  const auto rank = [](const Group& g) {
+    return std::tuple(order(g.first().method), g.first().resolutions.size(), g.first().top);
+  };
+  return rank(a) < rank(b);
+}
+
+bool same_column(const RunResult& a, const RunResult& b) {
+  return a.method == b.method && a.resolutions == b.resolutions && a.top == b.top;
+}
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "unset" : found->second;
+}
+
+// What sets a group apart from the others that would otherwise be labelled alike.
+void label_settings(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    Settings labels;
+    const Settings& own = group.runs.front().settings;
+    for (const Group& other : groups) {
+      if (&other == &group || !same_column(other.first(), group.first())) continue;
+      Settings all = own;
+      const Settings& theirs = other.runs.front().settings;
+      all.insert(theirs.begin(), theirs.end());
+      for (const auto& [key, value] : all) {
+        if (value_of(own, key) != value_of(theirs, key)) labels[key] = value_of(own, key);
+      }
+    }
+    for (const auto& [key, value] : labels) {
+      group.settings_label +=
+          (group.settings_label.empty() ? "" : ", ") + key.substr(key.find('.') + 1) + " = " + value;
+    }
+  }
+}
+
+}  // namespace
+
+Run read_run(const std::string& folder) {
+  const fs::path path = folder;
+  if (!fs::is_directory(path)) throw DataError(folder + ": there is no such run folder");
+  if (!fs::exists(path / "result.json")) {
+    throw DataError(folder + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
+  }
+  Run run;
+  run.folder = folder;
+  const std::string result = (path / "result.json").string();
+  run.result = result_from_json(slurp(result, "check its permissions"), result);
+  run.epochs = read_epochs(path / "epochs.jsonl");
+  run.settings = read_settings(slurp(path / "config.toml", "is the run folder complete?"));
+  return run;
+}
+
+std::vector<Group> group_runs(const std::vector<std::string>& folders) {
+  std::vector<Group> groups;
+  for (const std::string& folder : folders) {
+    Run run = read_run(folder);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return same_column(g.first(), run.result) && g.runs.front().settings == run.settings;
+    });
+    if (same != groups.end()) {
+      same->runs.push_back(std::move(run));
+    } else {
+      groups.push_back({{std::move(run)}, ""});
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), before);
+  label_settings(groups);
+  return groups;
+}
+
+Spread spread(const std::vector<double>& values) {
+  Spread s;
+  s.count = values.size();
+  const auto n = static_cast<double>(values.size());
+  for (const double v : values) s.mean += v / n;
+  for (const double v : values) s.deviation += (v - s.mean) * (v - s.mean);
+  s.deviation = values.size() > 1 ? std::sqrt(s.deviation / (n - 1)) : 0;
+  return s;
+}
+
+std::string text(const Spread& s, int digits) {
+  if (s.count == 0) return "-";
+  return s.count == 1 ? fmt::format("{:.{}f}", s.mean, digits)
+                      : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
+}
+
+bool after_fusion(const std::string& role) { return role == "baseline" || role == "finetune"; }
+
+double epochs_of(const Run& run, const std::string& role) {
+  double epochs = 0;
+  for (const StageRecord& stage : run.result.stages) epochs += stage.role == role ? stage.epochs : 0;
+  return epochs;
+}
+
+double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
+
+double seconds_of(const Run& run, int stage) {
+  double seconds = 0;
+  for (const StageRecord& s : run.result.stages) {
+    const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
+    if (counts) seconds += s.seconds;
+  }
+  return seconds;
+}
+
+int fusion_stages(const Run& run) {
+  int stages = 0;
+  for (const StageRecord& s : run.result.stages) stages = after_fusion(s.role) ? stages : std::max(stages, s.stage);
+  return stages;
+}
+
+std::optional<double> time_to(const Run& run, double target) {
+  for (const EpochRecord& epoch : run.epochs) {
+    if (after_fusion(epoch.role) && epoch.validation_loss <= target) return epoch.total_seconds;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> equivalent_epochs(const Run& run) {
+  std::vector<double> full;
+  double sum = 0;
+  for (const EpochRecord& epoch : run.epochs) {
+    sum += epoch.seconds;
+    if (after_fusion(epoch.role)) full.push_back(epoch.seconds);
+  }
+  if (full.empty()) return std::nullopt;
+  const auto middle = full.begin() + static_cast<std::ptrdiff_t>(full.size() / 2);
+  std::nth_element(full.begin(), middle, full.end());
+  return *middle > 0 ? std::optional(sum / *middle) : std::nullopt;
+}
+
+}  // namespace mrmf

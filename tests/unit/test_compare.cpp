@@ -1,0 +1,237 @@
+// `mrmf compare` on run folders made here, against numbers worked out by hand.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/check.hpp"
+#include "src/compare.hpp"
+#include "src/compare_runs.hpp"
+
+using namespace mrmf;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Runs {
+  fs::path path = fs::temp_directory_path() / ("mrmf_test_compare_" + std::to_string(getpid()));
+  Runs() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Runs() { fs::remove_all(path); }
+
+  std::string write(const std::string& name, const RunResult& result, const std::vector<EpochRecord>& epochs,
+                    const std::string& rule = "cosine") const {
+    const fs::path folder = path / name;
+    fs::create_directories(folder);
+    std::ofstream(folder / "result.json") << to_json(result);
+    std::ofstream lines(folder / "epochs.jsonl");
+    for (const EpochRecord& epoch : epochs) lines << to_json(epoch) << "\n";
+    std::ofstream(folder / "config.toml") << "[training]\noptimizer.rule = \"" << rule << "\"\nseed = " << result.seed
+                                          << "\n\n[run]\nfolder = \"" << name << "\"\n";
+    return folder.string();
+  }
+};
+
+struct Phase {
+  int stage;
+  std::string role;
+  Extent resolution;
+  int epochs;
+  double seconds;  // per epoch
+  double loss;     // of its last epoch; earlier ones are higher by 0.01 each
+};
+
+struct Made {
+  RunResult result;
+  std::vector<EpochRecord> epochs;
+};
+
+Made make(const std::string& method, std::vector<Extent> resolutions, std::uint64_t seed,
+          const std::vector<Phase>& phases) {
+  Made made;
+  RunResult& r = made.result;
+  r.method = method;
+  r.top = method == "mrt" ? "fresh" : "dense";
+  r.resolutions = std::move(resolutions);
+  r.seed = seed;
+  r.model = "neuron_inverter";
+  r.data = "a.h5";
+  r.target = 0.04;
+  double total = 0;
+  for (const Phase& phase : phases) {
+    StageRecord stage{.stage = phase.stage, .role = phase.role, .resolution = phase.resolution};
+    for (int e = 1; e <= phase.epochs; ++e) {
+      total += phase.seconds;
+      EpochRecord epoch{.stage = phase.stage, .role = phase.role, .resolution = phase.resolution, .epoch = e};
+      epoch.validation_loss = phase.loss + 0.01 * (phase.epochs - e);
+      epoch.seconds = phase.seconds;
+      epoch.total_seconds = total;
+      made.epochs.push_back(epoch);
+      stage.add(epoch);
+    }
+    r.stages.push_back(stage);
+  }
+  r.total_seconds = total;
+  r.validation_loss = phases.back().loss;
+  r.target_reached = r.validation_loss <= *r.target;
+  return made;
+}
+
+Made baseline(std::uint64_t seed, int epochs) {
+  return make("baseline", {{1, 1, 1}}, seed, {{1, "baseline", {1, 1, 1}, epochs, 10, 0.04}});
+}
+Made one_fusion(std::uint64_t seed, int coarse) {
+  return make("mrmf", {{1, 1, 2}, {1, 1, 1}}, seed,
+              {{1, "coarse", {1, 1, 2}, coarse, 5, 0.05},
+               {1, "dense", {1, 1, 1}, 1, 10, 0.08},
+               {2, "finetune", {1, 1, 1}, 3, 10, 0.039}});
+}
+
+// The cells of the row that starts with `name`, separated by single spaces.
+std::string row(const std::string& table, const std::string& name) {
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
+    std::string cells;
+    for (std::string word; words >> word;) cells += (cells.empty() ? "" : " ") + word;
+    return cells;
+  }
+  return "no such row";
+}
+
+std::string error(const std::vector<std::string>& folders) {
+  try {
+    compare_table(folders, {});
+  } catch (const DataError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("means, spreads and savings are those worked out by hand, the paper's beside them") {
+  const Runs runs;
+  std::vector<std::string> folders;
+  // Baselines of 8, 9, 10 epochs of 10 s: 90 s, spread 10. One fusion: 4, 6, 8 coarse epochs of 5 s and 40 s: 70 +- 10.
+  for (int i = 0; i < 3; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i + 1);
+    const std::string number = std::to_string(seed);
+    const Made b = baseline(seed, 8 + i), m = one_fusion(seed, 4 + 2 * i);
+    folders.push_back(runs.write("mrmf" + number, m.result, m.epochs));
+    folders.push_back(runs.write("base" + number, b.result, b.epochs));
+  }
+  const Made t = make("mrt", {{1, 1, 2}, {1, 1, 1}}, 1,
+                      {{1, "coarse", {1, 1, 2}, 4, 5, 0.05}, {2, "finetune", {1, 1, 1}, 6, 10, 0.0399}});
+  folders.push_back(runs.write("mrt", t.result, t.epochs));
+  const std::string table = compare_table(folders, {.target = 0.045});
+
+  CHECK(table.substr(0, table.find("---")).find("MRT") < table.find("MRMF, 1 fusion"));
+  CHECK(row(table, "validation loss") == "0.04000 +- 0.00000 0.0400 0.03990 0.0399 0.03900 +- 0.00000 0.0398");
+  CHECK(row(table, "target reached") == "3 of 3 1 of 1 3 of 3");
+  CHECK(row(table, "epochs before fusion, coarse") == "- - 4 35 6.0 +- 2.0 35");
+  CHECK(row(table, "epochs before fusion, dense") == "- - - - 1 4");
+  CHECK(row(table, "epochs after fusion") == "9.0 +- 1.0 84 6 41 3 32");
+  CHECK(row(table, "first stage (s)") == "- - 20.00 - 40.00 +- 10.00 709.20");
+  CHECK(row(table, "finetune (s)") == "- - 60.00 - 30.00 +- 0.00 1541.00");
+  CHECK(row(table, "total time (s)") == "90.00 +- 10.00 3840.60 80.00 2802.61 70.00 +- 10.00 2528.51");
+  // 1 - 70/90 = 22.2 %; its spread 70/90 * sqrt((10/70)^2 + (10/90)^2) = 14.1 %. 1 - 80/90, 1 - 70/80.
+  CHECK(row(table, "saved against baseline") == "- - 11.1 % 27.0 % 22.2 +- 14.1 % 34.2 %");
+  CHECK(row(table, "saved against MRT") == "- - - - 12.5 % 9.8 %");
+  // First epoch at 0.045 or below: each run's last.
+  CHECK(row(table, "time to loss 0.045 (s)") == "90.00 +- 10.00 80.00 70.00 +- 10.00");
+  CHECK(row(table, "cost in full-resolution epochs") == "9.00 +- 1.00 8.00 7.00 +- 1.00");
+  CHECK(row(table, "[1] ") ==
+        "seconds per stage are of Table 7's run (coarse batch 2048, 2250.21 s in all), the rest of "
+        "Table 5's.");
+  CHECK(row(table, "warning: the columns differ in seeds: ") == "{1, 2, 3} | {1}");
+}
+
+TEST_CASE("two fusions have two stages, and time to a target counts the last phase only") {
+  const Runs runs;
+  Made two = make("mrmf", {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}}, 1,
+                  {{1, "coarse", {1, 1, 4}, 2, 1, 0.03},  // below the target, but of another model
+                   {1, "dense", {1, 1, 2}, 1, 2, 0.06},
+                   {2, "coarse", {1, 1, 2}, 3, 2, 0.05},
+                   {2, "dense", {1, 1, 1}, 1, 4, 0.05},
+                   {3, "finetune", {1, 1, 1}, 3, 4, 0.035}});
+  const std::string table = compare_table({runs.write("two", two.result, two.epochs)}, {.target = 0.046});
+  CHECK(row(table, "first stage (s)") == "4.00 166.35");
+  CHECK(row(table, "second stage (s)") == "10.00 525.60");
+  CHECK(row(table, "finetune (s)") == "12.00 1421.50");
+  CHECK(row(table, "total time (s)") == "26.00 2113.45");
+  CHECK(row(table, "saved against baseline") == "- 45.0 %");
+  CHECK(row(table, "time to loss 0.046 (s)") == "22.00");
+  CHECK(row(table, "cost in full-resolution epochs") == "6.50");
+  CHECK(row(compare_table({(runs.path / "two").string()}, {.target = 0.01}), "time to loss 0.01 (s)") == "not reached");
+
+  two.result.top = "interpolated";
+  const std::string ours = compare_table({runs.write("ours", two.result, two.epochs)}, {});
+  CHECK(row(ours, "total time (s)") == "26.00");  // the paper has nothing to put beside it
+  CHECK(ours.find("top interpolated") != std::string::npos);
+}
+
+TEST_CASE("what makes a comparison unfair is said") {
+  const Runs runs;
+  Made a = baseline(1, 4), b = one_fusion(1, 4);
+  b.result.validation_loss = 0.05;
+  b.result.target_reached = false;
+  b.result.data = "b.h5";
+  b.result.machine.host = "other";
+  b.result.ranks = 2;
+  const std::string first = runs.write("a", a.result, a.epochs), second = runs.write("b", b.result, b.epochs);
+  const std::string again = runs.write("again", a.result, a.epochs);
+  const std::string table = compare_table({first, second, again}, {});
+  CHECK(row(table, "target reached") == "2 of 2 0 of 1");
+  CHECK(row(table, "warning: " + second) == "did NOT reach its target: validation loss 0.05000 > 0.04");
+  CHECK(row(table, "warning: the runs differ in data:") == "a.h5 (2 runs) | b.h5 (1 run)");
+  CHECK(row(table, "warning: the runs differ in machine:") == "(, 0 cores) (2 runs) | other (, 0 cores) (1 run)");
+  CHECK(row(table, "warning: the runs differ in ranks:") == "1 (2 runs) | 2 (1 run)");
+  CHECK(row(table, "warning: " + first + " and " + again) ==
+        "have the same seed 1: they are no independent repetitions");
+  CHECK(table.find("differ in target") == std::string::npos);
+
+  a.result.target.reset();
+  const std::string open = compare_table({runs.write("a", a.result, a.epochs)}, {});
+  CHECK(row(open, "target reached") == "no target");
+  CHECK(open.find("warning") == std::string::npos);
+}
+
+TEST_CASE("runs with other settings are no repetitions: they get a column of their own") {
+  const Runs runs;
+  const Made a = baseline(1, 4), b = baseline(2, 6);
+  const std::string table = compare_table(
+      {runs.write("a", a.result, a.epochs, "cosine"), runs.write("b", b.result, b.epochs, "constant")}, {});
+  CHECK(table.find("optimizer.rule = \"cosine\"") != std::string::npos);
+  CHECK(table.find("optimizer.rule = \"constant\"") != std::string::npos);
+  CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
+}
+
+TEST_CASE("folders that hold no finished run are errors that name them") {
+  const Runs runs;
+  const Made a = baseline(1, 4);
+  const std::string good = runs.write("good", a.result, a.epochs), bad = runs.write("bad", a.result, a.epochs);
+  CHECK(error({good, "no/such/run"}) == "no/such/run: there is no such run folder");
+  fs::remove(fs::path(bad) / "epochs.jsonl");
+  CHECK(error({good, bad}) == bad + "/epochs.jsonl: cannot be read; is the run folder complete?");
+  std::ofstream(fs::path(bad) / "epochs.jsonl") << to_json(a.epochs[0]) << "\n{\"stage\"";
+  CHECK(error({bad}).rfind(bad + "/epochs.jsonl:2: not a record of mrmf", 0) == 0);
+  std::ofstream(fs::path(bad) / "result.json") << "half";
+  CHECK(error({bad}).rfind(bad + "/result.json: not a record of mrmf", 0) == 0);
+  fs::remove(fs::path(bad) / "result.json");
+  CHECK(error({bad}) == bad + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
+}
+
+TEST_CASE("spread is the sample standard deviation") {
+  const Spread s = spread({2, 4, 4, 4, 5, 5, 7, 9});
+  CHECK(s.mean == 5);
+  CHECK(s.deviation == doctest::Approx(2.13809));  // sqrt(32 / 7)
+  CHECK(spread({3}).deviation == 0);
+  CHECK(text(spread({3}), 1) == "3.0");
+  CHECK(text(spread({}), 1) == "-");
+}
