@@ -48,8 +48,11 @@ GateTables::GateTables(double dt)
 
 Cable::Cable(const Cell& cell, const GateTables& tables, std::span<const double> current, int steps_per_bin,
              InstructionSet set)
-    : cell_(cell), steps_per_bin_(steps_per_bin), run_(runner(set)),
-      sk_factor_(static_cast<float>(-std::expm1(-tables.dt() / kSkTau))), channel_blocks_(channel_blocks(cell)) {
+    : cell_(cell),
+      steps_per_bin_(steps_per_bin),
+      run_(runner(set)),
+      sk_factor_(static_cast<float>(-std::expm1(-tables.dt() / kSkTau))),
+      channel_blocks_(channel_blocks(cell)) {
   MRMF_CHECK(steps_per_bin > 0 && current.size() % static_cast<std::size_t>(steps_per_bin) == 0, "whole bins");
   const double dt = tables.dt();
   std::vector<double> fixed(cell_.compartments.size(), 1e-3 * kCapacitance / dt);

@@ -21,21 +21,21 @@ struct KernelBlock {
 /// per block. Conductances are per membrane area, S/cm2. Rows of 8 are 32-byte aligned.
 struct CableKernel {
   int compartments, blocks;
-  const int* parent;             ///< one per compartment; compartment 0 is the root
-  const float* to_parent;        ///< one per compartment: axial conductance by its own area
-  const float* from_child;       ///< the same by its parent's area
-  const float* fixed_diagonal;   ///< one per compartment: capacitance / dt and axial conductances
-  const float* calcium_gain;     ///< one per compartment: mM per mA/cm2 in the steady state; 0 without calcium
-  const float* calcium_factor;   ///< one per compartment: 1 - exp(-dt / decay)
-  float sk_factor;               ///< 1 - exp(-dt / 1 ms)
-  const KernelBlock* block;      ///< block i belongs to compartment i; extra blocks follow
-  const float* conductance;      ///< (set, sample, channel): maximal conductances
+  const int* parent;                    ///< one per compartment; compartment 0 is the root
+  const float* to_parent;               ///< one per compartment: axial conductance by its own area
+  const float* from_child;              ///< the same by its parent's area
+  const float* fixed_diagonal;          ///< one per compartment: capacitance / dt and axial conductances
+  const float* calcium_gain;            ///< one per compartment: mM per mA/cm2 in the steady state; 0 without calcium
+  const float* calcium_factor;          ///< one per compartment: 1 - exp(-dt / decay)
+  float sk_factor;                      ///< 1 - exp(-dt / 1 ms)
+  const KernelBlock* block;             ///< block i belongs to compartment i; extra blocks follow
+  const float* conductance;             ///< (set, sample, channel): maximal conductances
   const float *leak, *leak_drive, *sk;  ///< [c] leak, leak times its reversal potential, maximal SK conductance
-  float *m, *h;                  ///< [b] gates
+  float *m, *h;                         ///< [b] gates
   float *voltage, *calcium, *sk_open;   ///< [c] mV, mM, gate z
   float *sum, *drive, *calcium_sum, *calcium_reversal, *calcium_current;  ///< [c] work
-  float *diagonal, *right;       ///< [c] work
-  const float* current;          ///< per step, mA/cm2 into compartment 0
+  float *diagonal, *right;                                                ///< [c] work
+  const float* current;                                                   ///< per step, mA/cm2 into compartment 0
   int steps, steps_per_bin;
   int probes[3];
   float* bins;  ///< (steps / steps_per_bin, 3, 8): mean potential of each probe

@@ -75,8 +75,7 @@ std::vector<Compartment> compartments_of(const std::vector<Section>& sections) {
       const double here = half_resistance(piece, section.diameters[i]);
       const double area = std::numbers::pi * section.diameters[i] * piece * 1e-8;
       const double centre = section.parent < 0 ? 0 : section.distance + (static_cast<double>(i) + 0.5) * piece;
-      all.push_back(
-          {parent, static_cast<int>(s), section.region, area, parent < 0 ? 0 : 1 / (before + here), centre});
+      all.push_back({parent, static_cast<int>(s), section.region, area, parent < 0 ? 0 : 1 / (before + here), centre});
       parent = static_cast<int>(all.size()) - 1;
       before = here;
     }

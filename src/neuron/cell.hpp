@@ -13,19 +13,19 @@
 
 namespace mrmf::neuron {
 
-inline constexpr double kCapacitance = 1;       ///< uF/cm2
+inline constexpr double kCapacitance = 1;         ///< uF/cm2
 inline constexpr double kAxialResistivity = 100;  ///< ohm cm
-inline constexpr double kRestVoltage = -65;     ///< mV, at the start
-inline constexpr double kSegmentLength = 40;    ///< um: a section of length L has 1 + 2 int(L / 40) compartments
+inline constexpr double kRestVoltage = -65;       ///< mV, at the start
+inline constexpr double kSegmentLength = 40;      ///< um: a section of length L has 1 + 2 int(L / 40) compartments
 
 /// An unbranched cable, cut into equal cylinders.
 struct Section {
   std::string name;
   Region region = Region::soma;
-  int parent = -1;                  ///< section; dendrites and axon hang on the middle of the soma
-  double length = 0;                ///< um
-  std::vector<double> diameters;    ///< um, per compartment
-  double distance = 0;              ///< um along the path from the middle of the soma to its start
+  int parent = -1;                ///< section; dendrites and axon hang on the middle of the soma
+  double length = 0;              ///< um
+  std::vector<double> diameters;  ///< um, per compartment
+  double distance = 0;            ///< um along the path from the middle of the soma to its start
 };
 
 /// One cylinder. Compartments are numbered so that a parent comes before its children.
@@ -33,9 +33,9 @@ struct Compartment {
   int parent = -1;
   int section = 0;
   Region region = Region::soma;
-  double area = 0;        ///< cm2
-  double to_parent = 0;   ///< S, axial conductance between the two centres
-  double distance = 0;    ///< um along the path from the middle of the soma to its centre
+  double area = 0;       ///< cm2
+  double to_parent = 0;  ///< S, axial conductance between the two centres
+  double distance = 0;   ///< um along the path from the middle of the soma to its centre
 };
 
 inline constexpr int kProbes = 3;  ///< soma, axon, dendrite: the channels of a sample

@@ -8,10 +8,11 @@ namespace {
 constexpr double kSodium = 50, kPotassium = -85, kPotassiumDendrite = -77, kCationReversal = -45, kDelay = -100;  // mV
 
 constexpr PerLane<double> kReversal = {kSodium, kPotassium, kSodium, 0, kPotassium, 0, kPotassium, kPotassium};
-constexpr PerLane<double> kReversalDendrite = {kSodium,           kPotassiumDendrite, kSodium,           kCationReversal,
-                                               kPotassiumDendrite, kDelay,            kPotassiumDendrite, kPotassiumDendrite};
+constexpr PerLane<double> kReversalDendrite = {
+    kSodium, kPotassiumDendrite, kSodium,           kCationReversal, kPotassiumDendrite,
+    kDelay,  kPotassiumDendrite, kPotassiumDendrite};
 
-constexpr PerLane<Channel> kChannels = {Channel::sodium, Channel::k_tst, Channel::nap,   Channel::ca_lva,
+constexpr PerLane<Channel> kChannels = {Channel::sodium, Channel::k_tst, Channel::nap,  Channel::ca_lva,
                                         Channel::k_pst,  Channel::ca,    Channel::skv3, Channel::im};
 constexpr PerLane<Channel> kChannelsDendrite = {Channel::sodium,   Channel::k_tst,  Channel::nap,  Channel::ih,
                                                 Channel::stoch_kv, Channel::kd_shu, Channel::skv3, Channel::im};

@@ -25,8 +25,8 @@ using PerLane = std::array<T, kLanes>;
 
 struct ChannelBlock {
   int compartment = 0;
-  Region lanes = Region::soma;   ///< which row of the table above
-  PerLane<double> reversal{};    ///< mV; calcium's lanes hold 0, their potential follows the concentration
+  Region lanes = Region::soma;  ///< which row of the table above
+  PerLane<double> reversal{};   ///< mV; calcium's lanes hold 0, their potential follows the concentration
   bool calcium() const { return lanes != Region::dendrite; }
 };
 

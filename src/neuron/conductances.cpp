@@ -126,7 +126,9 @@ double centre(const Parameter& p) { return (std::log10(p.lowest) + std::log10(p.
 
 double half_width(const Parameter& p) { return (std::log10(p.highest) - std::log10(p.lowest)) / 2 + 1; }
 
-double label_of(const Parameter& p, double base, double u) { return (u + std::log10(base) - centre(p)) / half_width(p); }
+double label_of(const Parameter& p, double base, double u) {
+  return (u + std::log10(base) - centre(p)) / half_width(p);
+}
 
 double conductance_of(const Parameter& p, double label) { return std::pow(10, label * half_width(p) + centre(p)); }
 

@@ -12,19 +12,19 @@ enum class Region { soma, axon, dendrite };
 inline constexpr int kRegions = 3;
 
 enum class Channel {
-  sodium,      ///< NaTs2_t in soma and dendrites, NaTa_t in the axon
-  k_tst,       ///< K_Tst
-  nap,         ///< Nap_Et2
-  ca_lva,      ///< Ca_LVAst
-  sk,          ///< SK_E2
-  k_pst,       ///< K_Pst
-  skv3,        ///< SKv3_1
-  pas,         ///< leak
-  im,          ///< Im
-  ca,          ///< Ca
-  ih,          ///< Ih, at the soma's end of a dendrite; it grows with distance
-  stoch_kv,    ///< StochKv
-  kd_shu       ///< KdShu2007
+  sodium,    ///< NaTs2_t in soma and dendrites, NaTa_t in the axon
+  k_tst,     ///< K_Tst
+  nap,       ///< Nap_Et2
+  ca_lva,    ///< Ca_LVAst
+  sk,        ///< SK_E2
+  k_pst,     ///< K_Pst
+  skv3,      ///< SKv3_1
+  pas,       ///< leak
+  im,        ///< Im
+  ca,        ///< Ca
+  ih,        ///< Ih, at the soma's end of a dendrite; it grows with distance
+  stoch_kv,  ///< StochKv
+  kd_shu     ///< KdShu2007
 };
 inline constexpr int kChannelKinds = 13;
 

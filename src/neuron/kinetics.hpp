@@ -18,7 +18,7 @@ struct Gates {
   Gate m, h;
 };
 
-inline constexpr double kSpeedUp = 2.952882641412121;       ///< 2.3^1.3: rates measured at 21 degrees, used at 34
+inline constexpr double kSpeedUp = 2.952882641412121;        ///< 2.3^1.3: rates measured at 21 degrees, used at 34
 inline constexpr double kSpeedUpStoch = 2.4997732686681893;  ///< 2.3^1.1: the same for StochKv, measured at 23
 
 /// a x / (1 - exp(-x / k)), with its limit a k at x = 0.
@@ -101,12 +101,12 @@ inline Gates potassium_stochastic(double v) {
 inline Gates potassium_delay(double v) { return {{sigmoid(v, -43, 8), 0.6}, {sigmoid(v, -67, -7.3), 1500}}; }
 
 // Calcium inside a shell under the membrane, and the potassium channel it opens (SK_E2): z.
-inline constexpr double kFaraday = 96485.3321233100;        ///< C/mol
+inline constexpr double kFaraday = 96485.3321233100;          ///< C/mol
 inline constexpr double kNernstCalcium = 13.234069557339458;  ///< R T / 2 F at 34 degrees, mV
-inline constexpr double kCalciumOutside = 2;                ///< mM
-inline constexpr double kCalciumRest = 1e-4;                ///< mM
-inline constexpr double kShellDepth = 0.1;                  ///< um
-inline constexpr double kSkHalf = 0.00043;                  ///< mM
+inline constexpr double kCalciumOutside = 2;                  ///< mM
+inline constexpr double kCalciumRest = 1e-4;                  ///< mM
+inline constexpr double kShellDepth = 0.1;                    ///< um
+inline constexpr double kSkHalf = 0.00043;                    ///< mM
 inline constexpr double kSkPower = 4.8;
 inline constexpr double kSkTau = 1;  ///< ms
 

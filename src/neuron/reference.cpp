@@ -27,8 +27,14 @@ double relax(double x, const Gate& gate, double dt) { return x - std::expm1(-dt 
 class Reference {
  public:
   Reference(const Cell& cell, const Conductances& g, double dt)
-      : cell_(cell), g_(g), dt_(dt), blocks_(channel_blocks(cell)), states_(blocks_.size()),
-        voltage_(cell.compartments.size(), kRestVoltage), calcium_(voltage_.size()), sums_(voltage_.size()) {
+      : cell_(cell),
+        g_(g),
+        dt_(dt),
+        blocks_(channel_blocks(cell)),
+        states_(blocks_.size()),
+        voltage_(cell.compartments.size(), kRestVoltage),
+        calcium_(voltage_.size()),
+        sums_(voltage_.size()) {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const Compartment& here = cell.compartments[static_cast<std::size_t>(blocks_[b].compartment)];
       states_[b].conductance = block_conductances(g, here.region, blocks_[b].lanes);
@@ -137,16 +143,6 @@ class Reference {
 };
 
 }  // namespace
-
-std::vector<double> spike_times(const Trace& trace, int probe, double threshold) {
-  std::vector<double> times;
-  for (std::size_t i = 1; i < trace.steps(); ++i) {
-    const double before = trace.at(i - 1, probe), after = trace.at(i, probe);
-    if (before < threshold && after >= threshold)
-      times.push_back((static_cast<double>(i - 1) + (threshold - before) / (after - before)) * trace.dt);
-  }
-  return times;
-}
 
 Trace reference_trace(const Cell& cell, const Conductances& g, std::span<const double> current, double dt) {
   Reference reference(cell, g, dt);

@@ -4,22 +4,10 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
-#include "src/neuron/cell.hpp"
+#include "src/neuron/trace.hpp"
 
 namespace mrmf::neuron {
-
-/// Potentials of the probes (mV) at 0, dt, 2 dt, ..., one row of kProbes per step.
-struct Trace {
-  double dt = 0;  ///< ms
-  std::vector<double> voltage;
-  std::size_t steps() const { return voltage.size() / kProbes; }
-  double at(std::size_t step, int probe) const { return voltage[step * kProbes + static_cast<std::size_t>(probe)]; }
-};
-
-/// Times (ms) at which a probe crosses `threshold` upwards, interpolated linearly between steps.
-std::vector<double> spike_times(const Trace& trace, int probe, double threshold);
 
 /// `current` (nA, into the soma) holds one value per step.
 Trace reference_trace(const Cell& cell, const Conductances& g, std::span<const double> current, double dt);

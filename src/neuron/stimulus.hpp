@@ -8,8 +8,8 @@
 
 namespace mrmf::neuron {
 
-inline constexpr double kDuration = 200;         ///< ms
-inline constexpr double kStimulusStep = 0.025;   ///< ms between the values of the trace
+inline constexpr double kDuration = 200;        ///< ms
+inline constexpr double kStimulusStep = 0.025;  ///< ms between the values of the trace
 inline constexpr int kStimulusValues = 8000;
 
 /// nA at 0, 0.025, ... ms.
