@@ -29,11 +29,13 @@ struct Table {
     }
     std::string out;
     for (std::size_t row = 0; row < columns.front().size(); ++row) {
+      if (row == heading) out += std::string(line_width(widths), '-') + "\n";
+      const auto blank = [row](const auto& column) { return column[row].empty(); };
+      if (std::all_of(columns.begin(), columns.end(), blank)) continue;
       std::string line = fmt::format("{:<{}}", columns[0][row], widths[0]);
       for (std::size_t c = 1; c < columns.size(); ++c) line += fmt::format("   {:>{}}", columns[c][row], widths[c]);
       line.resize(line.find_last_not_of(' ') + 1);
       out += line + "\n";
-      if (row + 1 == heading) out += std::string(line_width(widths), '-') + "\n";
     }
     return out;
   }

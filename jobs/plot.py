@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Draws validation loss over training time from the run folders of mrmf.
+
+    jobs/plot.py RUN... -o FILE.png|.svg
+
+One line per run, from its epochs.jsonl. Runs of one method share a colour; seeds differ in line style. Thin dotted
+parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
+the one that counts. Dots mark where a training step of the plan ends.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import matplotlib.ticker
+from matplotlib.lines import Line2D
+
+AFTER = ("baseline", "finetune")
+# Okabe and Ito's colours, told apart also by colour-blind readers; the grey prints well.
+COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777"]
+STYLES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1))]
+
+
+def fail(message):
+    sys.exit(f"plot.py: {message}")
+
+
+def read_run(folder):
+    """The epochs of a run, and its result where it is finished."""
+    path = pathlib.Path(folder) / "epochs.jsonl"
+    epochs = []
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        fail(f"{path}: {error.strerror}; is this a run folder?")
+    for number, line in enumerate(lines, 1):
+        try:
+            epochs.append(json.loads(line))
+        except json.JSONDecodeError:
+            fail(f"{path}:{number}: not a line of JSON; is the run folder damaged?")
+    if not epochs:
+        fail(f"{path}: no epochs yet")
+    try:
+        result = json.loads((path.parent / "result.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        result = {}
+    return epochs, result
+
+
+def method_name(epochs, result, folder):
+    """What runs of one kind have in common; the folder's name for a run that is not finished."""
+    if not result:
+        return f"{pathlib.Path(folder).name} (unfinished)"
+    factors = " → ".join("×".join(map(str, r)) for r in result["resolutions"])
+    name = {"mrt": "MRT", "mrmf": "MRMF"}.get(result["method"], result["method"])
+    if result["method"] == "baseline":
+        return name
+    top = f", {result['top']} top" if result["method"] == "mrmf" else ""
+    return f"{name} {factors}{top}"
+
+
+def steps_of(epochs):
+    """The epochs cut where the plan goes on to its next training step."""
+    steps = []
+    for epoch in epochs:
+        key = (epoch["stage"], epoch["role"])
+        if not steps or steps[-1][0] != key:
+            steps.append((key, []))
+        steps[-1][1].append(epoch)
+    return [step for _, step in steps]
+
+
+def draw_run(axes, epochs, colour, style):
+    for step in steps_of(epochs):
+        x = [epoch["total_seconds"] for epoch in step]
+        y = [float("nan") if epoch["validation_loss"] is None else epoch["validation_loss"] for epoch in step]
+        after = step[0]["role"] in AFTER
+        axes.plot(x, y, color=colour, linestyle=style if after else ":", linewidth=1.8 if after else 1.0,
+                  marker="o" if len(step) == 1 else None, markersize=3, alpha=1.0 if after else 0.65, zorder=3)
+        axes.plot(x[-1], y[-1], "o", color=colour, markersize=5 if after else 3.5,
+                  markerfacecolor=colour if after else "white", zorder=4)
+
+
+def draw_targets(axes, results):
+    for target in sorted({result["target"] for result in results if result.get("target")}):
+        axes.axhline(target, color="#555555", linewidth=0.9, linestyle=(0, (6, 3)), zorder=1)
+        axes.annotate(f"target {target:g}", (0, target), xycoords=("axes fraction", "data"), xytext=(4, 3),
+                      textcoords="offset points", ha="left", fontsize=8, color="#555555")
+
+
+def scale(axes, losses):
+    """Logarithmic where the losses span more than a factor of three, with plain numbers."""
+    axes.set_yscale("log" if max(losses) > 3 * min(losses) > 0 else "linear")
+    if axes.get_yscale() == "log":
+        locator = matplotlib.ticker.LogLocator(base=10, subs=(1, 1.5, 2, 3, 4, 5, 7))
+        axes.yaxis.set_major_locator(locator)
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def draw(runs, output):
+    figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+    colours, seeds, handles = {}, {}, []
+    for folder, (epochs, result) in runs:
+        name = method_name(epochs, result, folder)
+        if name not in colours:
+            colours[name] = COLOURS[len(colours) % len(COLOURS)]
+            handles.append(Line2D([], [], color=colours[name], linewidth=1.8, label=name))
+        style = "-"
+        if "seed" in result:
+            style = seeds.setdefault(result["seed"], STYLES[len(seeds) % len(STYLES)])
+        draw_run(axes, epochs, colours[name], style)
+    if len(seeds) > 1:
+        for seed, style in seeds.items():
+            handles.append(Line2D([], [], color="#555555", linewidth=1.2, linestyle=style, label=f"seed {seed}"))
+    if any(epoch["role"] not in AFTER for _, (epochs, _) in runs for epoch in epochs):
+        handles.append(Line2D([], [], color="#555555", linewidth=1.0, linestyle=":", marker="o", markersize=3.5,
+                              markerfacecolor="white", alpha=0.8, label="coarse or dense model"))
+    draw_targets(axes, [result for _, (_, result) in runs])
+    scale(axes, [e["validation_loss"] for _, (epochs, _) in runs for e in epochs if e["validation_loss"]] or [1])
+    axes.set_xlim(left=0)
+    axes.set_xlabel("training time [s]")
+    axes.set_ylabel("validation loss")
+    axes.grid(True, linewidth=0.4, color="#cccccc")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(handles=handles, fontsize=8, frameon=True, framealpha=0.9, edgecolor="#cccccc", loc="best")
+    try:
+        figure.savefig(output, dpi=200)
+    except (OSError, ValueError) as error:
+        fail(f"{output}: {error}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", help="run folders")
+    parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
+    options = parser.parse_args()
+    if pathlib.Path(options.output).suffix not in (".png", ".svg"):
+        fail(f"{options.output}: the name must end in .png or .svg")
+    draw([(folder, read_run(folder)) for folder in options.runs], options.output)
+
+
+if __name__ == "__main__":
+    main()
