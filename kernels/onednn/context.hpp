@@ -2,7 +2,8 @@
 #pragma once
 
 #include <dnnl.hpp>
-#include <memory>
+#include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,11 @@ class Bound {
     memories_.back().set_data_handle(scratch_.span().data());
   }
 
-  /// Addresses in the order of the arguments at construction.
   void operator()(const Context& context, std::initializer_list<const float*> addresses) {
+    (*this)(context, std::span<const float* const>(addresses.begin(), addresses.size()));
+  }
+  /// Addresses in the order of the arguments at construction.
+  void operator()(const Context& context, std::span<const float* const> addresses) {
     std::size_t i = 0;
     for (const float* address : addresses)  // the library's handles know no const; inputs are only read
       dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memories_[i++].get(), const_cast<float*>(address)),

@@ -2,48 +2,10 @@
 #include "kernels/onednn/context.hpp"
 #include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/pass.hpp"
+#include "kernels/onednn/primitives.hpp"
 
 namespace mrmf::onednn {
 namespace {
-
-using Forward = dnnl::inner_product_forward;
-using BackwardData = dnnl::inner_product_backward_data;
-using BackwardWeights = dnnl::inner_product_backward_weights;
-
-struct DenseDescs {
-  Desc src, weights, plain_weights, bias, dst;
-};
-
-DenseDescs describe(Index in, Index out, Index rows) {
-  return {f32({rows, in}, Tag::ab), f32({out, in}, Tag::any), f32({out, in}, Tag::ab), f32({out}, Tag::a),
-          f32({rows, out}, Tag::ab)};
-}
-
-// The one place per primitive that knows oneDNN 2 from 3.
-Forward::primitive_desc forward_pd(const Context& c, const DenseDescs& d) {
-  constexpr auto kind = dnnl::prop_kind::forward_training;
-#if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), kind, d.src, d.weights, d.bias, d.dst, user_scratchpad()};
-#else
-  return {{kind, d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine()};
-#endif
-}
-
-BackwardData::primitive_desc backward_data_pd(const Context& c, const DenseDescs& d) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.dst, forward_pd(c, d), user_scratchpad()};
-#else
-  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), forward_pd(c, d)};
-#endif
-}
-
-BackwardWeights::primitive_desc backward_weights_pd(const Context& c, const DenseDescs& d) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.bias, d.dst, forward_pd(c, d), user_scratchpad()};
-#else
-  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), forward_pd(c, d)};
-#endif
-}
 
 class Dense final : public DenseOp {
  public:
@@ -73,8 +35,8 @@ class Dense final : public DenseOp {
  private:
   Pass& forward_pass(Index rows) {
     return forward_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe(in_, out_, rows);
-      const auto pd = forward_pd(context_, d);
+      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const auto pd = dense_forward(context_, d);
       return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
                   {{DNNL_ARG_SRC, d.src},
                    {DNNL_ARG_WEIGHTS, pd.weights_desc()},
@@ -84,16 +46,16 @@ class Dense final : public DenseOp {
   }
   Pass& data_pass(Index rows) {
     return backward_data_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe(in_, out_, rows);
-      const auto pd = backward_data_pd(context_, d);
+      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const auto pd = dense_backward_data(context_, d);
       return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
                   {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
     });
   }
   Pass& weights_pass(Index rows) {
     return backward_weights_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe(in_, out_, rows);
-      const auto pd = backward_weights_pd(context_, d);
+      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const auto pd = dense_backward_weights(context_, d);
       return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
                   {{DNNL_ARG_SRC, d.src},
                    {DNNL_ARG_DIFF_DST, d.dst},

@@ -1,0 +1,101 @@
+#include "kernels/onednn/primitives.hpp"
+
+namespace mrmf::onednn {
+
+ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
+  std::size_t first = 0;
+  while (first < 2 && g.in[first] == 1 && g.kernel[first] == 1 && g.pad_before[first] == 0 && g.pad_after[first] == 0)
+    ++first;
+  const Extent out = g.out();
+  Dims src{rows, g.in_channels}, weights{g.out_channels, g.in_channels}, dst{rows, g.out_channels};
+  ConvDescs d;
+  for (std::size_t a = first; a < 3; ++a) {
+    src.push_back(g.in[a]);
+    weights.push_back(g.kernel[a]);
+    dst.push_back(out[a]);
+    d.strides.push_back(g.stride[a]);
+    d.pad_before.push_back(g.pad_before[a]);
+    d.pad_after.push_back(g.pad_after[a]);
+  }
+  constexpr Tag activations[] = {Tag::ndhwc, Tag::nhwc, Tag::nwc};
+  constexpr Tag filters[] = {Tag::odhwi, Tag::ohwi, Tag::owi};
+  const Tag tag = layout == Layout::any ? Tag::any : activations[first];
+  d.src = f32(src, tag);
+  d.dst = f32(dst, tag);
+  d.weights = f32(weights, Tag::any);
+  d.plain_weights = f32(weights, filters[first]);
+  d.bias = f32({g.out_channels}, Tag::x);
+  return d;
+}
+
+dnnl::convolution_forward::primitive_desc conv_forward(const Context& c, const ConvDescs& d) {
+  constexpr auto kind = dnnl::prop_kind::forward_training;
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), kind,      algorithm,    d.src,       d.weights,        d.bias,
+          d.dst,      d.strides, d.pad_before, d.pad_after, user_scratchpad()};
+#else
+  return {{kind, algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.pad_before, d.pad_after},
+          user_scratchpad(),
+          c.engine()};
+#endif
+}
+
+dnnl::convolution_backward_data::primitive_desc conv_backward_data(const Context& c, const ConvDescs& d) {
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), algorithm,    d.src,       d.weights,          d.dst,
+          d.strides,  d.pad_before, d.pad_after, conv_forward(c, d), user_scratchpad()};
+#else
+  return {{algorithm, d.src, d.weights, d.dst, d.strides, d.pad_before, d.pad_after},
+          user_scratchpad(),
+          c.engine(),
+          conv_forward(c, d)};
+#endif
+}
+
+dnnl::convolution_backward_weights::primitive_desc conv_backward_weights(const Context& c, const ConvDescs& d) {
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), algorithm,    d.src,       d.weights,          d.bias,           d.dst,
+          d.strides,  d.pad_before, d.pad_after, conv_forward(c, d), user_scratchpad()};
+#else
+  return {{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.pad_before, d.pad_after},
+          user_scratchpad(),
+          c.engine(),
+          conv_forward(c, d)};
+#endif
+}
+
+DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout) {
+  const Tag tag = layout == Layout::any ? Tag::any : Tag::ab;
+  return {f32({rows, in}, tag), f32({out, in}, Tag::any), f32({out, in}, Tag::ab), f32({out}, Tag::a),
+          f32({rows, out}, tag)};
+}
+
+dnnl::inner_product_forward::primitive_desc dense_forward(const Context& c, const DenseDescs& d) {
+  constexpr auto kind = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), kind, d.src, d.weights, d.bias, d.dst, user_scratchpad()};
+#else
+  return {{kind, d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine()};
+#endif
+}
+
+dnnl::inner_product_backward_data::primitive_desc dense_backward_data(const Context& c, const DenseDescs& d) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), d.src, d.weights, d.dst, dense_forward(c, d), user_scratchpad()};
+#else
+  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), dense_forward(c, d)};
+#endif
+}
+
+dnnl::inner_product_backward_weights::primitive_desc dense_backward_weights(const Context& c, const DenseDescs& d) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {c.engine(), d.src, d.weights, d.bias, d.dst, dense_forward(c, d), user_scratchpad()};
+#else
+  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), dense_forward(c, d)};
+#endif
+}
+
+}  // namespace mrmf::onednn
