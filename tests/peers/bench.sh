@@ -49,4 +49,4 @@ echo "== side by side"
 $venv/bin/python tests/peers/side_by_side.py "$work/first.log" "$work/torch.log" "$work/second.log"
 
 echo "== layers beside oneDNN's own times"
-OMP_NUM_THREADS=$threads "$build/mrmf" bench layers
+OMP_NUM_THREADS=$threads "$build/mrmf" bench layers --length "$length" --batch "$batch" --threads "$threads"
