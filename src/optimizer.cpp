@@ -18,15 +18,19 @@ void Optimizer::step(double learning_rate, Span w, ConstSpan dw) {
     return;
   }
   const bool decoupled = settings_.name == "adamw";
-  const auto t = static_cast<double>(steps_);
+  // Corrections from the same float32 coefficients that the moments are made with: 1 - 0.999F is not 1 - 0.999.
+  const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(steps_)));
+  };
   const AdamStep step{rate,
-                      static_cast<float>(settings_.beta1),
-                      static_cast<float>(settings_.beta2),
+                      beta1,
+                      beta2,
                       static_cast<float>(settings_.epsilon),
                       decoupled ? 0.0F : decay,
                       decoupled ? decay : 0.0F,
-                      static_cast<float>(1.0 - std::pow(settings_.beta1, t)),
-                      static_cast<float>(1.0 - std::pow(settings_.beta2, t))};
+                      correction(beta1),
+                      correction(beta2)};
   backend_->adam(step, w, dw, first_.span(), second_.span());
 }
 

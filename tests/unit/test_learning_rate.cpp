@@ -1,6 +1,8 @@
 // Learning-rate rules against values computed by hand.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "src/learning_rate.hpp"
 
 using namespace mrmf;

@@ -1,6 +1,8 @@
 // The stop rule of paper section 3.2, with exact counts: nothing here has a tolerance.
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "src/stop_rule.hpp"
 
 using namespace mrmf;

@@ -1,0 +1,129 @@
+"""Shared by the command-line tests: runs build/mrmf in a scratch folder and makes small data sets."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
+MRMF = os.path.abspath(MRMF)
+
+LAYERS = """
+[[model.layers]]
+type = "conv"
+filters = 6
+kernel = 4
+[[model.layers]]
+type = "max_pool"
+window = 4
+[[model.layers]]
+type = "relu"
+[[model.layers]]
+type = "flatten"
+[[model.layers]]
+type = "batch_norm"
+[[model.layers]]
+type = "dense"
+units = 8
+[[model.layers]]
+type = "relu"
+[[model.layers]]
+type = "dropout"
+rate = 0.1
+[[model.layers]]
+type = "dense"
+units = 2
+"""
+
+CONFIG = """
+[data]
+files = ["data.h5"]
+train = { samples = "train_frames", labels = "train_unitStar_par" }
+validation = { samples = "val_frames", labels = "val_unitStar_par" }
+layout = "transpose"
+[training]
+optimizer = { name = "adam", learning_rate = 3e-3 }
+batch = 16
+seed = 3
+epochs = 3
+[method]
+name = "baseline"
+[run]
+folder = "run"
+threads = 1
+""" + LAYERS
+
+
+def make_data(path, train=96, validation=40, length=64, channels=3, dtype="float32", seed=0):
+    """Two labels that a small network can learn: the mean and the slope of the first channel."""
+    rng = np.random.default_rng(seed)
+    with h5py.File(path, "w") as file:
+        for name, count in (("train", train), ("val", validation)):
+            labels = rng.uniform(-1, 1, (count, 2)).astype("float32")
+            time = np.linspace(-1, 1, length)
+            frames = rng.normal(0, 0.1, (count, length, channels))
+            frames[:, :, 0] += labels[:, :1] + labels[:, 1:] * time
+            file[f"{name}_frames"] = frames.astype(dtype)
+            file[f"{name}_unitStar_par"] = labels
+
+
+class MrmfTest(unittest.TestCase):
+    """Each test runs in its own empty folder."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="mrmf-test-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
+    def lines(self, name):
+        return [json.loads(line) for line in self.read(name).splitlines()]
+
+    def mrmf(self, *words, ranks=0, code=0, timeout=120):
+        """Runs mrmf, under mpirun when ranks > 0; checks the exit code; returns stdout and stderr together."""
+        command = [MRMF, *words]
+        if ranks:
+            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] + command
+        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout, env=environment)
+        output = done.stdout + done.stderr
+        self.assertEqual(done.returncode, code, f"{' '.join(words)}\n{output}")
+        return output
+
+    def fails(self, code, *words, message, **options):
+        """The command ends with this code and one line that holds the message; returns the output."""
+        output = self.mrmf(*words, code=code, **options)
+        errors = [line for line in output.splitlines() if line.startswith("mrmf: error")]
+        self.assertEqual(len(errors), 1, output)
+        self.assertIn(message, errors[0])
+        return output
+
+    def config(self, **replacements):
+        """Writes config.toml; keyword arguments replace `key = value` lines of CONFIG or add [method] keys."""
+        text = CONFIG
+        for old, new in replacements.get("replace", []):
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        self.write("config.toml", text)
+
+
+MRMF_METHOD = ('name = "baseline"', """name = "mrmf"
+resolutions = [[4], [2], [1]]
+stop = { coarse = { threshold = 1e-9, patience = 50, epochs = 2 }, dense = { epochs = 1 }, finetune = { epochs = 2 } }""")
+
+
+def main():
+    unittest.main(verbosity=1)

@@ -1,0 +1,118 @@
+"""Bad input: one clear line that says what, where and what to do; the right exit code; nothing half-written."""
+import os
+
+import h5py
+import numpy as np
+
+import support
+
+
+class BadInput(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"))
+        self.config()
+
+    def refused(self, code, *sets, message, **options):
+        words = [word for one in sets for word in ("--set", one)]
+        self.fails(code, "train", "config.toml", *words, message=message, **options)
+        self.assertFalse(os.path.exists(self.path("run")), "a run folder was left behind")
+
+    # --- usage and configuration: exit code 2
+
+    def test_usage(self):
+        self.fails(2, message="A subcommand is required")
+        self.fails(2, "trian", message="trian")
+        self.fails(2, "train", "config.toml", "--bathc", "3", message="--bathc")
+        self.fails(2, "train", "nowhere.toml", message="nowhere.toml")
+
+    def test_unknown_key_names_line_and_nearest_key(self):
+        self.config(replace=[("batch = 16", "bacth = 16")])
+        self.refused(2, message="config.toml:9: unknown key 'training.bacth'; did you mean 'training.batch'?")
+
+    def test_overrides_are_checked_too(self):
+        self.refused(2, "training.bacth=3", message="did you mean 'training.batch'?")
+        self.refused(2, "training.batch=many", message="training.batch")
+
+    def test_impossible_resolutions(self):
+        self.refused(2, "method.name=mrt", "method.resolutions=[[3],[1]]", message="resolution 3 does not divide")
+        self.refused(2, "method.name=mrt", "method.resolutions=[[32],[1]]", message="conv1")
+        self.refused(2, "method.name=mrt", "method.resolutions=[[1],[2]]", message="method.resolutions")
+
+    def test_batch_larger_than_the_shard(self):
+        self.refused(2, "training.batch=97", message="97")
+        self.refused(2, "training.batch=33", message="33", ranks=3)
+
+    def test_wrong_number_of_outputs(self):
+        self.config(replace=[("units = 2", "units = 3")])
+        self.refused(2, message="the model has 3 outputs and the data 2 labels")
+
+    def test_unwritable_run_folder(self):
+        self.write("file", "")
+        self.fails(2, "train", "config.toml", "--set", "run.folder=file/run", message="file/run")
+
+    def test_device_that_is_not_there(self):
+        self.refused(2, "run.device=cuda", message="CUDA")
+
+    # --- data: exit code 3
+
+    def test_missing_file(self):
+        os.remove(self.path("data.h5"))
+        self.refused(3, message="data.h5")
+
+    def test_not_hdf5(self):
+        self.write("data.h5", "these are not the numbers you are looking for\n" * 100)
+        self.refused(3, message="not an HDF5 file")
+
+    def test_truncated(self):
+        with open(self.path("data.h5"), "r+b") as file:
+            file.truncate(os.path.getsize(self.path("data.h5")) // 2)
+        self.refused(3, message="truncated")
+
+    def test_missing_data_set_names_those_there_are(self):
+        self.config(replace=[('"train_frames"', '"train_frame"')])
+        self.refused(3, message="train_frames")
+
+    def change(self, name, values):
+        with h5py.File(self.path("data.h5"), "a") as file:
+            del file[name]
+            if values is not None:
+                file[name] = values
+
+    def test_wrong_dtype(self):
+        self.change("train_frames", np.zeros((96, 64, 3), "int64"))
+        self.refused(3, message="train_frames")
+
+    def test_labels_and_samples_of_different_length(self):
+        self.change("train_unitStar_par", np.zeros((95, 2), "float32"))
+        self.refused(3, message="95")
+
+    def test_empty_split(self):
+        self.change("val_frames", np.zeros((0, 64, 3), "float32"))
+        self.change("val_unitStar_par", np.zeros((0, 2), "float32"))
+        self.refused(3, message="val_frames")
+
+    def test_training_and_validation_differ(self):
+        self.change("val_frames", np.zeros((40, 60, 3), "float32"))
+        self.refused(3, message="60x3")
+
+    def test_nan_names_file_data_set_and_row(self):
+        with h5py.File(self.path("data.h5"), "a") as file:
+            file["train_frames"][77, 5, 1] = np.nan
+        for ranks in (0, 3):
+            output = self.mrmf("train", "config.toml", code=3, ranks=ranks)
+            for part in ("data.h5", "train_frames", "77"):
+                self.assertIn(part, output)
+
+    # --- faults: exit code 4
+
+    def test_nan_loss_names_stage_epoch_and_step(self):
+        for ranks in (0, 2):
+            self.fails(4, "train", "config.toml", "--set", "training.optimizer.name=sgd", "--set",
+                       "training.optimizer.learning_rate=1e30", "--set", f"run.folder=r{ranks}",
+                       message="in stage 1 (baseline, resolution [1]), epoch 1, step", ranks=ranks)
+            self.assertFalse(os.path.exists(self.path(f"r{ranks}/result.json")))
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,154 @@
+"""Training through the command line: methods, run folders, reproducibility, ranks."""
+import json
+import os
+import unittest
+
+import h5py
+import numpy as np
+
+import support
+
+
+class Train(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"))
+
+    def test_baseline_learns_and_leaves_a_complete_run_folder(self):
+        self.config(replace=[("epochs = 3", "epochs = 30")])
+        output = self.mrmf("train", "config.toml")
+        epochs = self.lines("run/epochs.jsonl")
+        self.assertEqual(len(epochs), 30)
+        self.assertLess(epochs[-1]["validation_loss"], 0.5 * epochs[0]["validation_loss"])
+        self.assertEqual(set(epochs[0]), {
+            "stage", "role", "resolution", "epoch", "samples", "train_loss", "validation_loss", "seconds", "io_seconds",
+            "compute_seconds", "communication_seconds", "learning_rate", "batch", "ranks", "total_seconds"})
+        for name in ("config.toml", "plan.json", "stages.jsonl", "result.json", "log.txt", "checkpoints/final.h5"):
+            self.assertTrue(os.path.exists(self.path("run/" + name)), name)
+        result = json.loads(self.read("run/result.json"))
+        self.assertEqual(result["method"], "baseline")
+        self.assertAlmostEqual(result["validation_loss"], epochs[-1]["validation_loss"])
+        self.assertIn("git", result["versions"])
+        self.assertNotIn("\r", output)  # no live line when the output is not a terminal
+
+    def test_parts_of_the_time_add_up(self):
+        self.config()
+        self.mrmf("train", "config.toml")
+        for epoch in self.lines("run/epochs.jsonl"):
+            parts = epoch["io_seconds"] + epoch["compute_seconds"] + epoch["communication_seconds"]
+            self.assertLessEqual(parts, epoch["seconds"] + 1e-6)
+            self.assertGreater(parts, 0.5 * epoch["seconds"])
+
+    def test_every_method_runs_its_plan(self):
+        expected = {
+            "mrt": ["coarse", "finetune"],
+            "mrmf": ["coarse", "dense", "finetune"],
+            "progressive": ["coarse", "finetune"],
+        }
+        for method, roles in expected.items():
+            with self.subTest(method):
+                self.config(replace=[('name = "baseline"', f'name = "{method}"\nresolutions = [[2], [1]]')])
+                self.mrmf("train", "config.toml", "--set", f"run.folder={method}", "--set", "training.epochs=2")
+                stages = self.lines(method + "/stages.jsonl")
+                self.assertEqual([stage["role"] for stage in stages], roles)
+                self.assertEqual([stage["epochs"] for stage in stages], [2] * len(roles))
+
+    def test_two_fusions_follow_figure_2(self):
+        self.config(replace=[support.MRMF_METHOD])
+        plan = self.mrmf("plan", "config.toml")
+        self.assertIn("plan: mrmf, 2 fusions", plan)
+        self.mrmf("train", "config.toml")
+        stages = self.lines("run/stages.jsonl")
+        self.assertEqual([(s["stage"], s["role"], s["resolution"][-1], s["epochs"]) for s in stages],
+                         [(1, "coarse", 4, 2), (1, "dense", 2, 1), (2, "coarse", 2, 2), (2, "dense", 1, 1),
+                          (3, "finetune", 1, 2)])
+
+    def test_interpolated_top_trains_no_dense_model(self):
+        self.config(replace=[support.MRMF_METHOD])
+        self.mrmf("train", "config.toml", "--set", "method.top=interpolated")
+        self.assertEqual([s["role"] for s in self.lines("run/stages.jsonl")], ["coarse", "coarse", "finetune"])
+
+    def test_target_ends_the_run(self):
+        self.config(replace=[("epochs = 3", "epochs = 50"),
+                             ('name = "baseline"', 'name = "baseline"\ntarget = { validation_loss = 0.2 }')])
+        self.mrmf("train", "config.toml")
+        epochs = self.lines("run/epochs.jsonl")
+        self.assertLess(len(epochs), 50)
+        self.assertLessEqual(epochs[-1]["validation_loss"], 0.2)
+        self.assertGreater(epochs[-2]["validation_loss"], 0.2)
+        self.assertTrue(json.loads(self.read("run/result.json"))["target_reached"])
+
+    def test_same_seed_same_losses_other_seed_others(self):
+        self.config(replace=[support.MRMF_METHOD])
+        losses = []
+        for run, seed in (("a", 1), ("b", 1), ("c", 2)):
+            self.mrmf("train", "config.toml", "--set", f"run.folder={run}", "--set", f"training.seed={seed}")
+            losses.append([e["validation_loss"] for e in self.lines(run + "/epochs.jsonl")])
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
+
+    def test_ranks_do_not_change_the_losses(self):
+        # Same global mini-batches (4 shards), same dropout masks, batch norm over the global batch: what is left is
+        # the order of float32 sums, 1e-7 each, grown over some 60 Adam steps. docs/numerics.md, "Ranks".
+        self.config(replace=[("layout = ", "shards = 4\nlayout = "), support.MRMF_METHOD])
+        losses = {}
+        for ranks in (1, 2, 4):
+            self.mrmf("train", "config.toml", "--set", f"run.folder=r{ranks}", "--set",
+                      f"training.batch={16 // ranks}", ranks=ranks)
+            epochs = self.lines(f"r{ranks}/epochs.jsonl")
+            self.assertTrue(all(e["ranks"] == ranks for e in epochs))
+            losses[ranks] = np.array([[e["train_loss"], e["validation_loss"]] for e in epochs])
+        for ranks in (2, 4):
+            np.testing.assert_allclose(losses[ranks], losses[1], rtol=2e-4)
+
+    def test_uneven_shards_count_every_sample_once(self):
+        support.make_data(self.path("data.h5"), train=97, validation=41)
+        self.config()
+        for ranks in (1, 3, 5):
+            self.mrmf("train", "config.toml", "--set", f"run.folder=r{ranks}", "--set", "training.batch=8", ranks=ranks)
+            self.assertEqual(self.lines(f"r{ranks}/epochs.jsonl")[0]["samples"], 97)
+
+    def test_reference_backend_agrees_with_onednn(self):
+        self.config()
+        losses = []
+        for backend in ("onednn", "reference"):
+            self.mrmf("train", "config.toml", "--set", f"run.backend={backend}", "--set", f"run.folder={backend}")
+            losses.append([e["validation_loss"] for e in self.lines(backend + "/epochs.jsonl")])
+        np.testing.assert_allclose(losses[0], losses[1], rtol=2e-4)  # as for ranks: float32 sums in another order
+
+    def test_data_types_and_layouts_are_read(self):
+        self.config()
+        reference = None
+        for dtype in ("float32", "float64", "float16"):
+            support.make_data(self.path("data.h5"), dtype=dtype)
+            self.mrmf("train", "config.toml", "--set", f"run.folder={dtype}")
+            losses = [e["validation_loss"] for e in self.lines(dtype + "/epochs.jsonl")]
+            reference = reference or losses
+            np.testing.assert_allclose(losses, reference, rtol=2e-2)  # float16 keeps three digits of the samples
+        self.mrmf("train", "config.toml", "--set", "run.folder=re", "--set", "data.layout=reinterpret")
+        self.assertNotEqual([e["validation_loss"] for e in self.lines("re/epochs.jsonl")], reference)
+
+    def test_a_finished_run_is_not_overwritten_by_accident(self):
+        self.config()
+        self.mrmf("train", "config.toml")
+        before = self.read("run/result.json")
+        self.fails(2, "train", "config.toml", message="--overwrite")
+        self.assertEqual(self.read("run/result.json"), before)
+        self.mrmf("train", "config.toml", "--overwrite")
+
+    def test_evaluate_and_predict_agree_with_the_run(self):
+        self.config(replace=[("epochs = 3", "epochs = 10")])
+        self.mrmf("train", "config.toml")
+        loss = json.loads(self.read("run/result.json"))["validation_loss"]
+        for ranks in (0, 3):
+            output = self.mrmf("evaluate", "run", ranks=ranks)
+            mean = [line.split() for line in output.splitlines() if line.strip().startswith("mean")][0]
+            self.assertAlmostEqual(float(mean[1]), loss, places=5)
+            self.mrmf("predict", "run", "-o", "out.h5", ranks=ranks)
+            with h5py.File(self.path("out.h5")) as out, h5py.File(self.path("data.h5")) as data:
+                error = out["prediction"][:] - data["val_unitStar_par"][:]
+                self.assertAlmostEqual(float(np.mean(error**2)), loss, places=6)
+
+
+if __name__ == "__main__":
+    support.main()
