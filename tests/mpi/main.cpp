@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   std::ostringstream output;
   doctest::Context context(argc, argv);
   context.setCout(&output);
+  context.setOption("no-colors", true);
   const bool failed = context.run() != 0;
   dog.progress("the end of the run");
   print_in_turn(world, failed || (world.root() && context.shouldExit()), output.str());

@@ -19,12 +19,13 @@ std::vector<std::int64_t> visits(Comm& comm, const OrderSettings& settings, std:
   return count;
 }
 
-/// Samples (8, 2) that count on from 16 * id, labels from 1000 * id; in two files.
+/// Samples (8, 2) that count on from 16 * id, labels from 1000 * id; in three files of different length.
 DatasetSpec write_files(Comm& comm, const test::SharedFolder& folder, Index samples) {
-  const DatasetSpec spec{{folder.file("a.h5"), folder.file("b.h5")}, "x", "y", SampleLayout::transpose};
+  const DatasetSpec spec{
+      {folder.file("a.h5"), folder.file("b.h5"), folder.file("c.h5")}, "x", "y", SampleLayout::transpose};
   if (comm.root())
-    for (int part = 0; part < 2; ++part) {
-      const Range rows = piece(samples, part, 2);
+    for (int part = 0; part < 3; ++part) {
+      const Range rows = piece(samples, part, 3);
       std::vector<float> labels(static_cast<std::size_t>(rows.count));
       for (std::size_t i = 0; i < labels.size(); ++i)
         labels[i] = 1000 * (static_cast<float>(rows.first) + static_cast<float>(i));
@@ -64,7 +65,7 @@ TEST_CASE("shards: gathered mini-batches are those of one rank with the same num
   const Index samples = 103;
   const DatasetSpec spec = write_files(world, folder, samples);
   const DatasetShape shape = inspect_dataset(spec, world);
-  CHECK(shape == DatasetShape{samples, {0, {1, 1, 8}, 2, 1}, 1, {52, 51}});
+  CHECK(shape == DatasetShape{samples, {0, {1, 1, 8}, 2, 1}, 1, {35, 34, 34}});
 
   const int shards = 60;  // a multiple of 1 to 5 ranks
   const OrderSettings mine{samples, world.size(), world.rank(), shards, shards / world.size(), true};
@@ -104,17 +105,17 @@ TEST_CASE("store: a NaN that one rank finds, or a file that is missing, is every
   DatasetSpec spec = write_files(world, folder, 100);
   const DatasetShape shape = inspect_dataset(spec, world);
   if (world.root()) {
-    std::filesystem::remove(spec.files[1]);
-    std::vector<float> x = test::ramp(50 * 16);
-    x[49 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
-    test::write_floats(spec.files[1], "x", {50, 8, 2}, x);
-    test::write_floats(spec.files[1], "y", {50, 1}, test::ramp(50));
+    std::filesystem::remove(spec.files[2]);
+    std::vector<float> x = test::ramp(33 * 16);
+    x[32 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+    test::write_floats(spec.files[2], "x", {33, 8, 2}, x);
+    test::write_floats(spec.files[2], "y", {33, 1}, test::ramp(33));
   }
   world.barrier();
   const Range owned = piece(100, world.rank(), world.size());  // the last rank meets the NaN
   const auto refusal = [&] { return test::message<DataError>([&] { SampleStore(spec, shape, owned, world); }); };
   const std::string who = world.size() == 1 ? "" : "rank " + std::to_string(world.size() - 1) + ": ";
-  CHECK(refusal() == who + spec.files[1] + ": data set 'x', row 49 holds NaN; remove or repair that sample");
+  CHECK(refusal() == who + spec.files[2] + ": data set 'x', row 32 holds NaN; remove or repair that sample");
   spec.files[0] = folder.file("gone.h5");
   CHECK(refusal().find("gone.h5: no such file") != std::string::npos);
   CHECK(test::message<DataError>([&] { inspect_dataset(spec, world); }).find("gone.h5: no such file") !=

@@ -1,9 +1,10 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <bit>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
@@ -214,6 +215,23 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
                  "no data set 'parameters/conv1/bias'; there are weight in parameters/conv1"));
   CHECK(message<DataError>([&] { in.info("parameters"); }) == path + ": 'parameters' is a group, not a data set");
   CHECK_THROWS_AS(open(path).write_attribute("a", "b"), FaultError);
+}
+
+TEST_CASE("hdf5: a file has the same bytes whenever it is written") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.h5");
+  const auto written = [&] {
+    Hdf5File out = Hdf5File::create(path, Comm::self());
+    out.create_dataset("group/x", {2});
+    out.write_rows("group/x", 0, ramp(2));
+    out.write_text("text", "t");
+    out.write_attribute("attribute", "a");
+    out.close();
+    return test::read_bytes(path);
+  };
+  const std::string early = written();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5's times are in seconds
+  CHECK((written() == early));
 }
 
 TEST_CASE("hdf5: a file that cannot be created says why") {
