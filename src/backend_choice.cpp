@@ -30,10 +30,12 @@ int default_threads(Comm& world) {
 
 }  // namespace
 
+int choose_threads(int wanted, Comm& world) { return wanted > 0 ? wanted : default_threads(world); }
+
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (run.device == "cuda")
     throw ConfigError("run.device = \"cuda\": this build of mrmf has no CUDA backend; use \"cpu\" or \"auto\"");
-  const int threads = run.threads > 0 ? run.threads : default_threads(world);
+  const int threads = choose_threads(run.threads, world);
   omp_set_num_threads(threads);
   return run.backend == "reference" ? make_reference_backend() : make_onednn_backend(threads);
 }

@@ -10,8 +10,14 @@
 
 namespace mrmf {
 
+/// Threads for this rank: as wanted, or (0) its share of the node's cores.
+int choose_threads(int wanted, Comm& world);
+
 /// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
+
+struct NeuronSimulation;
+void simulate_neuron_command(NeuronSimulation settings, Comm& world);
 
 struct TrainOptions {
   std::string config;

@@ -1,0 +1,25 @@
+// `mrmf simulate`.
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "src/commands.hpp"
+#include "src/neuron/simulate.hpp"
+#include "src/report.hpp"
+
+namespace mrmf {
+
+void simulate_neuron_command(NeuronSimulation settings, Comm& world) {
+  check(settings);
+  settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const NeuronReport report = simulate_neuron(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} samples of {} cells in {:.1f} s, {:.0f} samples/s; {:.0f} % of them spike\n",
+                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.cells, report.seconds,
+                           report.samples_per_second, 100 * report.spiking_share);
+}
+
+}  // namespace mrmf
