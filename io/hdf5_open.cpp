@@ -77,8 +77,8 @@ void check_creatable(const std::string& path) {
   ::close(descriptor);
 }
 
-void write_texts(const std::string& path, const std::vector<std::pair<std::string, std::string>>& texts) {
-  h5::File file = open_here(path, H5F_ACC_RDWR);
+/// Adds a (1,) variable-length string to a file of one rank.
+void write_string(hid_t file, const std::string& name, const std::string& text, const std::string& path) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_obj_track_times(creation.get(), false);
@@ -87,13 +87,16 @@ void write_texts(const std::string& path, const std::vector<std::pair<std::strin
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
   const hsize_t one = 1;
   const h5::Space space(H5Screate_simple(1, &one, nullptr));
-  for (const auto& [name, text] : texts) {
-    const h5::Dataset dataset(
-        H5Dcreate2(file.get(), name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
-    const char* pointer = text.c_str();
-    h5::require(dataset && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer) >= 0,
-                path + ": data set '" + name + "' cannot be written");
-  }
+  const h5::Dataset dataset(
+      H5Dcreate2(file, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  const char* pointer = text.c_str();
+  h5::require(dataset && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer) >= 0,
+              path + ": data set '" + name + "' cannot be written");
+}
+
+void write_texts(const std::string& path, const std::vector<std::pair<std::string, std::string>>& texts) {
+  h5::File file = open_here(path, H5F_ACC_RDWR);
+  for (const auto& [name, text] : texts) write_string(file.get(), name, text, path);
   h5::require(file.close(), path + ": cannot be closed");
 }
 
