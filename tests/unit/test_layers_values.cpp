@@ -143,4 +143,20 @@ TEST_CASE("values: leaky ReLU and tanh") {
   }
 }
 
+TEST_CASE("values: batch norm keeps gamma, beta and mean, variance in the order its parts say") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::batch_norm;
+    spec.epsilon = 1e-12F;
+    const auto layer = make_layer(*backend, flat(1, 1), spec, 0);
+    const Values x{5}, params{2, 1};
+    Values y{NAN}, state{3, 4}, cache(2);
+    Step step;
+    step.training = false;
+    layer->forward({step, params, {}, state, cache}, {flat(1, 1), x}, {flat(1, 1), y});
+    CHECK(y[0] == doctest::Approx(2.0 * (5 - 3) / std::sqrt(4.0) + 1.0));
+  }
+}
+
 }  // namespace mrmf::test
