@@ -80,7 +80,7 @@ BestTimes best_dense_times(Index in, Index out, Index rows, int repeats) {
     const DenseDescs d = describe_dense(in, out, rows, layout);
     return measure(c, dense_forward(c, d), dense_backward_data(c, d), dense_backward_weights(c, d), d.bias, repeats);
   };
-  return better(times(Layout::channels_last), times(Layout::any));
+  return better(times(Layout::plain), better(times(Layout::channels_last), times(Layout::any)));
 }
 
 }  // namespace mrmf::onednn

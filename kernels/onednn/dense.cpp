@@ -33,9 +33,16 @@ class Dense final : public DenseOp {
   }
 
  private:
+  /// Only the blocked kernels of AVX-512 repay packed weights; a plain matrix product reads them as they are.
+  DenseDescs descs(Index rows) const {
+    const DenseDescs packed = describe_dense(in_, out_, rows, Layout::channels_last);
+    const std::string implementation = dense_forward(context_, packed).impl_info_str();
+    const bool blocked = implementation.find("brgemm") != std::string::npos;
+    return blocked ? packed : describe_dense(in_, out_, rows, Layout::plain);
+  }
   Pass& forward_pass(Index rows) {
     return forward_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const DenseDescs d = descs(rows);
       const auto pd = dense_forward(context_, d);
       return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
                   {{DNNL_ARG_SRC, d.src},
@@ -46,7 +53,7 @@ class Dense final : public DenseOp {
   }
   Pass& data_pass(Index rows) {
     return backward_data_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const DenseDescs d = descs(rows);
       const auto pd = dense_backward_data(context_, d);
       return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
                   {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
@@ -54,7 +61,7 @@ class Dense final : public DenseOp {
   }
   Pass& weights_pass(Index rows) {
     return backward_weights_.at(rows, max_rows_, [&] {
-      const DenseDescs d = describe_dense(in_, out_, rows, Layout::channels_last);
+      const DenseDescs d = descs(rows);
       const auto pd = dense_backward_weights(context_, d);
       return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
                   {{DNNL_ARG_SRC, d.src},

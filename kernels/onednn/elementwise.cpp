@@ -9,15 +9,20 @@
 namespace mrmf::onednn {
 namespace {
 
+// A result may lie where its argument does, but then element on element: the loops below are independent (ivdep).
+
 MRMF_VECTORISE void activate_range(ActivationKind kind, float slope, const float* x, float* y, Index count) {
   switch (kind) {
     case ActivationKind::relu:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::relu, slope, x[i]);
       break;
     case ActivationKind::leaky_relu:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::leaky_relu, slope, x[i]);
       break;
     case ActivationKind::tanh:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::tanh, slope, x[i]);
       break;
   }
@@ -27,12 +32,15 @@ MRMF_VECTORISE void activate_backward_range(ActivationKind kind, float slope, co
                                             float* dx, Index count) {
   switch (kind) {
     case ActivationKind::relu:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::relu, slope, y[i]);
       break;
     case ActivationKind::leaky_relu:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::leaky_relu, slope, y[i]);
       break;
     case ActivationKind::tanh:
+#pragma GCC ivdep
       for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::tanh, slope, y[i]);
       break;
   }
@@ -42,15 +50,45 @@ MRMF_VECTORISE void activate_backward_range(ActivationKind kind, float slope, co
 constexpr Index dropout_blocks = 32;
 constexpr Index dropout_features = 8 * dropout_blocks;
 
+/// philox() of kernels/random.hpp for consecutive blocks, lane by lane so that the compiler vectorises it.
+struct PhiloxLanes {
+  std::uint32_t word[4][dropout_blocks];
+};
+inline void philox_rounds(std::uint64_t key, PhiloxLanes& c) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85)
+    for (Index b = 0; b < dropout_blocks; ++b) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c.word[0][b];
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c.word[2][b];
+      c.word[0][b] = static_cast<std::uint32_t>(p1 >> 32) ^ c.word[1][b] ^ k0;
+      c.word[1][b] = static_cast<std::uint32_t>(p1);
+      c.word[2][b] = static_cast<std::uint32_t>(p0 >> 32) ^ c.word[3][b] ^ k1;
+      c.word[3][b] = static_cast<std::uint32_t>(p0);
+    }
+}
+
 /// Applies the mask to features [first, first + count) of one row; count <= dropout_features, first a multiple of it.
+/// The counters are those of DropoutMask::block, the halves of a word those of DropoutMask::keeps.
 MRMF_VECTORISE void dropout_range(const DropoutMask& mask, std::int64_t id, Index first, Index count, const float* x,
                                   float* y) {
-  Random4 blocks[dropout_blocks];
-  for (Index b = 0; b < dropout_blocks; ++b) blocks[b] = mask.block(id, first + 8 * b);
+  const auto wide = static_cast<std::uint64_t>(id);
   const std::uint32_t threshold = mask.threshold;
   const float scale = mask.scale;
+  PhiloxLanes c;
+  for (Index b = 0; b < dropout_blocks; ++b) {
+    c.word[0][b] = mask.step_low;
+    c.word[1][b] = static_cast<std::uint32_t>(wide);
+    c.word[2][b] = static_cast<std::uint32_t>(wide >> 32);
+    c.word[3][b] = static_cast<std::uint32_t>(first / 8 + b);
+  }
+  philox_rounds(mask.key, c);
+  std::uint32_t words[4 * dropout_blocks];
+  for (Index b = 0; b < dropout_blocks; ++b)
+    for (Index w = 0; w < 4; ++w) words[4 * b + w] = c.word[w][b];
   std::uint16_t bits[dropout_features];
-  std::memcpy(bits, blocks, sizeof bits);  // x86 is little-endian: the low half of a word is the even feature
+  std::memcpy(bits, words, sizeof bits);  // x86 is little-endian: the low half of a word is the even feature
+#pragma GCC ivdep
   for (Index i = 0; i < count; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : 0.0F;
 }
 

@@ -53,7 +53,7 @@ class ThreadScratch {
  public:
   ThreadScratch(const fused::Geometry& g, long lanes)
       : floats_(make_arena(g.padded_out * 2 + entries(g) + lanes * 3 + g.out_channels * g.chunk +
-                           (g.in * g.in_channels + lanes) * 2 + g.out_channels * g.padded_row)),
+                           (g.in * g.in_channels + lanes) * 2 + g.out_channels * g.padded_row + g.chunk * g.row * 4)),
         ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels +
                                        g.out_channels * g.chunk)) {
     float* f = floats_.span().data();
@@ -61,6 +61,7 @@ class ThreadScratch {
     s_.gradient = take(g.padded_out);
     s_.db = take(g.padded_out);
     s_.dw = take(g.out_channels * g.padded_row);
+    s_.candidates = take(g.chunk * g.row * 4);
     s_.value = take(entries(g) + lanes);
     s_.x = take(g.in * g.in_channels + lanes);
     s_.dx = take(g.in * g.in_channels + lanes);

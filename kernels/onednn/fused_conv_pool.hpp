@@ -32,6 +32,7 @@ struct Scratch {
   int* channel_offset;   ///< the same; offset of the input row inside the sample
   float* x;              ///< in * in_channels + one vector: a copy of the last sample, for reading past its end
   float* dx;             ///< the same; the data gradient is summed here
+  float* candidates;     ///< chunk * row * 4 (first layer: the inputs that a window's winner chooses from)
   float* dw;             ///< out_channels * padded_row: this thread's sum over samples
   float* db;             ///< padded_out
 };

@@ -1,6 +1,6 @@
 // The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
 // instruction set. The including file defines FUSED_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
-// and, in its own anonymous namespace, fused_compress() (see below). Everything here has internal linkage.
+// and, in its own anonymous namespace, fused_compress() and fused_select(). Everything here has internal linkage.
 //
 // Forward. In channels-last layout the inputs under output position p are the contiguous run x + p * in_channels of
 // length row = kernel * in_channels: a matrix product whose left operand needs no im2col. The positions of one
@@ -138,6 +138,8 @@ void forward(const Geometry& g, const Forward& f) {
     packed += block * lanes * g.row;
   }
 }
+
+#include "kernels/onednn/fused_conv_pool_first.inl"
 
 #include "kernels/onednn/fused_conv_pool_backward.inl"
 

@@ -34,6 +34,12 @@ inline int fused_compress(__v8si mask, __m256 value, int first, float* values, i
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices), _mm256_add_epi32(lane, _mm256_set1_epi32(first)));
   return __builtin_popcount(static_cast<unsigned>(bits));
 }
+
+// Each lane's choice among four floats.
+inline __m256 fused_select(const float* four, __v8si choice) {
+  const __m256 both = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(four));
+  return _mm256_permutevar_ps(both, reinterpret_cast<__m256i>(choice));
+}
 }  // namespace
 }  // namespace mrmf::fused
 

@@ -19,6 +19,13 @@ inline int fused_compress(__v16si mask, __m512 value, int first, float* values, 
   _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(bits, lane));
   return __builtin_popcount(bits);
 }
+
+// Each lane's choice among four floats. (The zero-masked forms: g++ 12 warns of the plain ones by mistake.)
+inline __m512 fused_select(const float* four, __v16si choice) {
+  constexpr __mmask16 all = 0xFFFF;
+  const __m512 everywhere = _mm512_maskz_broadcast_f32x4(all, _mm_loadu_ps(four));
+  return _mm512_maskz_permutevar_ps(all, everywhere, reinterpret_cast<__m512i>(choice));
+}
 }  // namespace
 }  // namespace mrmf::fused
 

@@ -147,6 +147,7 @@ void data_gradient(const Geometry& g, const Backward& f, const Scratch& s, long 
 }
 
 void backward(const Geometry& g, const Backward& f, const Scratch& s) {
+  if (is_first_layer(g, f)) return backward_first(g, f, s);
   const long size = g.in * g.in_channels;
   if (f.dx)
     for (long i = 0; i < size; ++i) s.dx[i] = 0.0F;

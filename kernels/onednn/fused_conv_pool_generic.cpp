@@ -21,6 +21,11 @@ inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* val
   }
   return count;
 }
+
+// Each lane's choice among four floats.
+inline FloatLanes fused_select(const float* four, IntLanes choice) {
+  return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
+}
 }  // namespace
 }  // namespace mrmf::fused
 

@@ -22,7 +22,7 @@ ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   const Tag tag = layout == Layout::any ? Tag::any : activations[first];
   d.src = f32(src, tag);
   d.dst = f32(dst, tag);
-  d.weights = f32(weights, Tag::any);
+  d.weights = f32(weights, layout == Layout::plain ? filters[first] : Tag::any);
   d.plain_weights = f32(weights, filters[first]);
   d.bias = f32({g.out_channels}, Tag::x);
   return d;
@@ -69,7 +69,8 @@ dnnl::convolution_backward_weights::primitive_desc conv_backward_weights(const C
 
 DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout) {
   const Tag tag = layout == Layout::any ? Tag::any : Tag::ab;
-  return {f32({rows, in}, tag), f32({out, in}, Tag::any), f32({out, in}, Tag::ab), f32({out}, Tag::a),
+  const Tag weights = layout == Layout::plain ? Tag::ab : Tag::any;
+  return {f32({rows, in}, tag), f32({out, in}, weights), f32({out, in}, Tag::ab), f32({out}, Tag::a),
           f32({rows, out}, tag)};
 }
 

@@ -5,8 +5,9 @@
 
 namespace mrmf::onednn {
 
-/// Who chooses the layout of the activations; weights are always left to the primitive.
-enum class Layout { channels_last, any };
+/// The project's layout for all (plain), or for the activations with the weights left to the primitive
+/// (channels_last), or everything left to the primitive (any).
+enum class Layout { plain, channels_last, any };
 
 /// A convolution's geometry in oneDNN's terms: logical order n, c, spatial; leading unit axes dropped.
 struct ConvDescs {
