@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "kernels/check.hpp"
 
@@ -46,15 +47,16 @@ InstructionSet best_instruction_set() {
 GateTables::GateTables(double dt)
     : dt_(dt), tables_{GateTable(Region::soma, dt), GateTable(Region::axon, dt), GateTable(Region::dendrite, dt)} {}
 
-Cable::Cable(const Cell& cell, const GateTables& tables, std::span<const double> current, int steps_per_bin,
-             InstructionSet set)
+Cable::Cable(const Cell& cell, std::shared_ptr<const GateTables> tables, std::span<const double> current,
+             int steps_per_bin, InstructionSet set)
     : cell_(cell),
+      tables_(std::move(tables)),
       steps_per_bin_(steps_per_bin),
       run_(runner(set)),
-      sk_factor_(static_cast<float>(-std::expm1(-tables.dt() / kSkTau))),
+      sk_factor_(static_cast<float>(-std::expm1(-tables_->dt() / kSkTau))),
       channel_blocks_(channel_blocks(cell)) {
   MRMF_CHECK(steps_per_bin > 0 && current.size() % static_cast<std::size_t>(steps_per_bin) == 0, "whole bins");
-  const double dt = tables.dt();
+  const double dt = tables_->dt();
   std::vector<double> fixed(cell_.compartments.size(), 1e-3 * kCapacitance / dt);
   for (std::size_t i = 0; i < cell_.compartments.size(); ++i) {
     const Compartment& c = cell_.compartments[i];
@@ -78,7 +80,7 @@ Cable::Cable(const Cell& cell, const GateTables& tables, std::span<const double>
     for (std::size_t k = 0; k < kLanes; ++k) reversal_[b].value[k] = static_cast<float>(block.reversal[k]);
     const Compartment& here = cell_.compartments[static_cast<std::size_t>(block.compartment)];
     const std::size_t which = block.lanes == here.region ? static_cast<std::size_t>(here.region) : kSecondSomaSet;
-    blocks_.push_back({block.compartment, block.calcium(), tables.of(block.lanes).rows()->m, reversal_[b].value,
+    blocks_.push_back({block.compartment, block.calcium(), tables_->of(block.lanes).rows()->m, reversal_[b].value,
                        static_cast<int>(which), static_cast<float>(ih_factor(here.distance))});
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct CableWork {
 class Cable {
  public:
   /// `current` (nA) has one value per step; its length is a multiple of steps_per_bin.
-  Cable(const Cell& cell, const GateTables& tables, std::span<const double> current, int steps_per_bin,
+  Cable(const Cell& cell, std::shared_ptr<const GateTables> tables, std::span<const double> current, int steps_per_bin,
         InstructionSet set = best_instruction_set());
 
   Cable(Cable&&) = default;  // no copies: blocks_ points into reversal_
@@ -61,6 +62,7 @@ class Cable {
   void fill(const Conductances& g, std::size_t lane, const Samples& to) const;
 
   Cell cell_;
+  std::shared_ptr<const GateTables> tables_;  // blocks_ points into them
   int steps_per_bin_;
   RunCable run_;
   float sk_factor_;

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "version.hpp"
+#include "generated/version.hpp"
 
 namespace mrmf::neuron {
 namespace {

@@ -22,9 +22,10 @@ struct Recorder::Batch {
 };
 
 Recorder::Recorder(int cells, std::uint64_t seed, int threads)
-    : seed_(seed), threads_(threads > 0 ? threads : omp_get_max_threads()), tables_(kTimeStep) {
+    : seed_(seed), threads_(threads > 0 ? threads : omp_get_max_threads()) {
+  const auto tables = std::make_shared<GateTables>(kTimeStep);
   const std::vector<double> current = midpoint_current(stimulus(), kTimeStep, kBins * kStepsPerBin);
-  for (int i = 0; i < cells; ++i) cables_.emplace_back(make_cell(i), tables_, current, kStepsPerBin);
+  for (int i = 0; i < cells; ++i) cables_.emplace_back(make_cell(i), tables, current, kStepsPerBin);
 }
 
 Index Recorder::run(const Batch& batch, CableWork& work) const {

@@ -31,7 +31,6 @@ class Recorder {
 
   std::uint64_t seed_;
   int threads_;
-  GateTables tables_;
   std::vector<Cable> cables_;
 };
 

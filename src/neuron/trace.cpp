@@ -20,7 +20,7 @@ std::vector<double> spike_times(const Trace& trace, int probe, double threshold)
 
 Trace simulate_trace(const Cell& cell, const Conductances& g, double dt) {
   const int steps = static_cast<int>(std::lround(kDuration / dt));
-  const Cable cable(cell, GateTables(dt), midpoint_current(stimulus(), dt, steps), 1);
+  const Cable cable(cell, std::make_shared<GateTables>(dt), midpoint_current(stimulus(), dt, steps), 1);
   CableWork work;
   cable.run({&g, 1}, work);
   Trace trace{dt, {}};
