@@ -33,11 +33,11 @@ MRMF_VECTORISE void activate_backward_range(ActivationKind kind, float slope, co
   switch (kind) {
     case ActivationKind::relu:
 #pragma GCC ivdep
-      for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::relu, slope, y[i]);
+      for (Index i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : 0.0F;
       break;
     case ActivationKind::leaky_relu:
 #pragma GCC ivdep
-      for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::leaky_relu, slope, y[i]);
+      for (Index i = 0; i < count; ++i) dx[i] = dy[i] * (y[i] > 0 ? 1.0F : slope);
       break;
     case ActivationKind::tanh:
 #pragma GCC ivdep

@@ -3,4 +3,4 @@
 
 /// Put before the definition of a loop over plain pointers. `flatten`: a call left in the loop would stop
 /// vectorisation.
-#define MRMF_VECTORISE __attribute__((flatten, target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define MRMF_VECTORISE __attribute__((flatten, target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
