@@ -6,7 +6,7 @@
 #include "io/hdf5_blocks.hpp"
 #include "io/hdf5_state.hpp"
 #include "io/hdf5_types.hpp"
-#include "io/nearest.hpp"
+#include "kernels/nearest.hpp"
 
 namespace mrmf {
 namespace h5 {

@@ -46,11 +46,23 @@ Range overlap(Range rows, Index first, Index count) {
   return {begin - first, std::max<Index>(end - begin, 0)};
 }
 
-/// The flat buffer of a (T, C) sample read as (C, T), written channels-last.
-void reinterpret_sample(const float* from, const Shape& sample, float* to) {
-  const Index positions = product(sample.spatial), channels = sample.channels;
-  for (Index t = 0; t < positions; ++t)
-    for (Index c = 0; c < channels; ++c) to[t * channels + c] = from[c * positions + t];
+/// Turns the flat buffer of each (T, C) sample, read as (C, T), into channels-last; or back again.
+enum class Turn { to_channels_last, back };
+void reinterpret_samples(std::vector<float>& samples, const Shape& sample, Turn turn) {
+  const Index width = sample.per_sample(), positions = product(sample.spatial), channels = sample.channels;
+  const Index from_rows = turn == Turn::to_channels_last ? channels : positions, from_columns = width / from_rows;
+#pragma omp parallel
+  {
+    std::vector<float> flat(static_cast<std::size_t>(width));
+#pragma omp for schedule(static)
+    for (Index n = 0; n < static_cast<Index>(samples.size()) / width; ++n) {
+      float* values = samples.data() + n * width;
+      std::copy_n(values, width, flat.data());
+      for (Index r = 0; r < from_rows; ++r)
+        for (Index c = 0; c < from_columns; ++c)
+          values[c * from_rows + r] = flat[static_cast<std::size_t>(r * from_columns + c)];
+    }
+  }
 }
 
 }  // namespace
@@ -84,11 +96,22 @@ void SampleStore::load(const DatasetSpec& spec) {
 
 void SampleStore::require(const Extent& resolution) {
   const Shape small = sample(resolution);
-  if (resolution == original_resolution || resolved_.contains(resolution)) return;
+  if (resolved_.contains(resolution)) return;
+  view_original(resolution == original_resolution ? layout_ : SampleLayout::transpose);
+  if (resolution == original_resolution) return;
   const std::vector<float>& fine = data(original_resolution);
   std::vector<float> coarse(static_cast<std::size_t>(owned_.count * small.per_sample()));
   coarsen(fine, shape_.sample, resolution, coarse);
+  if (layout_ == SampleLayout::reinterpret) reinterpret_samples(coarse, small, Turn::to_channels_last);
   resolved_[resolution] = std::move(coarse);
+}
+
+// The original is kept once, as it was read or as the model sees it: averaging needs the one, gathering the other.
+void SampleStore::view_original(SampleLayout layout) {
+  if (layout == original_layout_) return;
+  reinterpret_samples(original_, shape_.sample,
+                      layout == SampleLayout::reinterpret ? Turn::to_channels_last : Turn::back);
+  original_layout_ = layout;
 }
 
 void SampleStore::release(const Extent& resolution) {
@@ -113,19 +136,14 @@ void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t>
   const Index width = shape.per_sample(), rows = static_cast<Index>(ids.size());
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
   MRMF_CHECK(static_cast<Index>(targets.data.size()) == rows * outputs(), "targets do not fit the ids");
+  MRMF_CHECK(resolution != original_resolution || original_layout_ == layout_, "the original was not required");
   for (const std::int64_t id : ids)
     MRMF_CHECK(id >= owned_.first && id < owned_.first + owned_.count, "sample " + std::to_string(id) + " is not here");
 
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < rows; ++i) {
     const Index at = ids[static_cast<std::size_t>(i)] - owned_.first;
-    const float* from = samples.data() + at * width;
-    float* to = x.data.data() + i * width;
-    if (layout_ == SampleLayout::reinterpret) {
-      reinterpret_sample(from, shape, to);
-    } else {
-      std::copy_n(from, width, to);
-    }
+    std::copy_n(samples.data() + at * width, width, x.data.data() + i * width);
     std::copy_n(labels_.data() + at * outputs(), outputs(), targets.data.data() + i * outputs());
   }
 }

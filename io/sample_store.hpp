@@ -59,11 +59,13 @@ class SampleStore {
 
  private:
   void load(const DatasetSpec& spec);
+  void view_original(SampleLayout layout);
   const std::vector<float>& data(const Extent& resolution) const;
 
   DatasetShape shape_;
   Range owned_;
   SampleLayout layout_;
+  SampleLayout original_layout_ = SampleLayout::transpose;  // how original_ lies in memory now
   std::vector<float> original_, labels_;
   std::map<Extent, std::vector<float>> resolved_;
 };

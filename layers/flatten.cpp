@@ -12,7 +12,9 @@ class Flatten final : public Layer {
 
   std::string signature() const override { return "flatten"; }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0, .in_place = true}; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .identity = true};
+  }
 
   void forward(const Lent&, ConstTensor x, Tensor y) override { move(x.data, y.data); }
   void backward(const Lent&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override { move(dy.data, dx.data); }

@@ -34,8 +34,9 @@ struct Part {
 struct Footprint {
   std::vector<Part> params;
   std::vector<Part> state;
-  Index cache = 0;       ///< floats, for the largest number of rows
-  bool in_place = false;  ///< forward may write y over x, and backward dx over dy
+  Index cache = 0;            ///< floats, for the largest number of rows
+  bool in_place = false;      ///< forward may write y over x, and backward dx over dy
+  bool identity = false;      ///< y is x in another shape: always in place, and never a change to the memory
   bool reads_output = false;  ///< backward reads y, so the next layer must not overwrite it
 };
 

@@ -52,6 +52,7 @@ Model::Model(Backend& backend, const ModelSettings& settings) : network_(backend
 }
 
 void Model::plan_units(Backend& backend, const NetworkSettings& settings, bool fuse) {
+  bool read_later = false;  // some backward reads the output of the units so far
   for (std::size_t i = 0; i < network_.size();) {
     const Entry& entry = network_.entry(i);
     Unit unit;
@@ -67,7 +68,9 @@ void Model::plan_units(Backend& backend, const NetworkSettings& settings, bool f
     }
     unit.out = unit.run->output();
     // The caller owns x, so the first unit may not write over it; nor may a unit over an output still to be read.
-    unit.in_place = unit.run->footprint().in_place && !units_.empty() && !units_.back().run->footprint().reads_output;
+    const Footprint footprint = unit.run->footprint();
+    unit.in_place = !units_.empty() && (footprint.identity || (footprint.in_place && !read_later));
+    read_later = footprint.reads_output || (unit.in_place && footprint.identity && read_later);
     i = unit.last;
     units_.push_back(unit);
   }

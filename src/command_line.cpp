@@ -1,8 +1,7 @@
 #include "src/command_line.hpp"
 
-#include <omp.h>
-
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <iostream>
 
@@ -11,6 +10,7 @@
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
 #include "src/compare.hpp"
+#include "kernels/nearest.hpp"
 #include "src/neuron/simulate.hpp"
 #include "src/plan.hpp"
 #include "src/plot.hpp"
@@ -181,6 +181,17 @@ void add_small_commands(CLI::App& app, Command& command, Comm& world) {
   doctor->callback([&command, &world] { command = [&world] { doctor_command(world); }; });
 }
 
+// CLI11 says only that a subcommand is missing.
+void require_known_subcommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  const std::string given = argv[1];
+  if (std::ranges::find(names, given) == names.end())
+    throw ConfigError("there is no subcommand '" + given + "'" + did_you_mean(given, names) + " (see mrmf --help)");
+}
+
 }  // namespace
 
 int run_command_line(int argc, char** argv, Comm& world) {
@@ -200,6 +211,7 @@ int run_command_line(int argc, char** argv, Comm& world) {
   add_model_commands(app, command, world);
   add_bench(app, command, world);
   add_small_commands(app, command, world);
+  require_known_subcommand(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -5,7 +5,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config_table.hpp"
-#include "src/nearest.hpp"
+#include "kernels/nearest.hpp"
 #include "src/presets.hpp"
 
 namespace mrmf {

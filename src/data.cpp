@@ -46,17 +46,4 @@ void Data::release(const Extent& resolution) {
   validation_.store->release(resolution);
 }
 
-Shape coarsened(const Shape& sample, const Extent& resolution) {
-  Shape result = sample;
-  for (std::size_t a = 0; a < 3; ++a) {
-    if (resolution[a] < 1 || sample.spatial[a] % resolution[a] != 0)
-      throw ConfigError(
-          fmt::format("resolution {} does not divide axis {} of the sample ({} long); choose a factor of "
-                      "{} in method.resolutions",
-                      resolution[a], static_cast<int>(a) - (3 - sample.axes), sample.spatial[a], sample.spatial[a]));
-    result.spatial[a] = sample.spatial[a] / resolution[a];
-  }
-  return result;
-}
-
 }  // namespace mrmf

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "io/coarsen.hpp"
 #include "io/sample_store.hpp"
 #include "src/config.hpp"
 
@@ -33,8 +34,5 @@ class Data {
   Split train_, validation_;
   double load_seconds_ = 0;
 };
-
-/// What the sample looks like at a resolution; ConfigError when a factor does not divide its axis.
-Shape coarsened(const Shape& sample, const Extent& resolution);
 
 }  // namespace mrmf

@@ -51,7 +51,7 @@ std::string inspect_text(const Config& config, const Shape& sample) {
   std::string text;
   const Plan plan = make_plan(config);
   for (const Extent& resolution : plan.resolutions()) {
-    NetworkSettings settings{coarsened(sample, resolution), 1, config.model.layers, config.model.cut};
+    NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
     for (const TrainStep& step : plan.training())
       if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
     text += network_text(Network(*backend, settings), resolution, settings.max_rows);

@@ -40,7 +40,7 @@ Trained open_trained(const ModelOptions& options, Comm& world) {
   t.store = std::make_unique<SampleStore>(spec, t.shape, owned, world);
   t.store->require(t.resolution);
   ModelSettings settings;
-  settings.network = {coarsened(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
+  settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
                       t.config.model.layers, t.config.model.cut};
   t.model = std::make_unique<Model>(*t.backend, settings);
   if (t.model->network().output().per_sample() != t.shape.outputs)

@@ -33,7 +33,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at
 Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
                      std::uint64_t seed) {
   ModelSettings settings;
-  settings.network.sample = coarsened(at.data.shape().sample, resolution);
+  settings.network.sample = coarse_shape(at.data.shape().sample, resolution);
   settings.network.layers = config.model.layers;
   settings.network.cut = config.model.cut;
   settings.seed = seed;

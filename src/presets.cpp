@@ -4,7 +4,7 @@
 #include <set>
 
 #include "kernels/check.hpp"
-#include "src/nearest.hpp"
+#include "kernels/nearest.hpp"
 
 namespace mrmf {
 namespace {

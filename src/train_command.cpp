@@ -24,7 +24,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
   const auto backend = make_reference_backend();
   for (const TrainStep& step : plan.training()) {
     const Network network(*backend,
-                          {coarsened(shape.sample, step.resolution), 1, config.model.layers, config.model.cut});
+                          {coarse_shape(shape.sample, step.resolution), 1, config.model.layers, config.model.cut});
     if (network.output().per_sample() != shape.outputs)
       throw ConfigError(
           fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "

@@ -196,7 +196,8 @@ ConstTensor Trainer::fetch(const Split& split, const EpochOrder& order, std::siz
 
 OrderSettings Trainer::order_settings(const Split& split, int batch) const {
   OrderSettings settings = split.order;
-  settings.batch = batch;
+  settings.batch =
+      static_cast<int>(std::min<Index>(batch, &split == &at_.data.validation() ? largest_batch(settings) : batch));
   return settings;
 }
 

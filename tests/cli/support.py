@@ -97,7 +97,8 @@ class MrmfTest(unittest.TestCase):
         command = [MRMF, *words]
         if ranks:
             command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] + command
-        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout, env=environment)
         output = done.stdout + done.stderr
         self.assertEqual(done.returncode, code, f"{' '.join(words)}\n{output}")

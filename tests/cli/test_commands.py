@@ -67,7 +67,7 @@ class Commands(support.MrmfTest):
         self.config(replace=[support.MRMF_METHOD])
         self.mrmf("train", "config.toml", "--set", "run.folder=two")
         table = self.mrmf("compare", "base1", "base2", "two")
-        for part in ("baseline", "validation loss", "paper"):
+        for part in ("baseline", "mrmf, 2 fusions", "validation loss", "saved against baseline"):
             self.assertIn(part, table.lower())
         self.fails(3, "compare", "base1", "nowhere", message="nowhere")
         for name in ("loss.png", "loss.svg"):

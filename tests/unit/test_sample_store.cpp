@@ -226,11 +226,15 @@ TEST_CASE("store: averaging in time, then either layout, against indices written
   SUBCASE("reinterpret") {
     files.spec.layout = SampleLayout::reinterpret;
     SampleStore store = files.store({0, 7});
-    store.require({1, 1, 2});
+    CHECK_THROWS_AS(gather(store, {1, 1, 1}, {0}), FaultError);  // not required: still as it was read
+    store.require({1, 1, 1});
     // The flat sample 0..15 read as two channels of 8 positions: position t has t and 8 + t.
     CHECK(gather(store, {1, 1, 1}, {0}).x == std::vector<float>{0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15});
+    store.require({1, 1, 2});  // made from the original, wherever it went meanwhile
     // Averaged first: [[1,2],[5,6],[9,10],[13,14]]; then channel 0 is 1,2,5,6 and channel 1 is 9,10,13,14.
     CHECK(gather(store, {1, 1, 2}, {0}).x == std::vector<float>{1, 9, 2, 10, 5, 13, 6, 14});
+    store.require({1, 1, 1});
+    CHECK(gather(store, {1, 1, 1}, {0}).x[1] == 8);
   }
 }
 

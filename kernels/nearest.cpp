@@ -1,4 +1,4 @@
-#include "src/nearest.hpp"
+#include "kernels/nearest.hpp"
 
 #include <algorithm>
 
@@ -22,8 +22,9 @@ int edit_distance(const std::string& a, const std::string& b) {
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  // A third of the letters may be wrong, at most three: "bacth" means "batch", "foo" means nothing.
-  int allowed = std::clamp(static_cast<int>(word.size()) / 3, 1, 3);
+  // A third of the letters may be wrong, at most three: "bacth" means "batch", "foo" and "y" mean nothing.
+  const int letters = static_cast<int>(word.size());
+  int allowed = letters > 1 ? std::clamp(letters / 3, 1, 3) : 0;
   std::string best;
   for (const std::string& candidate : candidates) {
     const int distance = edit_distance(word, candidate);
