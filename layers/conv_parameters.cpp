@@ -8,8 +8,13 @@
 namespace mrmf {
 
 std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
+  std::string padding;
+  if (same_padding)
+    padding = " same";
+  else if (g.pad_before != Extent{} || g.pad_after != Extent{})
+    padding = fmt::format(" p{}+{}", to_string(g.pad_before, axes), to_string(g.pad_after, axes));
   return fmt::format("conv {}->{} k{} s{}{}", g.in_channels, g.out_channels, to_string(g.kernel, axes),
-                     to_string(g.stride, axes), same_padding ? " same" : "");
+                     to_string(g.stride, axes), padding);
 }
 
 std::vector<Part> conv_parts(const ConvGeometry& g, int axes) {

@@ -32,6 +32,25 @@ void require_fit(const Shape& in, const LayerSpec& spec, const Extent& padded) {
                         to_string(spec.window, in.axes), to_string(in)));
 }
 
+/// A window that lies in the padding alone would see nothing but zeros; on an axis the data lacks, the window is 1.
+void require_pads(const Shape& in, const LayerSpec& spec) {
+  for (std::size_t a = 0; a < 3; ++a)
+    for (const Index pad : {spec.pad_before[a], spec.pad_after[a]})
+      require(pad >= 0 && pad < spec.window[a], spec,
+              fmt::format("padding {} before and {} after must be at least 0 and below the window {}",
+                          to_string(spec.pad_before, in.axes), to_string(spec.pad_after, in.axes),
+                          to_string(spec.window, in.axes)));
+}
+
+void pad_same(ConvGeometry& g) {
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Index out = (g.in[a] + g.stride[a] - 1) / g.stride[a];
+    const Index total = std::max<Index>(0, (out - 1) * g.stride[a] + g.kernel[a] - g.in[a]);
+    g.pad_before[a] = total / 2;
+    g.pad_after[a] = total - total / 2;
+  }
+}
+
 }  // namespace
 
 void require(bool fact, const LayerSpec& spec, const std::string& what) {
@@ -57,20 +76,22 @@ ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
                  .in = in.spatial,
                  .kernel = spec.window,
                  .stride = stride_of(spec, {1, 1, 1})};
-  Extent padded = in.spatial;
-  for (std::size_t a = 0; a < 3 && spec.same_padding; ++a) {
-    const Index out = (g.in[a] + g.stride[a] - 1) / g.stride[a];
-    const Index total = std::max<Index>(0, (out - 1) * g.stride[a] + g.kernel[a] - g.in[a]);
-    g.pad_before[a] = total / 2;
-    g.pad_after[a] = total - total / 2;
-    padded[a] += total;
+  if (spec.same_padding) {
+    pad_same(g);
+  } else {
+    require_pads(in, spec);
+    g.pad_before = spec.pad_before;
+    g.pad_after = spec.pad_after;
   }
+  Extent padded = in.spatial;
+  for (std::size_t a = 0; a < 3; ++a) padded[a] += g.pad_before[a] + g.pad_after[a];
   require_fit(in, spec, padded);
   return g;
 }
 
 PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec) {
   require_window(in, spec);
+  require(spec.pad_before == Extent{} && spec.pad_after == Extent{}, spec, "pooling takes no padding");
   require_fit(in, spec, in.spatial);
   const PoolKind kind = spec.kind == LayerKind::max_pool ? PoolKind::max : PoolKind::average;
   require(kind == PoolKind::average || product(spec.window) <= 256, spec,

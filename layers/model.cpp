@@ -1,79 +1,28 @@
 #include "layers/model.hpp"
 
-#include <algorithm>
-
-#include "layers/layers.hpp"
-
 namespace mrmf {
 namespace {
-
-constexpr Index kScalars = 16;  // that travel behind the gradients in one all-reduce
 
 Span part(Span arena, const Place& place) {
   return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
 }
 
-Index aligned(Index count) { return (count + 15) / 16 * 16; }
-
-// conv, max_pool, relu in a row: the pattern backends offer a fused operation for.
-bool is_conv_pool_relu(const std::vector<LayerSpec>& specs, std::size_t i) {
-  return i + 2 < specs.size() && specs[i].kind == LayerKind::conv && specs[i + 1].kind == LayerKind::max_pool &&
-         specs[i + 2].kind == LayerKind::relu;
-}
-
 }  // namespace
 
-Model::Model(Backend& backend, const ModelSettings& settings) : network_(backend, settings.network) {
-  plan_units(backend, settings.network, settings.fuse);
-  Index cache = 0, activations = 0, widest = 0;
-  Place output;
-  for (Unit& unit : units_) {
-    unit.cache = {cache, unit.run->footprint().cache};
-    cache = aligned(unit.cache.end());
-    if (!unit.in_place) {
-      output = {activations, unit.out.count()};
-      activations = aligned(output.end());
-    }
-    unit.output = output;
-    widest = std::max(widest, unit.out.count());
-  }
+Model::Model(Backend& backend, const ModelSettings& settings)
+    : network_(backend, settings.network), execution_(plan_execution(backend, network_, settings)) {
   params_ = backend.allocate(network_.params_size());
-  grads_ = backend.allocate(network_.params_size() + kScalars);
+  grads_ = backend.allocate(network_.params_size() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());
-  cache_ = backend.allocate(cache);
-  activations_ = backend.allocate(activations);
-  for (Arena& gradient : gradient_) gradient = backend.allocate(widest);
+  cache_ = backend.allocate(execution_.cache);
+  activations_ = backend.allocate(execution_.activations);
+  for (Arena& gradient : gradient_) gradient = backend.allocate(execution_.widest);
   for (std::size_t i = 0; i < network_.size(); ++i) {
     const Entry& entry = network_.entry(i);
     Rng rng(mix(settings.seed, i));
     entry.layer->initialise(rng, part(params_.span(), entry.params), part(state_.span(), entry.state));
   }
   prepare(max_rows());
-}
-
-void Model::plan_units(Backend& backend, const NetworkSettings& settings, bool fuse) {
-  bool read_later = false;  // some backward reads the output of the units so far
-  for (std::size_t i = 0; i < network_.size();) {
-    const Entry& entry = network_.entry(i);
-    Unit unit;
-    unit.first = i;
-    unit.last = i + 1;
-    unit.run = entry.layer.get();
-    if (fuse && is_conv_pool_relu(settings.layers, i)) {
-      if (auto fused = make_conv_pool_relu(backend, entry.input, settings.layers[i], settings.layers[i + 1])) {
-        unit.last = i + 3;
-        unit.run = fused.get();
-        fused_.push_back(std::move(fused));
-      }
-    }
-    unit.out = unit.run->output();
-    // The caller owns x, so the first unit may not write over it; nor may a unit over an output still to be read.
-    const Footprint footprint = unit.run->footprint();
-    unit.in_place = !units_.empty() && (footprint.identity || (footprint.in_place && !read_later));
-    read_later = footprint.reads_output || (unit.in_place && footprint.identity && read_later);
-    i = unit.last;
-    units_.push_back(unit);
-  }
 }
 
 Group Model::group(std::size_t first, std::size_t last) {
@@ -97,7 +46,7 @@ Group Model::group(std::size_t first, std::size_t last) {
 
 void Model::prepare(Index rows) {
   MRMF_CHECK(rows <= max_rows(), "more rows than the model was built for");
-  for (const Unit& unit : units_) unit.run->prepare(rows);
+  for (const Unit& unit : execution_.units) unit.run->prepare(rows);
 }
 
 Lent Model::lend(const Unit& unit, const Step& step) {
@@ -115,7 +64,7 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
   MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == network_.input().per_sample(),
              "the batch does not fit the model");
   ConstTensor in = x;
-  for (const Unit& unit : units_) {
+  for (const Unit& unit : execution_.units) {
     const Tensor y = output_of(unit, x.shape.n);
     unit.run->forward(lend(unit, step), in, y);
     in = y;
@@ -130,9 +79,9 @@ Span Model::output_gradient(Index rows) {
 void Model::backward(const Step& step, ConstTensor x) {
   const Index rows = x.shape.n;
   std::size_t side = 0;
-  for (std::size_t i = units_.size(); i-- > 0;) {
-    const Unit& unit = units_[i];
-    const ConstTensor in = i > 0 ? ConstTensor(output_of(units_[i - 1], rows)) : x;
+  for (std::size_t i = execution_.units.size(); i-- > 0;) {
+    const Unit& unit = execution_.units[i];
+    const ConstTensor in = i > 0 ? ConstTensor(output_of(execution_.units[i - 1], rows)) : x;
     const Tensor y = output_of(unit, rows);
     const ConstTensor dy(y.shape, gradient_[side].span().first(y.data.size()));
     if (!unit.in_place) side = 1 - side;

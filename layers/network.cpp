@@ -7,10 +7,6 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kAlignment = 16;  // floats: 64 bytes
-
-Index aligned(Index count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
-
 Index total(const std::vector<Part>& parts) {
   Index sum = 0;
   for (const Part& part : parts) sum += part.count();

@@ -19,11 +19,13 @@ enum class Initialiser { pytorch, glorot, he };
 /// spatial axes of the data: a 1-D kernel of 4 is {1, 1, 4}.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::string name;           ///< unique in the model; made from kind and position when empty ("conv1")
-  Index units = 0;            ///< conv: output channels; dense: outputs
-  Extent window{1, 1, 1};     ///< conv kernel or pool window
-  Extent stride{0, 0, 0};     ///< 0: not given, which means 1 for conv and the window for pools
-  bool same_padding = false;  ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same")
+  std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
+  Index units = 0;             ///< conv: output channels; dense: outputs
+  Extent window{1, 1, 1};      ///< conv kernel or pool window
+  Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
+  Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the window
+  Extent pad_after{0, 0, 0};
+  bool same_padding = false;  ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same"); no pads
   float rate = 0.0F;          ///< dropout
   float slope = 0.01F;        ///< leaky ReLU
   float momentum = 0.1F;      ///< batch norm, PyTorch's meaning: weight of the new batch

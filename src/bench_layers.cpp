@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <ostream>
 
 #include "kernels/onednn/best_times.hpp"
 #include "layers/geometry.hpp"
+#include "src/bench_tools.hpp"
 #include "src/learner.hpp"
 #include "src/presets.hpp"
 #include "src/timer.hpp"
@@ -17,12 +17,6 @@ namespace mrmf {
 namespace {
 
 using onednn::BestTimes;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 /// The steps of one unit of the model, all timed steps.
 struct UnitTimes {
@@ -37,14 +31,13 @@ class TimedSteps {
     const Network& network = learner_.model.network();
     input_ = backend.allocate(network.input().count());
     target_ = backend.allocate(network.output().count());
-    Rng rng(1);
-    for (Span span : {input_.span(), target_.span()})
-      for (float& value : span) value = static_cast<float>(rng.normal());
+    fill_normal(input_.span(), 1);
+    fill_normal(target_.span(), 2);
     ids_.resize(static_cast<std::size_t>(settings.batch));
     std::iota(ids_.begin(), ids_.end(), 0);
     y_.push_back({network.input(), input_.span()});
     dy_.emplace_back();
-    for (const Model::Unit& unit : learner_.model.units()) {
+    for (const Unit& unit : learner_.model.units()) {
       y_.push_back({unit.out, unit.in_place ? y_.back().data : memory(unit.out)});
       dy_.push_back({unit.out, unit.in_place ? dy_.back().data : memory(unit.out)});
     }
@@ -114,7 +107,7 @@ struct Sums {
 };
 
 /// One line of the table; adds to the sums.
-std::string unit_line(const Network& network, const std::vector<LayerSpec>& specs, const Model::Unit& unit,
+std::string unit_line(const Network& network, const std::vector<LayerSpec>& specs, const Unit& unit,
                       const UnitTimes& times, int repeats, Sums& sums) {
   std::string name;
   double flop = 0;

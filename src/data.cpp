@@ -10,10 +10,7 @@ namespace {
 Split open_split(const DatasetSpec& spec, const DataConfig& config, bool training, Comm& team) {
   Split split;
   split.shape = inspect_dataset(spec, team);
-  split.order.samples = split.shape.samples;
-  split.order.ranks = team.size();
-  split.order.rank = team.rank();
-  split.order.shards = config.shards > 0 ? config.shards : team.size();
+  split.order = order_settings(config, split.shape.samples, team);
   split.order.shuffle = training && config.shuffle;
   split.store = std::make_unique<SampleStore>(spec, split.shape, owned_rows(split.order), team);
   return split;
@@ -44,6 +41,15 @@ double Data::require(const Extent& resolution) {
 void Data::release(const Extent& resolution) {
   train_.store->release(resolution);
   validation_.store->release(resolution);
+}
+
+OrderSettings order_settings(const DataConfig& config, Index samples, const Comm& team) {
+  OrderSettings order;
+  order.samples = samples;
+  order.ranks = team.size();
+  order.rank = team.rank();
+  order.shards = config.shards > 0 ? config.shards : team.size();
+  return order;
 }
 
 }  // namespace mrmf

@@ -35,4 +35,7 @@ class Data {
   double load_seconds_ = 0;
 };
 
+/// How a data set of this many samples is cut for the ranks of `team`; batch is still to be set.
+OrderSettings order_settings(const DataConfig& config, Index samples, const Comm& team);
+
 }  // namespace mrmf

@@ -7,14 +7,6 @@
 namespace mrmf {
 namespace {
 
-void require_equal(const Group& coarse, const Group& dense) {
-  for (std::size_t i = 0; i < std::min(coarse.signatures.size(), dense.signatures.size()); ++i)
-    if (coarse.signatures[i] != dense.signatures[i])
-      throw ConfigError("the bottom layers of the coarse and the dense model differ: \"" + coarse.signatures[i] +
-                        "\" and \"" + dense.signatures[i] + "\"; set model.cut to a layer before them");
-  MRMF_CHECK(coarse.signatures.size() == dense.signatures.size(), "bottoms of different length");
-}
-
 // The same places as a model's bottom parameters, in another arena of the same layout.
 Span bottom_of(Model& model, Span arena) {
   const Span bottom = model.bottom().params;
@@ -23,10 +15,23 @@ Span bottom_of(Model& model, Span arena) {
 
 }  // namespace
 
+void require_fusible(const Network& coarse, const Network& dense, const FuseStep& step) {
+  MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");
+  for (std::size_t i = 0; i < coarse.cut(); ++i) {
+    const Entry& from = coarse.entry(i);
+    const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
+    if (a != b)
+      throw ConfigError("layer " + from.name + " is below model.cut and differs between the resolutions (" + a +
+                        " and " + b + "), so it cannot be handed over; set model.cut to " + from.name +
+                        " or a layer before it");
+  }
+  if (!step.matching && step.top == TopRule::interpolated) require_transferable({coarse, dense});
+}
+
 void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& step) {
+  require_fusible(coarse.model.network(), dense.model.network(), step);
   const Group from = coarse.model.bottom();
   const Group to = dense.model.bottom();
-  require_equal(from, to);
   backend.swap(from.params, to.params);
   backend.swap(from.state, to.state);
 
@@ -49,7 +54,6 @@ void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& ste
     dense.optimizer.set_steps(std::max(coarse.optimizer.steps(), dense.optimizer.steps()));
   else
     dense.optimizer.reset();
-  dense.trained = true;
 }
 
 }  // namespace mrmf

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "layers/network.hpp"
-#include "src/data.hpp"
+#include "layers/execution.hpp"
 #include "src/plan.hpp"
 
 namespace mrmf {
@@ -23,24 +22,29 @@ std::string memory_text(Index floats) {
   return bytes < kMega ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.2f} MB", bytes / kMega);
 }
 
-std::string network_text(const Network& network, const Extent& resolution, Index batch) {
+std::string layer_line(const Entry& entry, bool own_memory) {
+  return fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.3f} {:>14}\n", entry.name, entry.top ? "top" : "bottom",
+                     to_string(entry.output()), grouped(entry.params.count), entry.layer->flop() / kMega,
+                     own_memory ? memory_text(entry.output().per_sample()) : "-");
+}
+
+std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution, int moments) {
+  const Network network(backend, settings);
+  const Execution execution = plan_execution(backend, network, {settings, 0, true});
   std::string text = fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution, 0),
-                                 to_string(network.input()), batch);
+                                 to_string(network.input()), settings.max_rows);
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14} {:>14}\n", "layer", "group", "output", "parameters",
                       "forward MFLOP", "activations");
-  Index activations = 0, state = 0;
-  for (const Entry& entry : network.entries()) {
-    const Index floats = entry.footprint.in_place ? 0 : entry.output().per_sample();
-    activations += floats;
-    state += entry.state.count;
-    text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.3f} {:>14}\n", entry.name, entry.top ? "top" : "bottom",
-                        to_string(entry.output()), grouped(entry.params.count), entry.layer->flop() / kMega,
-                        memory_text(floats));
-  }
+  for (const Unit& unit : execution.units)
+    for (std::size_t i = unit.first; i < unit.last; ++i)  // of fused layers, only the last one's output is stored
+      text += layer_line(network.entry(i), i + 1 == unit.last && !unit.in_place);
+  Index state = 0;
+  for (const Entry& entry : network.entries()) state += entry.state.count;
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", "", grouped(network.trainable()),
-                      network.flop() / kMega, memory_text(activations));
-  text += fmt::format("  flat features {}, state (running statistics) {}; per sample, in one batch {}\n\n",
-                      grouped(network.flat_features()), grouped(state), memory_text(activations * batch));
+                      network.flop() / kMega, memory_text(execution.activations / settings.max_rows));
+  text +=
+      fmt::format("  flat features {}, running statistics {}; memory of a rank in training {} and its data\n\n",
+                  grouped(network.flat_features()), grouped(state), memory_text(execution.floats(network, moments)));
   return text;
 }
 
@@ -48,15 +52,12 @@ std::string network_text(const Network& network, const Extent& resolution, Index
 
 std::string inspect_text(const Config& config, const Shape& sample) {
   const auto backend = make_reference_backend();  // shapes only: no memory, no library plans
-  std::string text;
+  const int moments = config.training.optimizer.name == "sgd" ? 1 : 2;
   const Plan plan = make_plan(config);
-  for (const Extent& resolution : plan.resolutions()) {
-    NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
-    for (const TrainStep& step : plan.training())
-      if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
-    text += network_text(Network(*backend, settings), resolution, settings.max_rows);
-  }
-  return text;
+  std::string text;
+  for (const Extent& resolution : plan.resolutions())
+    text += network_text(*backend, network_settings(config, plan, sample, resolution), resolution, moments);
+  return text + "activations are per sample; - : the layer writes over its input, or is fused with the next\n";
 }
 
 }  // namespace mrmf

@@ -39,7 +39,7 @@ std::vector<float> resample_axis(const std::vector<float>& x, Index outer, Index
   return y;
 }
 
-// The shape that the network flattens: the last one with spatial axes before the top's first sized layer.
+// What the network's flatten layer flattens: positions and channels.
 Shape flattened(const Network& network) {
   for (const Entry& entry : network.entries())
     if (entry.kind == LayerKind::flatten) return entry.input;
@@ -57,34 +57,44 @@ const Place& place_of(const Entry& entry, Content content) {
   return content == Content::state ? entry.state : entry.params;
 }
 
-// A layer whose parts are as long as the flattened vector, or rows of that length.
+// A dense layer or batch norm over the flattened vector, whose length is the resolution's.
+bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
+  const Entry& from = networks.coarse.entry(i);
+  const Entry& to = networks.dense.entry(i);
+  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
+  return from.input.per_sample() == flat_from.per_sample() && to.input.per_sample() == flat_to.per_sample() &&
+         flat_from.channels == flat_to.channels && from.kind == to.kind &&
+         (from.kind == LayerKind::batch_norm || from.output().per_sample() == to.output().per_sample()) &&
+         (from.kind == LayerKind::dense || from.kind == LayerKind::batch_norm);
+}
+
+bool equal(const TopTransfer& networks, std::size_t i) {
+  return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
+}
+
+const std::vector<Part>& parts_of(const Entry& entry, Content content) {
+  return content == Content::state ? entry.footprint.state : entry.footprint.params;
+}
+
 void interpolate_layer(const TopTransfer& networks, std::size_t i, Content content, ConstSpan coarse, Span dense) {
   const Entry& from = networks.coarse.entry(i);
   const Entry& to = networks.dense.entry(i);
-  const Shape flat_from = flattened(networks.coarse);
-  const Shape flat_to = flattened(networks.dense);
-  const bool over_flat = from.input.per_sample() == flat_from.per_sample() &&
-                         to.input.per_sample() == flat_to.per_sample() && flat_from.channels == flat_to.channels;
-  if (!over_flat || from.kind != to.kind || (from.kind != LayerKind::dense && from.kind != LayerKind::batch_norm))
-    throw ConfigError("top = \"interpolated\": layer " + to.name + " (" + from.layer->signature() + " -> " +
-                      to.layer->signature() + ") is neither equal nor sized by the flattened positions; " +
-                      "use top = \"dense\" or \"fresh\"");
+  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
   const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
-  const std::vector<Part>& parts = content == Content::state ? from.footprint.state : from.footprint.params;
+  const std::vector<Part>& parts_from = parts_of(from, content);
+  const std::vector<Part>& parts_to = parts_of(to, content);
   Index at_from = 0, at_to = 0;
-  for (const Part& part : parts) {
-    const Index count = part.count();
-    const bool sized = part.shape.back() == flat_from.per_sample();
-    const Index count_to = sized ? count / flat_from.per_sample() * flat_to.per_sample() : count;
+  for (std::size_t p = 0; p < parts_from.size(); ++p) {
+    const Index count = parts_from[p].count();
     const ConstSpan x = slice(coarse, place_of(from, content), at_from, count);
-    const Span y = slice(dense, place_of(to, content), at_to, count_to);
+    const Span y = slice(dense, place_of(to, content), at_to, parts_to[p].count());
     const float scale = from.kind == LayerKind::dense && content == Content::params ? shrink : 1.0F;
-    if (sized)
+    if (parts_from[p].shape != parts_to[p].shape)  // the bias has the same shape in both
       resample({count / flat_from.per_sample(), flat_from.channels, flat_from.spatial, flat_to.spatial, scale}, x, y);
     else
       std::ranges::copy(x, y.begin());
     at_from += count;
-    at_to += count_to;
+    at_to += parts_to[p].count();
   }
 }
 
@@ -104,12 +114,22 @@ void resample(const Resample& how, ConstSpan x, Span y) {
   std::ranges::transform(values, y.begin(), [&](float v) { return how.scale * v; });
 }
 
+void require_transferable(const TopTransfer& networks) {
+  for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i)
+    if (!equal(networks, i) && !sized_by_positions(networks, i))
+      throw ConfigError("method.top = \"interpolated\": layer " + networks.dense.entry(i).name + " (" +
+                        networks.coarse.entry(i).layer->signature() + " and " +
+                        networks.dense.entry(i).layer->signature() +
+                        ") is neither equal at both resolutions nor sized by the flattened positions; use " +
+                        "top = \"dense\" or \"fresh\"");
+}
+
 void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense) {
-  MRMF_CHECK(networks.coarse.size() == networks.dense.size(), "models of different lists");
+  if (!networks.only_matching) require_transferable(networks);
   for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i) {
     const Entry& from = networks.coarse.entry(i);
     const Entry& to = networks.dense.entry(i);
-    if (from.layer->signature() == to.layer->signature()) {
+    if (equal(networks, i)) {
       const Place& place = place_of(from, content);
       std::ranges::copy(slice(coarse, place, 0, place.count),
                         slice(dense, place_of(to, content), 0, place.count).begin());

@@ -22,7 +22,7 @@ enum class Content { params, state, moments };
 /// Copies or interpolates every top layer's slice of `coarse` into `dense`. Layers of equal signature are copied; a
 /// flat batch norm is interpolated; a dense layer over the flattened vector is interpolated and its weights scaled by
 /// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled).
-/// A layer that fits neither way is a ConfigError.
+/// A layer that fits neither way is a ConfigError, of require_transferable() before anything is copied.
 /// With only_matching, layers that are not equal are left as they are instead.
 /// requires: host-addressable spans (weights of every backend here are).
 struct TopTransfer {
@@ -30,6 +30,7 @@ struct TopTransfer {
   const Network& dense;
   bool only_matching = false;
 };
+void require_transferable(const TopTransfer& networks);
 void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
 
 }  // namespace mrmf

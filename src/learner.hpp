@@ -11,7 +11,6 @@ struct Learner {
   Extent resolution{1, 1, 1};
   Model model;
   Optimizer optimizer;
-  bool trained = false;
 
   Learner(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
           const Extent& at)

@@ -1,7 +1,5 @@
 #include "src/pipeline.hpp"
 
-#include <algorithm>
-
 #include "src/fusion.hpp"
 
 namespace mrmf {
@@ -33,13 +31,8 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at
 Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
                      std::uint64_t seed) {
   ModelSettings settings;
-  settings.network.sample = coarse_shape(at.data.shape().sample, resolution);
-  settings.network.layers = config.model.layers;
-  settings.network.cut = config.model.cut;
+  settings.network = network_settings(config, plan, at.data.shape().sample, resolution);
   settings.seed = seed;
-  for (const TrainStep& step : plan.training())
-    if (step.resolution == resolution)
-      settings.network.max_rows = std::max<Index>(settings.network.max_rows, step.batch);
   return {at.backend, settings, config.training.optimizer, resolution};
 }
 

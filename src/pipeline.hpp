@@ -10,7 +10,7 @@ namespace mrmf {
 struct Outcome {
   Learner learner;                  ///< the trained model, at the finest resolution of the plan
   std::vector<StageRecord> stages;  ///< one per training step, in order
-  double seconds = 0;               ///< of training, validation and coarsening included
+  double seconds = 0;               ///< of all of it, validation and coarsening included
 };
 
 /// Builds the models, trains and fuses them. Everything it learns on the way goes to the report.

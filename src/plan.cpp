@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "io/coarsen.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {
 namespace {
 
-// Coefficients of the seeds of the models in a run: every model starts from its own parameters.
+// Every model of a run starts from its own parameters.
 std::uint64_t model_seed(std::uint64_t seed, std::size_t model) { return mix(seed, 0x6d6f64656cULL, model); }
 
 void apply(const RoleSettings& role, TrainStep& step) {
@@ -168,6 +170,14 @@ std::vector<Extent> Plan::resolutions() const {
   for (const Stage& stage : stages) result.push_back(stage.coarse.resolution);
   result.push_back(last.resolution);
   return result;
+}
+
+NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
+                                 const Extent& resolution) {
+  NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
+  for (const TrainStep& step : plan.training())
+    if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
+  return settings;
 }
 
 std::string to_text(const Plan& plan) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/network.hpp"
 #include "src/config.hpp"
 #include "src/learning_rate.hpp"
 
@@ -54,6 +55,10 @@ struct Plan {
 
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
+
+/// The network of the plan at a resolution of `sample`'s data, with room for the largest batch used there.
+/// ConfigError when the resolution does not divide the sample.
+NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
 /// Numbered lines for people; one per step.
 std::string to_text(const Plan& plan);

@@ -42,23 +42,32 @@ void write_file(const fs::path& path, const std::string& text) {
   if (!file) unwritable(path, "permission, or the disk is full");
 }
 
-fs::path prepare(const ReportSettings& settings) {
+// What an earlier run left and this one replaces; config.toml and the lines are truncated when they are opened.
+fs::path clear(const ReportSettings& settings) {
   const fs::path folder = settings.folder;
-  const fs::path result = folder / "result.json";
-  std::error_code error;
-  if (fs::exists(result, error) && !settings.overwrite) {
-    throw ConfigError("run.folder: " + folder.string() +
-                      " holds a finished run; give --overwrite to replace it, or another folder with "
-                      "--set run.folder=...");
+  for (const char* stale : {"result.json", "checkpoints/final.h5"}) {
+    std::error_code error;
+    fs::remove(folder / stale, error);
+    if (error) unwritable(folder / stale, error.message());
   }
-  fs::create_directories(folder, error);
-  if (error) unwritable(folder, error.message());
-  fs::remove(result, error);
-  if (error) unwritable(result, error.message());
   return folder;
 }
 
 }  // namespace
+
+void prepare_run_folder(const ReportSettings& settings) {
+  const fs::path folder = settings.folder;
+  std::error_code error;
+  if (fs::exists(folder / "result.json", error) && !settings.overwrite)
+    throw ConfigError("run.folder: " + folder.string() +
+                      " holds a finished run; give --overwrite to replace it, or another folder with "
+                      "--set run.folder=...");
+  fs::create_directories(folder / "checkpoints", error);
+  if (error) unwritable(folder, error.message());
+  const fs::path probe = folder / ".writable";
+  write_file(probe, "");
+  fs::remove(probe, error);
+}
 
 struct RunReport::State {
   fs::path folder;
@@ -96,7 +105,8 @@ RunReport::~RunReport() {
 }
 
 RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json) {
-  const fs::path folder = prepare(settings);
+  prepare_run_folder(settings);
+  const fs::path folder = clear(settings);
   state_ = std::make_unique<State>(settings, folder);
   write_file(folder / "config.toml", config_toml);
   write_file(folder / "plan.json", plan_json);
@@ -146,6 +156,8 @@ void RunReport::finish(const RunResult& result) {
   if (error) unwritable(final, error.message());
 }
 
-bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+// Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe for
+// its standard error.
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1; }
 
 }  // namespace mrmf

@@ -31,6 +31,10 @@ struct Progress {
   Index rows = 0;   ///< of this step, over all ranks
 };
 
+/// Makes the folder and tries to write into it, before any data is read; an earlier run in it stays as it is.
+/// ConfigError: it cannot be written, or it holds a finished run and overwrite is false.
+void prepare_run_folder(const ReportSettings& settings);
+
 /// Value type, movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
 class RunReport {
  public:
@@ -58,6 +62,7 @@ class RunReport {
 /// A result with what the configuration and the stages say; versions, machine and ranks are the caller's.
 RunResult make_result(const Config& config, const std::vector<StageRecord>& stages, double total_seconds);
 
+/// A person is looking: false in files, pipes and under mpirun.
 bool stdout_is_terminal();
 
 // The texts, apart from where they go.

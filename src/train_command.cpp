@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "src/commands.hpp"
+#include "src/fusion.hpp"
 #include "src/model_file.hpp"
 #include "src/pipeline.hpp"
 
@@ -23,28 +24,29 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
 void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
   const auto backend = make_reference_backend();
   for (const TrainStep& step : plan.training()) {
-    const Network network(*backend,
-                          {coarse_shape(shape.sample, step.resolution), 1, config.model.layers, config.model.cut});
-    if (network.output().per_sample() != shape.outputs)
-      throw ConfigError(
-          fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "
-                      "last layer, or data.train.labels",
-                      network.output().per_sample(), shape.outputs));
-    OrderSettings order;
-    order.samples = shape.samples;
-    order.ranks = world.size();
-    order.rank = world.rank();
-    order.shards = config.data.shards > 0 ? config.data.shards : world.size();
+    OrderSettings order = order_settings(config.data, shape.samples, world);
     order.batch = step.batch;
     check(order);
   }
+  std::vector<Network> networks;
+  for (const Extent& resolution : plan.resolutions())
+    networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
+  if (networks.back().output().per_sample() != shape.outputs)
+    throw ConfigError(
+        fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "
+                    "last layer, or data.train.labels",
+                    networks.back().output().per_sample(), shape.outputs));
 }
 
 // Removes a run folder that this command made, unless training began in it.
 class NewFolder {
  public:
-  NewFolder(std::string path, const Comm& world)
-      : path_(std::move(path)), mine_(world.root() && !std::filesystem::exists(path_)) {}
+  NewFolder(std::string path, const Comm& world) : path_(std::move(path)) {
+    std::error_code ignored;  // what cannot be looked at cannot be ours
+    mine_ = world.root() && !std::filesystem::exists(path_, ignored) && !ignored;
+  }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
   ~NewFolder() {
@@ -55,20 +57,14 @@ class NewFolder {
 
  private:
   std::string path_;
-  bool mine_;
+  bool mine_ = false;
 };
 
-// The root opens the report; the folder's sub-folders are there for every rank once it returns.
-RunReport open_report(const Config& config, const Plan& plan, bool overwrite, Comm& world) {
-  RunReport report;
-  if (world.root()) {
-    report =
-        RunReport({config.run.folder, overwrite, &std::cout, stdout_is_terminal()}, to_toml(config), to_json(plan));
-    std::filesystem::create_directories(config.run.folder + "/checkpoints");
-    std::cout << to_text(plan) << std::flush;
-  }
-  world.barrier();
-  return report;
+// The root opens the report; the others hold an empty one.
+RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings, Comm& world) {
+  if (!world.root()) return {};
+  std::cout << to_text(plan) << std::flush;
+  return {settings, to_toml(config), to_json(plan)};
 }
 
 }  // namespace
@@ -80,11 +76,13 @@ void train_command(const TrainOptions& options, Comm& world) {
   require_agreement(config, shape, world);
   check_plan(plan, config, shape, world);
 
+  const ReportSettings settings{config.run.folder, options.overwrite, &std::cout, stdout_is_terminal()};
   NewFolder folder(config.run.folder, world);
-  RunReport report = open_report(config, plan, options.overwrite, world);
+  if (world.root()) prepare_run_folder(settings);
   const auto backend = make_backend(config.run, world);
-  report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   Data data(config, world);
+  RunReport report = open_report(config, plan, settings, world);
+  report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}, read in {:.1f} s", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample), data.load_seconds()));
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -44,18 +45,22 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
   stage.resolution = step.resolution;
   StopReason reason = StopReason::none;
   while (reason == StopReason::none) {
-    const Timer timer;
     EpochRecord epoch = new_record(step, rate, stop.epochs());
     epoch.train_loss = run_epoch(learner, step, rate, stop.epochs());
+    if (!config_.global_batch_norm) average_state(learner);
     epoch.validation_loss = validate(learner, step.batch);
+    if (!std::isfinite(epoch.validation_loss))
+      throw FaultError(
+          fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
+                      "extreme values in the validation data",
+                      epoch.validation_loss, where(step), epoch.epoch));
     rate.epoch_done(epoch.validation_loss);
     reason = stop.update(epoch.train_loss, epoch.validation_loss);
-    finish_record(epoch, timer.seconds() + (stop.epochs() == 1 ? preparation_ : 0.0));
+    finish_record(epoch);
     stage.add(epoch);
     at_.report.epoch(epoch);
   }
   stage.reason = to_string(reason);
-  learner.trained = true;
   at_.report.stage(stage);
   return stage;
 }
@@ -73,13 +78,14 @@ EpochRecord Trainer::new_record(const TrainStep& step, const LearningRate& rate,
   return record;
 }
 
-void Trainer::finish_record(EpochRecord& record, double seconds) {
-  total_seconds_ += seconds;
-  record.seconds = seconds;
+// An epoch's seconds run from the end of the one before: building models and fusing them are in the first epoch after.
+void Trainer::finish_record(EpochRecord& record) {
+  record.total_seconds = run_.seconds();
+  record.seconds = record.total_seconds - total_seconds_;
   record.io_seconds = time_.io;
   record.compute_seconds = time_.compute;
   record.communication_seconds = time_.communication;
-  record.total_seconds = total_seconds_;
+  total_seconds_ = record.total_seconds;
   time_ = {};
 }
 
@@ -87,8 +93,7 @@ void Trainer::finish_record(EpochRecord& record, double seconds) {
 void Trainer::begin(Learner& learner, const TrainStep& step) {
   require_same_parameters(learner, step);
   learner.optimizer.configure(step.optimizer);
-  preparation_ = at_.data.require(step.resolution);
-  time_ = {.io = preparation_};
+  time_ = {.io = at_.data.require(step.resolution)};
   const Shape sample = at_.data.train().store->sample(step.resolution);
   samples_ = at_.backend.allocate(step.batch * sample.per_sample());
   targets_ = at_.backend.allocate(step.batch * at_.data.shape().outputs);
@@ -194,11 +199,25 @@ ConstTensor Trainer::fetch(const Split& split, const EpochOrder& order, std::siz
   return filled;
 }
 
+// A validation set may be smaller than the batch, or leave ranks without samples.
 OrderSettings Trainer::order_settings(const Split& split, int batch) const {
   OrderSettings settings = split.order;
-  settings.batch =
-      static_cast<int>(std::min<Index>(batch, &split == &at_.data.validation() ? largest_batch(settings) : batch));
+  settings.batch = batch;
+  if (&split == &at_.data.validation()) {
+    const Index least = settings.shards / settings.ranks;
+    settings.batch = std::max(least, std::min<Index>(batch, largest_batch(settings)));
+  }
   return settings;
+}
+
+// With local batch norm every rank has its own running statistics; the model that is validated, fused and saved has
+// their mean.
+void Trainer::average_state(Learner& learner) {
+  const Timer timer;
+  at_.team.sum(learner.model.state());
+  const auto share = 1.0F / static_cast<float>(at_.team.size());
+  for (float& value : learner.model.state()) value *= share;
+  time_.communication += timer.seconds();
 }
 
 void Trainer::require_same_parameters(Learner& learner, const TrainStep& step) {

@@ -22,7 +22,8 @@ struct Workplace {
   RunReport& report;
 };
 
-/// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8.
+/// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8. They add up to less than the epoch's
+/// seconds where a stage begins: models are built, fused and compared between ranks there.
 struct EpochTime {
   double io = 0, compute = 0, communication = 0;
 };
@@ -38,7 +39,8 @@ class Trainer {
   /// Mean loss over all validation samples, each counted once, the same on every rank.
   double validate(Learner& learner, int batch);
 
-  double total_seconds() const { return total_seconds_; }  ///< of all training so far, validation included
+  /// Since this trainer was made: models, coarsening, training, validation and fusion.
+  double total_seconds() const { return run_.seconds(); }
 
  private:
   struct Epoch;
@@ -48,17 +50,18 @@ class Trainer {
   ConstTensor fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
   OrderSettings order_settings(const Split& split, int batch) const;
   EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
-  void finish_record(EpochRecord& record, double seconds);
+  void finish_record(EpochRecord& record);
+  void average_state(Learner& learner);
   void require_same_parameters(Learner& learner, const TrainStep& step);
 
   Workplace at_;
   TrainingConfig config_;
   TeamSum team_sum_;
   Arena samples_, targets_;
-  ConstTensor target_;      // of the batch fetched last
-  EpochTime time_;          // of the epoch under way
-  double preparation_ = 0;  // of this step's data: part of its first epoch
-  double total_seconds_ = 0;
+  ConstTensor target_;  // of the batch fetched last
+  Timer run_;
+  EpochTime time_;            // of the epoch under way
+  double total_seconds_ = 0;  // at the end of the epoch before
 };
 
 }  // namespace mrmf

@@ -43,6 +43,22 @@ class BadInput(support.MrmfTest):
         self.refused(2, "training.batch=97", message="97")
         self.refused(2, "training.batch=33", message="33", ranks=3)
 
+    def test_impossible_fusions_are_refused_before_training(self):
+        self.refused(2, "method.name=mrt", "method.resolutions=[[2],[1]]", "model.cut=dense2", message="batch_norm")
+
+    def test_batch_of_one_on_uneven_shards(self):
+        support.make_data(self.path("data.h5"), train=97)
+        self.refused(2, "training.batch=1", message="use a batch of at least 2", ranks=2)
+
+    def test_a_bad_rerun_leaves_the_finished_run(self):
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        before = {name: self.read("run/" + name) for name in ("result.json", "epochs.jsonl", "config.toml")}
+        with h5py.File(self.path("data.h5"), "a") as file:
+            file["val_frames"][3, 5, 1] = np.inf
+        self.fails(3, "train", "config.toml", "--overwrite", message="val_frames")
+        for name, text in before.items():
+            self.assertEqual(self.read("run/" + name), text)
+
     def test_wrong_number_of_outputs(self):
         self.config(replace=[("units = 2", "units = 3")])
         self.refused(2, message="the model has 3 outputs and the data 2 labels")

@@ -39,7 +39,10 @@ class Train(support.MrmfTest):
         for epoch in self.lines("run/epochs.jsonl"):
             parts = epoch["io_seconds"] + epoch["compute_seconds"] + epoch["communication_seconds"]
             self.assertLessEqual(parts, epoch["seconds"] + 1e-6)
-            self.assertGreater(parts, 0.5 * epoch["seconds"])
+            self.assertGreater(epoch["compute_seconds"], 0)
+            self.assertGreater(epoch["io_seconds"], 0)
+        self.assertAlmostEqual(sum(e["seconds"] for e in self.lines("run/epochs.jsonl")),
+                               self.lines("run/epochs.jsonl")[-1]["total_seconds"], places=6)
 
     def test_every_method_runs_its_plan(self):
         expected = {
@@ -97,8 +100,9 @@ class Train(support.MrmfTest):
         for optimizer, tolerance in ((SGD, 5e-6), ([], 5e-2)):
             losses = {}
             for ranks in (1, 2, 4):
-                self.mrmf("train", "config.toml", "--overwrite", "--set", f"run.folder=r{ranks}", "--set",
-                          f"training.batch={16 // ranks}", *optimizer, ranks=ranks)
+                output = self.mrmf("train", "config.toml", "--overwrite", "--set", f"run.folder=r{ranks}", "--set",
+                                   f"training.batch={16 // ranks}", *optimizer, ranks=ranks)
+                self.assertNotIn("\r", output.replace("\r\n", "\n"))  # no live line in a file, under mpirun either
                 epochs = self.lines(f"r{ranks}/epochs.jsonl")
                 self.assertTrue(all(e["ranks"] == ranks for e in epochs))
                 losses[ranks] = np.array([[e["train_loss"], e["validation_loss"]] for e in epochs])
@@ -111,6 +115,25 @@ class Train(support.MrmfTest):
         for ranks in (1, 3, 5):
             self.mrmf("train", "config.toml", "--set", f"run.folder=r{ranks}", "--set", "training.batch=8", ranks=ranks)
             self.assertEqual(self.lines(f"r{ranks}/epochs.jsonl")[0]["samples"], 97)
+
+    def test_local_batch_norm_trains_a_fusion_on_two_ranks(self):
+        # Running statistics are each rank's own there, and their mean is what is validated, fused and saved.
+        self.config(replace=[support.MRMF_METHOD, ("batch = 16", 'batch = 8\nbatch_norm = "local"')])
+        self.mrmf("train", "config.toml", ranks=2)
+        loss = json.loads(self.read("run/result.json"))["validation_loss"]
+        output = self.mrmf("evaluate", "run")
+        mean = [line.split() for line in output.splitlines() if line.strip().startswith("mean")][0]
+        self.assertAlmostEqual(float(mean[1]), loss, places=5)
+
+    def test_fewer_validation_samples_than_ranks(self):
+        support.make_data(self.path("data.h5"), validation=2)
+        self.config()
+        losses = []
+        for ranks in (1, 4):
+            self.mrmf("train", "config.toml", "--set", f"run.folder=r{ranks}", "--set", "data.shards=4", "--set",
+                      f"training.batch={16 // ranks}", *SGD, ranks=ranks)
+            losses.append([e["validation_loss"] for e in self.lines(f"r{ranks}/epochs.jsonl")])
+        np.testing.assert_allclose(losses[1], losses[0], rtol=5e-6)
 
     def test_reference_backend_agrees_with_onednn(self):
         self.config()

@@ -158,6 +158,43 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-5));
 }
 
+TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse vector is long keeps its bias apart") {
+  const auto backend = make_reference_backend();
+  std::vector<LayerSpec> layers{layer(LayerKind::flatten), layer(LayerKind::dense, 12), layer(LayerKind::dense, 2)};
+  name_layers(layers);
+  ModelSettings settings;
+  settings.network = {{.n = 0, .spatial = {1, 1, 6}, .channels = 2, .axes = 1}, 4, layers, "flatten"};
+  Learner coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
+  settings.network.sample.spatial = {1, 1, 12};
+  Learner dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+  const auto bias = [](Model& model) {
+    const Place place = model.network().entry(1).params;
+    return copy(model.params().subspan(static_cast<std::size_t>(place.end() - 12), 12));
+  };
+  const Place last = coarse.model.network().entry(2).params;
+  const std::vector<float> expected = bias(coarse.model);
+  const std::vector<float> next =
+      copy(coarse.model.params().subspan(static_cast<std::size_t>(last.first), static_cast<std::size_t>(last.count)));
+  fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated));
+  CHECK(bias(dense.model) == expected);
+  const Place there = dense.model.network().entry(2).params;
+  CHECK(copy(dense.model.params().subspan(static_cast<std::size_t>(there.first),
+                                          static_cast<std::size_t>(there.count))) == next);
+}
+
+TEST_CASE("fusion: what cannot be handed over is known from the networks alone") {
+  const auto backend = make_reference_backend();
+  ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
+  coarse.network.cut = dense.network.cut = "conv2";
+  const Network a(*backend, coarse.network), b(*backend, dense.network);
+  CHECK_NOTHROW(require_fusible(a, b, fuse_step(TopRule::interpolated)));
+  coarse.network.layers[8].units = 7;  // dense1, over the flattened vector: not only its length differs
+  const Network c(*backend, coarse.network);
+  CHECK_NOTHROW(require_fusible(c, b, fuse_step(TopRule::dense)));
+  CHECK_THROWS_WITH_AS(require_fusible(c, b, fuse_step(TopRule::interpolated)), doctest::Contains("dense1"),
+                       ConfigError);
+}
+
 TEST_CASE("fusion: progressive copies the top layers that fit and leaves the others") {
   Pair pair;
   const auto part = [](Model& model, const std::string& name) {
