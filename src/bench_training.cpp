@@ -2,29 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <ostream>
 
+#include "src/bench_tools.hpp"
 #include "src/learner.hpp"
 #include "src/presets.hpp"
 #include "src/timer.hpp"
 
 namespace mrmf {
-namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-void fill_normal(Span span, std::uint64_t key) {
-  Rng rng(key);
-  for (float& value : span) value = static_cast<float>(rng.normal());
-}
-
-}  // namespace
-
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
   ModelSettings model_settings;
   model_settings.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};

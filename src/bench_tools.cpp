@@ -1,0 +1,20 @@
+#include "src/bench_tools.hpp"
+
+#include <algorithm>
+
+#include "kernels/random.hpp"
+
+namespace mrmf {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void fill_normal(Span values, std::uint64_t seed) {
+  Rng rng(seed);
+  for (float& value : values) value = static_cast<float>(rng.normal());
+}
+
+}  // namespace mrmf
