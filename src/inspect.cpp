@@ -31,7 +31,7 @@ std::string layer_line(const Entry& entry, bool own_memory) {
 std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution, int moments) {
   const Network network(backend, settings);
   const Execution execution = plan_execution(backend, network, {settings, 0, true});
-  std::string text = fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution, 0),
+  std::string text = fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution),
                                  to_string(network.input()), settings.max_rows);
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14} {:>14}\n", "layer", "group", "output", "parameters",
                       "forward MFLOP", "activations");

@@ -1,6 +1,7 @@
 #include "src/plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -60,11 +61,18 @@ void share_curve(Plan& plan) {
   }
 }
 
+// As the configuration and the records write a resolution: no leading ones.
+std::vector<Index> factors(const Extent& resolution) {
+  std::size_t first = 0;
+  while (first < 2 && resolution[first] == 1) ++first;
+  return {resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end()};
+}
+
 nlohmann::json to_json(const TrainStep& step) {
   nlohmann::json json = {{"step", "train"},
                          {"stage", step.stage},
                          {"role", to_string(step.role)},
-                         {"resolution", step.resolution},
+                         {"resolution", factors(step.resolution)},
                          {"batch", step.batch},
                          {"optimizer", step.optimizer.name},
                          {"learning_rate", step.optimizer.learning_rate},
@@ -96,12 +104,12 @@ std::string stop_text(const StopSettings& stop) {
   std::string text;
   if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
   if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
-  return text + fmt::format("{} epochs", stop.epochs);
+  return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
 }
 
 std::string train_text(const TrainStep& step) {
   return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
-                     resolution_text(step.resolution, 0), step.batch, step.optimizer.name, step.optimizer.learning_rate,
+                     resolution_text(step.resolution), step.batch, step.optimizer.name, step.optimizer.learning_rate,
                      step.optimizer.rule, stop_text(step.stop));
 }
 
@@ -117,13 +125,8 @@ std::string to_string(Role role) {
   return "";
 }
 
-std::string resolution_text(const Extent& resolution, int axes) {
-  std::size_t first = axes > 0 ? 3 - static_cast<std::size_t>(axes) : 0;
-  if (axes == 0)
-    while (first < 2 && resolution[first] == 1) ++first;
-  std::string text = "[";
-  for (std::size_t a = first; a < 3; ++a) text += (a > first ? "," : "") + std::to_string(resolution[a]);
-  return text + "]";
+std::string resolution_text(const Extent& resolution) {
+  return fmt::format("[{}]", fmt::join(factors(resolution), ","));
 }
 
 Plan make_plan(const Config& config) {
@@ -190,10 +193,10 @@ std::string to_text(const Plan& plan) {
   for (const Stage& stage : plan.stages) {
     add(stage.coarse.stage, train_text(stage.coarse));
     if (stage.dense) add(stage.dense->stage, train_text(*stage.dense));
-    add(stage.fuse.stage, fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
-                                      resolution_text(stage.fuse.from, 0), resolution_text(stage.fuse.to, 0),
-                                      top_text(stage.fuse, stage.dense.has_value()),
-                                      stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
+    add(stage.fuse.stage,
+        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}", resolution_text(stage.fuse.from),
+                    resolution_text(stage.fuse.to), top_text(stage.fuse, stage.dense.has_value()),
+                    stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
   return text;
@@ -206,8 +209,8 @@ std::string to_json(const Plan& plan) {
     if (stage.dense) steps.push_back(to_json(*stage.dense));
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
-                     {"from", stage.fuse.from},
-                     {"to", stage.fuse.to},
+                     {"from", factors(stage.fuse.from)},
+                     {"to", factors(stage.fuse.to)},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
   }

@@ -64,7 +64,7 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);
 
-/// "[4]", "[2,2,1]": a resolution with as many axes as the data has.
-std::string resolution_text(const Extent& resolution, int axes);
+/// "[4]", "[2,2,1]": a resolution without leading ones, as the configuration writes it.
+std::string resolution_text(const Extent& resolution);
 
 }  // namespace mrmf

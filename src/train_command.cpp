@@ -63,8 +63,9 @@ class NewFolder {
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings, Comm& world) {
   if (!world.root()) return {};
-  std::cout << to_text(plan) << std::flush;
-  return {settings, to_toml(config), to_json(plan)};
+  RunReport report(settings, to_toml(config), to_json(plan));
+  report.log(to_text(plan));
+  return report;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::uint64_t stage_key(const TrainStep& step) {
 
 std::string where(const TrainStep& step) {
   return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
-                     resolution_text(step.resolution, 0));
+                     resolution_text(step.resolution));
 }
 
 }  // namespace

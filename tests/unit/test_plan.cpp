@@ -121,7 +121,7 @@ TEST_CASE("plan: the text names every step in order") {
   const std::vector<std::string> in_order{"train  coarse",
                                           "[2,2,2]",
                                           "train  dense",
-                                          "until 1 epochs",
+                                          "until 1 epoch\n",
                                           "bottom from coarse, top from dense",
                                           "train  finetune",
                                           "validation loss <= 0.04"};

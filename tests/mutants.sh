@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Tests the tests: plants each bug of tests/mutants.txt in a copy of the sources and expects its test to fail.
+# Usage: tests/mutants.sh [BUILD] [PATTERN]; PATTERN picks lines (grep). Exit code 1 when a bug is not caught.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+pattern=${2:-.}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=/usr/bin:$PATH
+work=$(mktemp -d "${TMPDIR:-/tmp}/mrmf-mutants-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+git ls-files -z | xargs -0 cp --parents -t "$work"
+build=$work/build
+cmake -S "$work" -B "$build" -DCMAKE_BUILD_TYPE=Release -DMRMF_WERROR=OFF >"$work/log" 2>&1 &&
+  cmake --build "$build" -j "$(nproc)" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
+export MRMF=$build/mrmf
+
+caught=0 survived=0 broken=0
+trim() { sed 's/^ *//; s/ *$//' <<<"$1"; }
+while IFS='|' read -r file expression target command; do
+  file=$(trim "$file") expression=$(trim "$expression") target=$(trim "$target") command=$(trim "$command")
+  cp "$work/$file" "$work/original"
+  sed -i "$expression" "$work/$file"
+  if cmp -s "$work/$file" "$work/original"; then
+    verdict="DOES NOT APPLY"; broken=$((broken + 1))
+  elif ! cmake --build "$build" -j "$(nproc)" --target "$target" >"$work/log" 2>&1; then
+    verdict="DOES NOT COMPILE"; broken=$((broken + 1))
+  elif (cd "$build" && timeout 200 ${command//@SOURCE@/$work} >"$work/log" 2>&1 </dev/null); then
+    verdict="SURVIVED"; survived=$((survived + 1))
+  else
+    verdict="caught"; caught=$((caught + 1))
+  fi
+  printf '%-16s %s: %s\n' "$verdict" "$file" "$expression"
+  cp "$work/original" "$work/$file"
+done < <(grep -v '^#' tests/mutants.txt | grep -v '^$' | grep -- "$pattern")
+echo "planted bugs: $caught caught, $survived survived, $broken could not be planted"
+[ "$survived" -eq 0 ] && [ "$broken" -eq 0 ]

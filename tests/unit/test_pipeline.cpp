@@ -1,0 +1,80 @@
+// The pipeline on real files: what reaches the final model. With nothing shuffled, no dropout and a finetune that
+// cannot move (learning rate 0), the results must be equal to the last bit.
+#include <doctest/doctest.h>
+
+#include "src/pipeline.hpp"
+#include "tests/support/data_files.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+struct Experiment {
+  TemporaryFolder folder;
+  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  Comm team = Comm::self();
+  Config config;
+
+  Experiment() {
+    const std::string file = folder.file("data.h5");
+    write_floats(file, "x", {24, 40, 2}, random_values(24 * 40 * 2, 1));
+    write_floats(file, "y", {24, 3}, random_values(24 * 3, 2));
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.shuffle = false;
+    config.model.layers = small_layers();
+    config.training.batch = 8;
+    config.training.epochs = 2;
+    config.training.optimizer.learning_rate = 0.01;
+    config.method.finetune.epochs = 1;
+  }
+
+  Outcome run(const std::string& method, std::vector<Extent> resolutions, std::optional<double> finetune_rate) {
+    config.method.name = method;
+    config.method.resolutions = std::move(resolutions);
+    config.method.finetune.learning_rate = finetune_rate;
+    Data data(config, team);
+    RunReport silent;
+    return run_pipeline(make_plan(config), config, {*backend, team, data, silent});
+  }
+};
+
+const Extent kHalf{1, 1, 2}, kFull{1, 1, 1};
+
+std::vector<float> trained_part(const Group& group) { return copy(group.params); }
+
+}  // namespace
+
+TEST_CASE("pipeline: MRT ends with the bottom that the coarse model learnt") {
+  Experiment experiment;
+  Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
+  REQUIRE(mrt.stages.size() == 2);
+  CHECK(mrt.learner.resolution == kFull);
+  experiment.config.method.finetune.epochs = 2;  // the baseline's settings: the same training as the coarse model's
+  Outcome coarse = experiment.run("baseline", {kHalf}, std::nullopt);
+  CHECK(trained_part(mrt.learner.model.bottom()) == trained_part(coarse.learner.model.bottom()));
+}
+
+TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the dense model") {
+  Experiment experiment;
+  experiment.config.method.dense.learning_rate = 0.0;  // a dense model that stays as it was made
+  Outcome mrmf = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  REQUIRE(mrmf.stages.size() == 3);
+  Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
+  CHECK(trained_part(mrmf.learner.model.bottom()) == trained_part(mrt.learner.model.bottom()));
+  CHECK(trained_part(mrmf.learner.model.top()) == trained_part(mrt.learner.model.top()));  // made from the same seed
+  experiment.config.method.dense.learning_rate = 0.01;
+  Outcome learnt = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  CHECK(trained_part(learnt.learner.model.bottom()) == trained_part(mrt.learner.model.bottom()));
+  CHECK(trained_part(learnt.learner.model.top()) != trained_part(mrt.learner.model.top()));
+}
+
+TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
+  Experiment experiment;
+  const Outcome outcome = experiment.run("mrmf", {{1, 1, 4}, kHalf, kFull}, std::nullopt);
+  double seconds = 0;
+  for (const StageRecord& stage : outcome.stages) seconds += stage.seconds;
+  CHECK(seconds <= outcome.seconds);
+  CHECK(outcome.stages.back().last.total_seconds == doctest::Approx(seconds).epsilon(1e-9));
+}
