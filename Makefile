@@ -14,7 +14,8 @@ setup: ## install missing Debian packages, or say which are missing
 	@jobs/setup.sh
 
 configure: setup
-	@test -f $(BUILD)/CMakeCache.txt || cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release >$(BUILD).configure.log 2>&1 || \
+	@test -f $(BUILD)/Makefile -o -f $(BUILD)/build.ninja || \
+	  cmake --fresh -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release >$(BUILD).configure.log 2>&1 || \
 	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
 test: all ## build and run every test
@@ -32,12 +33,15 @@ mutants: all ## plant known bugs one by one and show that the tests catch them
 check: style test ## what CI and a careful committer run
 
 style: ## is the code formatted as .clang-format says? (clang-format 14)
+	@jobs/setup.sh clang-format-14
 	@tests/style.sh check
 
 format: ## format the code
+	@jobs/setup.sh clang-format-14
 	@tests/style.sh fix
 
 tidy: configure ## clang-tidy 14 over our sources
+	@jobs/setup.sh clang-tidy-14
 	@tests/tidy.sh $(BUILD)
 
 status: ## the configuration in use

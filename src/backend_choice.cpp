@@ -1,32 +1,38 @@
 // Which backend and how many threads: from the configuration and the machine.
-#include <fmt/format.h>
 #include <omp.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
-#include <thread>
+#include <string>
 
 #include "src/commands.hpp"
 
 namespace mrmf {
 namespace {
 
-// Ranks that share this rank's node.
-int ranks_here(Comm& world) {
+// The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
+std::string place() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  const auto colour = static_cast<int>(std::hash<std::string>{}(name)&0x3fffffff);
-  return world.split(colour).size();
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a node of more than 1024: then all ranks share
+  return std::string(name) + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
 }
 
-// A rank bound to cores uses those; unbound ranks share the node's.
-int default_threads(Comm& world) {
-  const int allowed = omp_get_num_procs();
-  const int here = ranks_here(world);
-  const bool bound = allowed < static_cast<int>(std::thread::hardware_concurrency());
-  return bound ? allowed : std::max(1, allowed / here);
+// Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own. Two splits,
+// so that 60 bits of the hash tell places apart.
+int ranks_on_these_cores(Comm& world) {
+  const std::size_t hash = std::hash<std::string>{}(place());
+  constexpr std::size_t bits = 30;
+  constexpr std::size_t mask = (std::size_t{1} << bits) - 1;
+  Comm some = world.split(static_cast<int>(hash & mask));
+  return some.split(static_cast<int>(hash >> bits & mask)).size();
 }
+
+int default_threads(Comm& world) { return std::max(1, omp_get_num_procs() / ranks_on_these_cores(world)); }
 
 }  // namespace
 

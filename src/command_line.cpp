@@ -6,11 +6,11 @@
 #include <iostream>
 
 #include "generated/version.hpp"
+#include "kernels/nearest.hpp"
 #include "src/bench_layers.hpp"
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
 #include "src/compare.hpp"
-#include "kernels/nearest.hpp"
 #include "src/neuron/simulate.hpp"
 #include "src/plan.hpp"
 #include "src/plot.hpp"
@@ -43,10 +43,22 @@ void add_simulate(CLI::App& app, Command& command, Comm& world) {
       "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
   auto options = held<NeuronSimulation>();
   neuron->add_option("--output,-o", options->file, "HDF5 file to write")->required();
-  neuron->add_option("--samples,-n", options->samples, "number of samples in all splits")->capture_default_str();
-  neuron->add_option("--cells", options->cells, "number of different cells")->capture_default_str();
+  neuron->add_option("--samples,-n", options->samples, "number of samples in all three splits")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  neuron->add_option("--cells", options->cells, "number of different cells")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  neuron->add_option("--train", options->train, "share of the samples for training")->capture_default_str();
+  neuron->add_option("--validation", options->validation, "share for validation (val_ in the file)")
+      ->capture_default_str();
+  neuron->add_option("--test", options->test, "share for testing; the three add up to 1 (80/10/10 unless given)")
+      ->capture_default_str();
   neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
-  neuron->add_option("--threads", options->threads, "threads per rank; 0: all of the node's cores, shared by its ranks")
+  neuron
+      ->add_option("--threads", options->threads,
+                   "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
 }
@@ -121,16 +133,18 @@ void add_model_commands(CLI::App& app, Command& command, Comm& world) {
         ->check(CLI::IsMember({"train", "validation"}))
         ->capture_default_str();
     sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
-    sub.add_option("--labels", options.labels, "name of the data set of labels, e.g. test_unitStar_par");
   };
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
   auto evaluated = held<ModelOptions>();
   common(*evaluate, *evaluated);
+  evaluate->add_option("--labels", evaluated->labels, "name of the data set of labels, e.g. test_unitStar_par");
   evaluate->callback([=, &command, &world] { command = [=, &world] { evaluate_command(*evaluated, world); }; });
 
-  CLI::App* predict = app.add_subcommand("predict", "write a trained model's outputs for every sample to an HDF5 file");
+  CLI::App* predict = app.add_subcommand(
+      "predict", "write a trained model's outputs for every sample to an HDF5 file; needs no labels");
   auto predicted = held<ModelOptions>();
   common(*predict, *predicted);
+  predict->add_option("--labels", predicted->labels, "accepted as for evaluate; labels are never read");
   predict->add_option("--output,-o", predicted->output, "HDF5 file to write; data set \"prediction\"")->required();
   predict->callback([=, &command, &world] { command = [=, &world] { predict_command(*predicted, world); }; });
 }
@@ -147,11 +161,14 @@ void add_bench(CLI::App& app, Command& command, Comm& world) {
   for (const bool layers : {false, true}) {
     CLI::App* sub = layers ? bench->add_subcommand("layers", "each layer beside oneDNN's own best times, in one run")
                            : bench->add_subcommand("training", "samples per second of whole training steps");
-    sub->add_option("--length", options->length, "positions of a sample")->capture_default_str();
-    sub->add_option("--batch", options->settings.batch, "rows per step")->capture_default_str();
-    sub->add_option("--steps", options->settings.steps, "timed steps")->capture_default_str();
-    sub->add_option("--threads", options->run.threads, "0: all cores")->capture_default_str();
-    sub->add_option("--backend", options->run.backend, "onednn or reference")->capture_default_str();
+    const auto add = [sub](const std::string& name, auto& value, const std::string& meaning, const CLI::Validator& is) {
+      sub->add_option(name, value, meaning)->check(is)->capture_default_str();
+    };
+    add("--length", options->length, "positions of a sample", CLI::PositiveNumber);
+    add("--batch", options->settings.batch, "rows per step", CLI::PositiveNumber);
+    add("--steps", options->settings.steps, "timed steps", CLI::PositiveNumber);
+    add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
+    add("--backend", options->run.backend, "library", CLI::IsMember({"onednn", "reference"}));
     sub->callback([=, &command, &world] {
       command = [=, &world] {
         if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
@@ -174,7 +191,8 @@ void add_small_commands(CLI::App& app, Command& command, Comm& world) {
       if (*keys)
         std::cout << describe_keys();
       else
-        for (const Preset& preset : preset_list()) std::cout << preset.name << "  " << preset.description << "\n";
+        for (const Preset& preset : preset_list())
+          std::cout << preset.name << "  " << preset.description << "; samples " << preset.sample << "\n";
     };
   });
   CLI::App* doctor = app.add_subcommand("doctor", "what mrmf finds here: libraries, processor, memory, ranks, threads");

@@ -10,7 +10,8 @@
 
 namespace mrmf {
 
-/// Threads for this rank: as wanted, or (0) its share of the node's cores.
+/// Threads for this rank: as wanted, or (0) the cores it may use over the ranks of the node that may use the same.
+/// Collective over `world`; all ranks want the same.
 int choose_threads(int wanted, Comm& world);
 
 /// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
@@ -30,12 +31,12 @@ struct ModelOptions {
   std::string run;                 ///< a finished run folder
   std::vector<std::string> files;  ///< other data than the run's own
   std::string split = "validation";
-  std::string samples, labels;  ///< data set names, when not the run's
+  std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
   std::string output;           ///< predict: HDF5 file to write
 };
 /// Loss, mean absolute error and R^2 per label of a finished run's model.
 void evaluate_command(const ModelOptions& options, Comm& world);
-/// Writes the model's outputs for every sample as the data set "prediction".
+/// Writes the model's outputs for every sample as the data set "prediction". Needs no labels and reads none.
 void predict_command(const ModelOptions& options, Comm& world);
 
 struct InspectOptions {

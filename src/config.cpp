@@ -21,14 +21,18 @@ std::string describe(const std::string& path, const std::string& expected, const
                      meaning);
 }
 
+std::string why(const std::error_code& error) { return error ? " (" + error.message() + ")" : ""; }
+
 }  // namespace
 
 Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::directory)
+    throw ConfigError(path + ": is a folder; name the configuration file in it");
+  if (type == std::filesystem::file_type::not_found) throw ConfigError(path + ": there is no such file");
   std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path)) {
-    const bool there = std::filesystem::exists(path);
-    throw ConfigError(path + ": " + (there ? "cannot be read; check its permissions" : "there is no such file"));
-  }
+  if (!file) throw ConfigError(path + ": cannot be read" + why(error) + "; check its permissions and its folder's");
   std::ostringstream text;
   text << file.rdbuf();
   return parse_config(text.str(), path, overrides);

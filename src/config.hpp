@@ -83,6 +83,7 @@ struct TrainingConfig {
 struct MethodConfig {
   std::string name = "baseline";               ///< baseline | mrt | mrmf | progressive
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
+  int axes = 0;  ///< factors written per resolution: as many as the data has axes; 0: only [1], which suits any data
   TopRule top = TopRule::dense;
   Moments moments = Moments::reset;
   RateCurve curve = RateCurve::stage;

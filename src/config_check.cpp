@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "kernels/check.hpp"
-#include "src/config_table.hpp"
 #include "kernels/nearest.hpp"
+#include "src/config_table.hpp"
 #include "src/presets.hpp"
 
 namespace mrmf {
@@ -89,7 +89,7 @@ void check_resolutions(const MethodConfig& method, const Checker& checker) {
   check_count(method, checker);
   for (std::size_t i = 1; i < method.resolutions.size(); ++i) {
     const Extent &coarse = method.resolutions[i - 1], &fine = method.resolutions[i];
-    const std::string pair = write_extent(fine) + " after " + write_extent(coarse) + ": ";
+    const std::string pair = write_extent(fine, method.axes) + " after " + write_extent(coarse, method.axes) + ": ";
     if (coarse == fine) checker.fail("method.resolutions", "method.resolutions has " + pair + "the same twice");
     for (std::size_t axis = 0; axis < fine.size(); ++axis) {
       if (coarse[axis] % fine[axis] == 0) continue;
@@ -100,16 +100,24 @@ void check_resolutions(const MethodConfig& method, const Checker& checker) {
   }
 }
 
-void complete_method(Config& config, const Checker& checker) {
-  MethodConfig& method = config.method;
-  check_resolutions(method, checker);
+// Only mrmf has a choice. The default may stand there: effective configurations spell every key out.
+void complete_top(MethodConfig& method, const Checker& checker) {
   if (method.name == "mrt") {
     if (checker.given("method.top") && method.top != TopRule::fresh) {
       checker.fail("method.top",
                    "method.top: mrt always starts from a fresh top; remove the key or set it to \"fresh\"");
     }
     method.top = TopRule::fresh;
+  } else if (method.name != "mrmf" && method.top != TopRule::dense) {
+    checker.fail("method.top",
+                 "method.top: " + method.name + " has no choice of top layers; remove the key or set it to \"dense\"");
   }
+}
+
+void complete_method(Config& config, const Checker& checker) {
+  MethodConfig& method = config.method;
+  check_resolutions(method, checker);
+  complete_top(method, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",
@@ -142,6 +150,11 @@ void check_optimizer(const Config& config, const Checker& checker) {
   for (const auto& [key, rule] : rules) {
     if (rule == "piecewise" && boundaries.empty()) {
       checker.fail(key, key + ": the rule \"piecewise\" needs " + path + ", such as [50, 75]");
+    }
+    if (config.method.curve == RateCurve::run && (rule == "piecewise" || rule == "plateau")) {
+      checker.fail(key, key + ": the rule " + quoted(rule) +
+                            " counts the epochs of one training step and makes no curve over the run; set "
+                            "method.curve = \"stage\", or the rule constant, cosine or linear");
     }
   }
 }

@@ -59,13 +59,14 @@ Rule above(double least) {
   rule.open_least = true;
   return rule;
 }
-Rule from_to(double least, double most) {
-  Rule rule = at_least(least);
+Rule above_to(double least, double most) {
+  Rule rule = above(least);
   rule.most = most;
   return rule;
 }
 Rule from_below(double least, double most) {
-  Rule rule = from_to(least, most);
+  Rule rule = at_least(least);
+  rule.most = most;
   rule.open_most = true;
   return rule;
 }
@@ -150,9 +151,10 @@ std::vector<Value> read_list(const Value& value) {
   return value.kind == Value::Kind::list ? value.items : std::vector<Value>{value};
 }
 
-std::string write_extent(const Extent& extent) {
+std::string write_extent(const Extent& extent, int axes) {
+  const std::size_t last = extent.size() - static_cast<std::size_t>(std::max(axes, 1));
   std::size_t first = 0;
-  while (first + 1 < extent.size() && extent[first] == 1) ++first;
+  while (first < last && extent[first] == 1) ++first;
   return fmt::format("[{}]", fmt::join(extent.begin() + static_cast<std::ptrdiff_t>(first), extent.end(), ", "));
 }
 

@@ -26,7 +26,7 @@ struct Rule {
 };
 Rule at_least(double least);
 Rule above(double least);
-Rule from_to(double least, double most);
+Rule above_to(double least, double most);
 Rule from_below(double least, double most);
 Rule one_of(std::vector<std::string> words);
 
@@ -107,7 +107,8 @@ void read(const Value& value, const std::string& path, const Rule& rule, T& targ
   }
 }
 
-std::string write_extent(const Extent& extent);
+/// "[2]", "[1, 2]": without leading ones, but at least `axes` numbers.
+std::string write_extent(const Extent& extent, int axes = 1);
 
 template <class T>
 std::string write(const T& value, const Rule& rule) {

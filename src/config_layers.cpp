@@ -10,6 +10,10 @@
 namespace mrmf {
 namespace {
 
+constexpr const char* kPerAxis =
+    "per axis, first axis first, such as [3, 3, 3]; fewer numbers than axes count from the last, and the other axes "
+    "have 1: a single 3 means 3 along the last axis only";
+
 std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
   std::vector<Key<LayerSpec>> keys;
   for (const LayerKey& entry : layer_keys()) {
@@ -87,18 +91,16 @@ std::vector<LayerKey> layer_keys() {
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
   add("filters", MRMF_FIELD(units), at_least(1), {conv}, "output channels", true);
-  add("kernel", MRMF_FIELD(window), at_least(1), {conv}, "size per axis; fewer sizes than axes count from the last",
-      true);
+  add("kernel", MRMF_FIELD(window), at_least(1), {conv}, kPerAxis, true);
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
-  add("window", MRMF_FIELD(window), at_least(1), {max_pool, average_pool}, "size per axis, as for kernel", true);
+  add("window", MRMF_FIELD(window), at_least(1), {max_pool, average_pool}, kPerAxis, true);
   add("stride", MRMF_FIELD(stride), at_least(1), {conv, max_pool, average_pool},
-      "per axis; 1 for a conv and the window for a pool unless set");
-  add("padding", MRMF_FIELD(same_padding), one_of({"valid", "same"}), {conv},
-      "none, or such that the output has ceil(input / stride) positions");
+      std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set");
+  keys.push_back({padding_key(), {conv}, false});
   add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, dense}, "how weights start");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
-  add("slope", MRMF_FIELD(slope), at_least(0), {leaky_relu}, "for negative values");
-  add("momentum", MRMF_FIELD(momentum), from_to(0, 1), {batch_norm},
+  add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
+  add("momentum", MRMF_FIELD(momentum), above_to(0, 1), {batch_norm},
       "weight of the new batch in the running statistics (PyTorch's meaning)");
   add("epsilon", MRMF_FIELD(epsilon), above(0), {batch_norm}, "added to the variance");
   return keys;

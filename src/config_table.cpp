@@ -102,15 +102,13 @@ void add_training(Keys& keys) {
 void add_method(Keys& keys) {
   add(keys, "method.name", MRMF_FIELD(method.name), one_of({"baseline", "mrt", "mrmf", "progressive"}),
       "how to get to a model at the last resolution");
-  add(keys, "method.resolutions", MRMF_FIELD(method.resolutions), at_least(1),
-      "averaging factors per axis, coarse to fine, such as [[4], [2], [1]]; fewer factors than axes count from the "
-      "last");
+  keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
   add(keys, "method.top", MRMF_FIELD(method.top), one_of({"dense", "fresh", "interpolated"}),
-      "mrmf, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
+      "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
-      "one learning-rate curve per training step, or one over the whole run");
+      "one learning-rate curve per training step, or one over the whole run (constant, cosine and linear rules)");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
@@ -123,7 +121,8 @@ void add_run(Keys& keys) {
   add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
   add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
   add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
-  add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0), "per rank; 0 for the node's cores over its ranks");
+  add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
+      "per rank; 0 for the cores this rank may use over the ranks that share them");
 }
 
 }  // namespace

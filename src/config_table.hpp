@@ -20,8 +20,13 @@ struct LayerKey {
 };
 const std::vector<std::string>& layer_kind_words();  ///< in the order of LayerKind
 std::vector<LayerKey> layer_keys();
+/// padding of a conv: a word, or what goes before and after each axis.
+Key<LayerSpec> padding_key();
 /// The list [[model.layers]] as one key.
 Key<ModelConfig> layer_list_key();
+
+/// method.resolutions, which also says for how many axes its factors are.
+Key<MethodConfig> resolutions_key();
 
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.

@@ -9,6 +9,8 @@
 #include "io/sample_store.hpp"
 #include "src/commands.hpp"
 #include "src/inspect.hpp"
+#include "src/presets.hpp"
+#include "src/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -33,9 +35,17 @@ Shape parse_sample(const std::string& text) {
 }
 
 bool files_exist(const std::vector<std::string>& files) {
+  std::error_code unreadable;  // counts as there, so that opening the file says why
   for (const std::string& file : files)
-    if (!std::filesystem::exists(file)) return false;
+    if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return false;
   return !files.empty();
+}
+
+// The usual shape of a sample of the preset; "" when none is named.
+std::string preset_sample(const std::string& name) {
+  for (const Preset& preset : preset_list())
+    if (preset.name == name) return preset.sample;
+  return "";
 }
 
 }  // namespace
@@ -49,8 +59,8 @@ void inspect_command(const InspectOptions& options, Comm& world) {
   } else if (files_exist(config.data.train.files)) {
     sample = inspect_dataset(config.data.train, world).sample;
     origin = "from the data";
-  } else if (config.model.preset == "neuron_inverter") {
-    sample = parse_sample("1600x3");
+  } else if (const std::string usual = preset_sample(config.model.preset); !usual.empty()) {
+    sample = parse_sample(usual);
     origin = "the preset's own: the data files are not there";
   } else {
     throw DataError(
@@ -62,11 +72,17 @@ void inspect_command(const InspectOptions& options, Comm& world) {
 
 void doctor_command(Comm& world) {
   const auto backend = make_backend(RunConfig{}, world);
+  const int threads = choose_threads(0, world);
   if (!world.root()) return;
+  const Machine machine = this_machine();
   std::cout << fmt::format("mrmf       {} ({})\n", kVersion, kGitHash)
+            << fmt::format("processor  {}, {} core{} usable\n", machine.processor, machine.cores,
+                           machine.cores == 1 ? "" : "s")
+            << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
             << fmt::format("backend    {}\n", backend->description())
             << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
-            << fmt::format("ranks      {}\n", world.size()) << fmt::format("plots      {}\n", kPython);
+            << fmt::format("ranks      {}\n", world.size()) << fmt::format("threads    {} on rank 0\n", threads)
+            << fmt::format("plots      {}\n", kPython);
 }
 
 }  // namespace mrmf

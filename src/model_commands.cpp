@@ -16,36 +16,49 @@
 namespace mrmf {
 namespace {
 
+enum class Labels { needed, unread };
+
 /// A trained model and the rows of a data set that this rank looks at.
 struct Trained {
   Config config;
   std::unique_ptr<Backend> backend;
+  DatasetSpec spec;
   Extent resolution{1, 1, 1};
   DatasetShape shape;
   std::unique_ptr<SampleStore> store;
   std::unique_ptr<Model> model;
 };
 
-Trained open_trained(const ModelOptions& options, Comm& world) {
-  Trained t;
-  t.config = read_config(options.run + "/config.toml", {});
-  DatasetSpec spec = options.split == "train" ? t.config.data.train : t.config.data.validation;
+DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
+  DatasetSpec spec = options.split == "train" ? data.train : data.validation;
   if (!options.files.empty()) spec.files = options.files;
   if (!options.samples.empty()) spec.samples = options.samples;
   if (!options.labels.empty()) spec.labels = options.labels;
+  if (labels == Labels::unread) spec.labels.clear();
+  // Splits are often of one size: the run's labels would fit other samples without being theirs.
+  if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
+    throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
+  return spec;
+}
+
+Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
+  Trained t;
+  t.config = read_config(options.run + "/config.toml", {});
+  t.spec = dataset(options, t.config.data, labels);
   t.backend = make_backend(t.config.run, world);
   t.resolution = make_plan(t.config).last.resolution;
-  t.shape = inspect_dataset(spec, world);
+  t.shape = inspect_dataset(t.spec, world);
   const Range owned = piece(t.shape.samples, world.rank(), world.size());
-  t.store = std::make_unique<SampleStore>(spec, t.shape, owned, world);
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, owned, world);
   t.store->require(t.resolution);
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
                       t.config.model.layers, t.config.model.cut};
   t.model = std::make_unique<Model>(*t.backend, settings);
-  if (t.model->network().output().per_sample() != t.shape.outputs)
-    throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample",
-                                t.model->network().output().per_sample(), spec.labels, t.shape.outputs));
+  const Index outputs = t.model->network().output().per_sample();
+  if (labels == Labels::needed && outputs != t.shape.outputs)
+    throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
+                                t.spec.labels, t.shape.outputs));
   load_model(options.run + "/checkpoints/final.h5", *t.model, world);
   return t;
 }
@@ -73,7 +86,7 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstTensor, Con
 }  // namespace
 
 void evaluate_command(const ModelOptions& options, Comm& world) {
-  Trained t = open_trained(options, world);
+  Trained t = open_trained(options, Labels::needed, world);
   const auto outputs = static_cast<std::size_t>(t.shape.outputs);
   std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
   for_each_batch(t, [&](Index, ConstTensor y, ConstTensor target) {
@@ -90,8 +103,8 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
   if (!world.root()) return;
   const auto n = static_cast<double>(t.shape.samples);
   double mse = 0, mae = 0;
-  std::cout << fmt::format("{} samples of {}\n\n{:>6} {:>12} {:>12} {:>8}\n", t.shape.samples, options.split, "label",
-                           "MSE", "MAE", "R^2");
+  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{:>6} {:>12} {:>12} {:>8}\n", t.shape.samples,
+                           t.spec.samples, t.spec.labels, fmt::join(t.spec.files, ", "), "label", "MSE", "MAE", "R^2");
   for (std::size_t k = 0; k < outputs; ++k) {
     const double spread = sum_squares[k] - sum[k] * sum[k] / n;
     std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", k, squares[k] / n, magnitudes[k] / n,
@@ -103,15 +116,15 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
 }
 
 void predict_command(const ModelOptions& options, Comm& world) {
-  Trained t = open_trained(options, world);
+  Trained t = open_trained(options, Labels::unread, world);
+  const Index outputs = t.model->network().output().per_sample();
   PartialFile partial(options.output, world);
   Hdf5File file = Hdf5File::create(partial.path(), world);
-  file.create_dataset("prediction", {t.shape.samples, t.shape.outputs});
+  file.create_dataset("prediction", {t.shape.samples, outputs});
   for_each_batch(t, [&](Index first, ConstTensor y, ConstTensor) { file.write_rows("prediction", first, y.data); });
   file.close();
   partial.commit();
-  if (world.root())
-    std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, t.shape.outputs);
+  if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
 }
 
 }  // namespace mrmf

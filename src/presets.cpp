@@ -49,8 +49,8 @@ std::string prefix(LayerKind kind) {
 }  // namespace
 
 std::vector<Preset> preset_list() {
-  return {
-      {"neuron_inverter", "1-D: three convolutions, flat batch norm, six dense layers; 3 probes to 19 conductances"}};
+  return {{"neuron_inverter", "1-D: three convolutions, flat batch norm, six dense layers; 3 probes to 19 conductances",
+           "1600x3"}};
 }
 
 std::vector<LayerSpec> preset_layers(const std::string& name) {

@@ -11,6 +11,7 @@ namespace mrmf {
 struct Preset {
   std::string name;
   std::string description;  ///< one line
+  std::string sample;       ///< usual shape of a sample, as `mrmf inspect --sample` takes it: "1600x3"
 };
 std::vector<Preset> preset_list();
 

@@ -1,5 +1,6 @@
 #include "src/neuron/metadata.hpp"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "generated/version.hpp"
@@ -38,6 +39,8 @@ std::string metadata(const NeuronSimulation& settings, const Recorder& recorder,
   }
   const auto parts = splits(settings);
   meta["cellNameList"] = names;
+  meta["h5name"] = std::filesystem::path(settings.file).filename().string();
+  meta["numInpFiles"] = settings.cells;
   meta["parName"] = labels;
   meta["probeName"] = {"soma", "axon", "dend"};
   meta["conductName"] = conductances;
@@ -52,7 +55,7 @@ std::string metadata(const NeuronSimulation& settings, const Recorder& recorder,
   meta["normalisationSamplesPerCell"] = kNormalisationSamples;
   meta["cells"] = cells;
   meta["program"] = std::string("mrmf ") + kVersion;
-  return meta.dump();
+  return meta.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
 }
 
 }  // namespace mrmf::neuron

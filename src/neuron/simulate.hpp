@@ -1,8 +1,8 @@
 // `mrmf simulate neuron`: a data set in the published schema of the Neuron Inverter benchmark.
 //
 // Every sample is one cell under one stimulus with 23 of its conductances drawn at random; a network is to infer 19 of
-// them from the potential at three points. The file's bytes depend on the settings alone: not on ranks, threads or
-// instruction set.
+// them from the potential at three points. The file's bytes depend on the settings alone, the file's name being one:
+// not on ranks, threads or instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,13 @@
 """Every other subcommand through the command line."""
 import json
 import os
+import re
+import shutil
+import subprocess
+import unittest
+
+import h5py
+import numpy as np
 
 import support
 
@@ -22,7 +29,32 @@ class Commands(support.MrmfTest):
         text = self.mrmf("doctor")
         for part in ("oneDNN", "MPI", "HDF5"):
             self.assertIn(part, text)
+        self.assertRegex(text, r"processor  .*, \d+ cores? usable")
+        self.assertRegex(text, r"memory     \d+\.\d GiB")
         self.assertIn("ranks      2", self.mrmf("doctor", ranks=2))
+
+    def threads_of_root(self, *cores_of_ranks):
+        """The threads that rank 0 takes when each rank may use these cores."""
+        words = []
+        for cores in cores_of_ranks:
+            words += [":"] * bool(words) + ["-n", "1", "taskset", "-c", ",".join(map(str, cores)), support.MRMF, "doctor"]
+        done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", *words], capture_output=True, text=True,
+                              timeout=120, cwd=self.folder, env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
+                                                                     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return int(re.search(r"threads    (\d+) on rank 0", done.stdout).group(1))
+
+    @unittest.skipUnless(shutil.which("taskset"), "taskset is missing")
+    def test_ranks_share_cores_only_with_ranks_of_the_same_mask(self):
+        cores = sorted(os.sched_getaffinity(0))
+        self.assertEqual(self.threads_of_root(cores), len(cores))
+        self.assertEqual(self.threads_of_root(cores, cores), max(1, len(cores) // 2))
+        if len(cores) < 2:
+            self.skipTest("the rest needs two cores")
+        self.assertEqual(self.threads_of_root(cores, cores[:1]), len(cores))  # the other rank is bound elsewhere
+        self.assertEqual(self.threads_of_root(cores[:1], cores), 1)
+        if len(cores) > 2:  # a share of the machine, as a cpuset or Slurm gives it, is shared like the whole
+            self.assertEqual(self.threads_of_root(cores[:2], cores[:2]), 1)
 
     def test_inspect_gives_the_published_figures(self):
         self.write("config.toml", support.CONFIG.split("[[model.layers]]")[0].replace(
@@ -43,6 +75,35 @@ class Commands(support.MrmfTest):
         self.fails(2, "inspect", "config.toml", "--sample", "12y3", message="--sample 12y3")
         os.remove(self.path("data.h5"))
         self.fails(3, "inspect", "config.toml", message="--sample")
+        self.fails(2, "inspect", self.folder, message="is a folder")
+
+    def trained(self):
+        support.make_data(self.path("data.h5"))
+        self.config(replace=[("epochs = 3", "epochs = 1")])
+        self.mrmf("train", "config.toml")
+
+    def test_predict_needs_no_labels(self):
+        self.trained()
+        self.mrmf("predict", "run", "-o", "labelled.h5")
+        with h5py.File(self.path("data.h5"), "a") as file:
+            del file["val_unitStar_par"]
+        self.assertIn("40x2", self.mrmf("predict", "run", "-o", "plain.h5"))
+        self.mrmf("predict", "run", "-o", "empty.h5", "--labels", "")
+        self.mrmf("predict", "run", "-o", "ranks.h5", ranks=3)
+        with h5py.File(self.path("labelled.h5")) as file:
+            expected = file["prediction"][:]
+        for name in ("plain.h5", "empty.h5", "ranks.h5"):
+            with h5py.File(self.path(name)) as file:
+                # Batches cut differently over ranks may add up in another order: a few float32 roundings.
+                np.testing.assert_allclose(file["prediction"][:], expected, rtol=0, atol=1e-5)
+        self.fails(3, "evaluate", "run", message="val_unitStar_par")
+
+    def test_evaluate_names_what_it_looked_at(self):
+        self.trained()
+        self.assertIn("40 samples of val_frames", self.mrmf("evaluate", "run"))
+        text = self.mrmf("evaluate", "run", "--samples", "train_frames", "--labels", "train_unitStar_par")
+        self.assertIn("96 samples of train_frames with labels train_unitStar_par (data.h5)", text)
+        self.fails(2, "evaluate", "run", "--samples", "train_frames", message="--labels")
 
     def test_plan_prints_the_steps_and_writes_nothing(self):
         self.config(replace=[support.MRMF_METHOD])
@@ -79,6 +140,12 @@ class Commands(support.MrmfTest):
     def test_bench_training_prints_json_last(self):
         text = self.mrmf("bench", "training", "--length", "160", "--batch", "8", "--steps", "2", "--threads", "1")
         self.assertGreater(json.loads(text.splitlines()[-1])["samples_per_second"], 0)
+
+    def test_bench_refuses_what_it_cannot_do(self):
+        for words in (("--steps", "0"), ("--batch", "-1"), ("--length", "0"), ("--threads", "-1"),
+                      ("--backend", "onednm")):
+            for what in ("training", "layers"):
+                self.fails(2, "bench", what, *words, message=words[0])
 
     def test_bench_layers_prints_both_sums(self):
         text = self.mrmf("bench", "layers", "--length", "160", "--batch", "8", "--steps", "2", "--threads", "1")

@@ -15,18 +15,32 @@ def digest(path):
 
 
 class SimulateNeuron(support.MrmfTest):
-    def make(self, name, seed=3, threads=1, ranks=0):
+    def make(self, name, *words, seed=3, threads=1, ranks=0):
         self.mrmf("simulate", "neuron", "--samples", "90", "--cells", "3", "--seed", str(seed), "--threads", str(threads),
-                  "--output", name, ranks=ranks)
+                  "--output", name, *words, ranks=ranks)
         return self.path(name)
 
     def test_same_seed_same_bytes(self):
-        first = digest(self.make("one.h5"))
-        self.assertEqual(digest(self.make("threads.h5", threads=3)), first)
-        self.assertEqual(digest(self.make("two.h5", ranks=2)), first)
-        self.assertEqual(digest(self.make("three.h5", ranks=3)), first)
-        self.assertNotEqual(digest(self.make("other.h5", seed=4)), first)
-        self.assertEqual(sorted(os.listdir(self.folder)), ["one.h5", "other.h5", "threads.h5", "three.h5", "two.h5"])
+        def made(folder, **options):  # under one name, which is in meta.JSON
+            os.mkdir(self.path(folder))
+            path = self.make(folder + "/neuron.h5", **options)
+            self.assertEqual(os.listdir(self.path(folder)), ["neuron.h5"])
+            return digest(path)
+
+        first = made("one")
+        self.assertEqual(made("threads", threads=3), first)
+        self.assertEqual(made("two", ranks=2), first)
+        self.assertEqual(made("three", ranks=3), first)
+        self.assertNotEqual(made("other", seed=4), first)
+
+    def test_shares_of_the_splits(self):
+        text = self.mrmf("simulate", "neuron", "--help")
+        for part in ("80/10/10", "--train", "--validation", "--test"):
+            self.assertIn(part, text)
+        with h5py.File(self.make("half.h5", "--train", "0.5", "--validation", "0.3", "--test", "0.2")) as file:
+            self.assertEqual([len(file[s + "_frames"]) for s in ("train", "val", "test")], [45, 27, 18])
+        self.fails(2, "simulate", "neuron", "--train", "0.9", "--output", "refused.h5", message="sum 1")
+        self.assertFalse(os.path.exists(self.path("refused.h5")))
 
     def test_schema(self):
         with h5py.File(self.make("neuron.h5")) as file:
@@ -46,6 +60,9 @@ class SimulateNeuron(support.MrmfTest):
         self.assertEqual(len(set(map(tuple, all_frames[:, :, 0]))), 90)
         self.assertEqual(len(meta["parName"]), 19)
         self.assertEqual(meta["numSamples"], {"train": 72, "val": 9, "test": 9})
+        for key in ("cellNameList", "globalTrainSamples", "h5name", "numInpFiles"):  # the published ones
+            self.assertIn(key, meta)
+        self.assertEqual(meta["h5name"], "neuron.h5")
 
     def test_bad_arguments_are_refused_and_nothing_is_written(self):
         good = {"--samples": "90", "--cells": "3", "--seed": "1", "--output": "refused.h5"}

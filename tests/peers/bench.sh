@@ -15,11 +15,14 @@ fail() { echo "bench: $*" >&2; exit 1; }
 have_torch() { [ -x $venv/bin/python ] && $venv/bin/python -c 'import torch, numpy' 2>/dev/null; }
 
 install_torch() {
-  local python
+  local python attempt
   echo "bench: installing PyTorch in $venv (about 5.5 GB, some minutes)"
-  for python in python3 /usr/bin/python3; do  # Debian's own lacks venv unless python3-venv is installed
-    [ -x $venv/bin/pip ] && break
-    "$python" -m venv $venv >"$work/venv.log" 2>&1 || true
+  for attempt in present installed; do  # Debian's own python3 lacks venv unless python3-venv is installed
+    for python in python3 /usr/bin/python3; do
+      [ -x $venv/bin/pip ] || "$python" -m venv $venv >"$work/venv.log" 2>&1 || true
+    done
+    if [ -x $venv/bin/pip ] || [ $attempt = installed ]; then break; fi
+    jobs/setup.sh python3-venv || break
   done
   [ -x $venv/bin/pip ] || {
     cat "$work/venv.log" >&2

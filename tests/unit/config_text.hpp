@@ -79,6 +79,7 @@ stride = 2
 type = "conv"
 filters = 32
 kernel = 4
+padding = [1, 0, [2, 3]]
 [[model.layers]]
 type = "flatten"
 [[model.layers]]

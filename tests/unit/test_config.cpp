@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/check.hpp"
 #include "src/config.hpp"
 #include "tests/unit/config_text.hpp"
 
@@ -70,6 +71,10 @@ TEST_CASE("layers: fields, defaults and names") {
   CHECK(layers[4].name == "pool2");
   CHECK(layers[5].window == Extent{1, 1, 4});
   CHECK(layers[5].name == "conv2");
+  CHECK(layers[0].pad_before == Extent{0, 0, 0});
+  CHECK(layers[5].pad_before == Extent{1, 0, 2});
+  CHECK(layers[5].pad_after == Extent{1, 0, 3});
+  CHECK_FALSE(layers[5].same_padding);
   CHECK(layers[7].rate == 0.5F);
   CHECK(layers[8].units == 4);
   CHECK(c.model.cut == "flatten");
@@ -97,6 +102,48 @@ TEST_CASE("written values look as a person would write them") {
   CHECK(text.find("stop.coarse.threshold = 0.002\n") != std::string::npos);
   CHECK(text.find("preset = \"neuron_inverter\"\n") != std::string::npos);
   CHECK(text.find("  { coarse.epochs = 8 },\n") != std::string::npos);
+}
+
+TEST_CASE("padding: a word, a number, or what goes before and after each axis") {
+  const auto padded = [](const std::string& padding) {
+    return parse_config(kLayers, "c.toml", {"model.layers[0].padding=" + padding}).model.layers[0];
+  };
+  CHECK(padded("same").same_padding);
+  CHECK_FALSE(padded("valid").same_padding);
+  CHECK(padded("2").pad_before == Extent{0, 0, 2});
+  CHECK(padded("2").pad_after == Extent{0, 0, 2});
+  CHECK_FALSE(padded("2").same_padding);
+  CHECK(padded("[1, 2]").pad_after == Extent{0, 1, 2});
+  CHECK(padded("[[1, 2]]").pad_before == Extent{0, 0, 1});
+  CHECK(padded("[[1, 2]]").pad_after == Extent{0, 0, 2});
+  const auto written = [](const std::string& padding) {
+    const Config c = parse_config(kLayers, "c.toml", {"model.layers[0].padding=" + padding});
+    CHECK(parse_config(to_toml(c), "written.toml", {}) == c);
+    const std::string text = to_toml(c);
+    const std::size_t start = text.find("padding = ") + 10;
+    return text.substr(start, text.find(", initialiser") - start);
+  };
+  CHECK(written("2") == "[2]");
+  CHECK(written("[[1, 2], 0]") == "[[1, 2], 0]");
+  CHECK(written("same") == "\"same\"");
+  CHECK(written("[0, 0]") == "\"valid\"");
+}
+
+TEST_CASE("resolutions remember for how many axes they were given") {
+  const auto with = [](const std::string& resolutions) {
+    return parse_config(kSmallest, "c.toml", {"method.name=mrmf", "method.resolutions=" + resolutions});
+  };
+  CHECK(with("[[4], [2], [1]]").method.axes == 1);
+  CHECK(with("[2, 1]").method.axes == 1);
+  CHECK(with("[[2, 2, 2], [1]]").method.axes == 3);
+  CHECK(with("[[1, 1, 2], [1, 1, 1]]").method.axes == 3);
+  CHECK(parse_config(kSmallest, "c.toml", {}).method.axes == 0);
+  CHECK(parse_config(kSmallest, "c.toml", {"method.resolutions=[[1]]"}).method.axes == 0);
+  for (const char* resolutions : {"[[1, 1, 2], [1]]", "[[2, 4], [1, 2], [1, 1]]"}) {
+    const Config c = with(resolutions);
+    CHECK(parse_config(to_toml(c), "written.toml", {}) == c);
+  }
+  CHECK(to_toml(with("[[1, 1, 2], [1]]")).find("resolutions = [[1, 1, 2], [1, 1, 1]]\n") != std::string::npos);
 }
 
 TEST_CASE("overrides set, replace and reach into lists") {
@@ -135,7 +182,11 @@ TEST_CASE("a file is read, and one that cannot be is an error") {
   CHECK(read_config(path, {"training.seed=3"}).training.seed == 3);
   std::filesystem::remove(path);
   CHECK_THROWS_WITH(read_config("no/such.toml", {}), "no/such.toml: there is no such file");
-  CHECK_THROWS_WITH(read_config("/", {}), "/: cannot be read; check its permissions");
+  CHECK_THROWS_WITH(read_config("/", {}), "/: is a folder; name the configuration file in it");
+  // A parent that cannot be looked into, here a file: a message, not std::filesystem's own exception.
+  CHECK_THROWS_AS(read_config("/proc/version/run.toml", {}), ConfigError);
+  const std::string too_long(5000, 'x');
+  CHECK_THROWS_WITH(read_config(too_long, {}), doctest::Contains("cannot be read (File name too long)"));
 }
 
 TEST_CASE("every key is described once, with type, default and meaning") {

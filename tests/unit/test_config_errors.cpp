@@ -116,20 +116,29 @@ TEST_CASE("overrides speak of themselves") {
 
 TEST_CASE("mistakes in layers and stages") {
   CHECK(layer_error("type = \"conw\"") ==
-        "c.toml:43: model.layers[10].type is \"conw\"; it must be one of conv, max_pool, average_pool, batch_norm, "
+        "c.toml:44: model.layers[10].type is \"conw\"; it must be one of conv, max_pool, average_pool, batch_norm, "
         "flatten, dense, relu, leaky_relu, tanh, dropout; did you mean \"conv\"?");
   CHECK(layer_error("units = 4") ==
-        "c.toml:42: model.layers[10] has no type; it must be one of conv, max_pool, average_pool, batch_norm, flatten, "
+        "c.toml:43: model.layers[10] has no type; it must be one of conv, max_pool, average_pool, batch_norm, flatten, "
         "dense, relu, leaky_relu, tanh, dropout");
   CHECK(layer_error("type = \"conv\"\nkernel = 3") ==
-        "c.toml:42: model.layers[10] is a conv without 'filters', an integer of at least 1");
+        "c.toml:43: model.layers[10] is a conv without 'filters', an integer of at least 1");
   CHECK(layer_error("type = \"conv\"\nfilter = 3") ==
-        "c.toml:44: unknown key 'model.layers[10].filter'; did you mean 'model.layers[10].filters'?");
+        "c.toml:45: unknown key 'model.layers[10].filter'; did you mean 'model.layers[10].filters'?");
   CHECK(
       layer_error("type = \"dense\"\nunits = 4\nwindow = 3") ==
-      "c.toml:45: unknown key 'model.layers[10].window'; there are model.layers[10].{initialiser, name, type, units}");
+      "c.toml:46: unknown key 'model.layers[10].window'; there are model.layers[10].{initialiser, name, type, units}");
   CHECK(layer_error("type = \"dropout\"\nrate = 1") ==
-        "c.toml:44: model.layers[10].rate is 1; it must be a number of at least 0 and below 1");
+        "c.toml:45: model.layers[10].rate is 1; it must be a number of at least 0 and below 1");
+  CHECK(layer_error("type = \"leaky_relu\"\nslope = 0") ==
+        "c.toml:45: model.layers[10].slope is 0; it must be a number above 0");
+  CHECK(layer_error("type = \"batch_norm\"\nmomentum = 0") ==
+        "c.toml:45: model.layers[10].momentum is 0; it must be a number above 0 and at most 1");
+  for (const char* padding : {"\"some\"", "[]", "-1", "[1, 1, 1, 1]", "[[1, 2, 3]]", "[[1]]", "1.5", "true"})
+    CHECK(layer_error(std::string("type = \"conv\"\nfilters = 3\nkernel = 3\npadding = ") + padding) ==
+          std::string("c.toml:47: model.layers[10].padding is ") + padding +
+              "; it must be \"valid\", \"same\", or one to three entries, each a number or a pair [before, after] of "
+              "at least 0");
   CHECK(layer_error("type = \"relu\"\nname = \"norm\"") ==
         "c.toml:7: two layers of the model are named 'norm'; names must be unique");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\n[[method.stages]]\ncoarse = { bacth = 2 }\n") ==
@@ -169,6 +178,17 @@ TEST_CASE("keys that contradict each other") {
         "75]");
   CHECK(error("[training]\noptimizer.rule = \"piecewise\"\noptimizer.boundaries = [50, 25]\n") ==
         "c.toml:9: training.optimizer.boundaries is [50, 25]; the epochs must increase");
+  for (const char* rule : {"piecewise", "plateau"})
+    CHECK(
+        error(std::string("[training]\noptimizer = { boundaries = [3], rule = \"") + rule +
+              "\" }\n[method]\ncurve = \"run\"\n") ==
+        std::string("c.toml:8: training.optimizer.rule: the rule \"") + rule +
+            "\" counts the epochs of one training step and makes no curve over the run; set method.curve = \"stage\", "
+            "or the rule constant, cosine or linear");
+  CHECK(
+      error("[method]\ncurve = \"run\"\ncoarse = { rule = \"plateau\" }\n").rfind("c.toml:9: method.coarse.rule", 0) ==
+      0);
+  CHECK(error("[method]\ncurve = \"run\"\ncoarse = { rule = \"linear\" }\n") == "no error");
   CHECK(error("[method]\ncoarse = { rule = \"piecewise\" }\n") ==
         "c.toml:8: method.coarse.rule: the rule \"piecewise\" needs training.optimizer.boundaries, such as [50, 75]");
 }
@@ -190,10 +210,16 @@ TEST_CASE("resolutions that do not suit the method or each other") {
   CHECK(method("mrmf", "[[3], [2], [1]]") ==
         "c.toml:9: method.resolutions has [2] after [3]: each factor must divide the one before it");
   CHECK(method("mrmf", "[[2, 1, 1], [1, 1, 2], [1]]") ==
-        "c.toml:9: method.resolutions has [2] after [2, 1, 1]: they must go from coarse to fine");
+        "c.toml:9: method.resolutions has [1, 1, 2] after [2, 1, 1]: they must go from coarse to fine");
+  CHECK(method("mrmf", "[[4, 4, 4], [2], [1]]") ==
+        "c.toml:9: method.resolutions has entries of 3 and of 1 numbers; give each as many as the data has axes");
   CHECK(method("mrmf", "[[2], [2], [1]]") == "c.toml:9: method.resolutions has [2] after [2]: the same twice");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\ntop = \"interpolated\"\n") ==
         "c.toml:10: method.top: mrt always starts from a fresh top; remove the key or set it to \"fresh\"");
+  CHECK(error("[method]\nname = \"progressive\"\nresolutions = [[2], [1]]\ntop = \"interpolated\"\n") ==
+        "c.toml:10: method.top: progressive has no choice of top layers; remove the key or set it to \"dense\"");
+  CHECK(error("[method]\ntop = \"fresh\"\n") ==
+        "c.toml:8: method.top: baseline has no choice of top layers; remove the key or set it to \"dense\"");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\nstages = [{}, {}]\n") ==
         "c.toml:10: method.stages has 2 entries, but 2 resolutions make 1 fusion stage");
 }

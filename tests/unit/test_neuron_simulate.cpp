@@ -163,6 +163,8 @@ TEST_CASE("simulate neuron: the file has the published schema and says how it wa
   CHECK(meta.at("parName").size() == 19);
   CHECK(meta.at("globalTrainSamples") == 32);
   CHECK(meta.at("seed") == 4);
+  CHECK(meta.at("h5name") == "neuron.h5");
+  CHECK(meta.at("numInpFiles") == 3);  // as many one-cell files would have made it
 
   // A row is what its origin says: the sample on its own, averaged, normalised with the file's own figures.
   const RowOrder order(settings);

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/check.hpp"
-#include "src/nearest.hpp"
+#include "kernels/nearest.hpp"
 #include "src/presets.hpp"
 
 using namespace mrmf;
@@ -32,6 +32,7 @@ TEST_CASE("every listed preset can be had, another cannot") {
   for (const Preset& preset : preset_list()) {
     CHECK_FALSE(preset_layers(preset.name).empty());
     CHECK_FALSE(preset.description.empty());
+    CHECK_FALSE(preset.sample.empty());
   }
   CHECK_THROWS_WITH_AS(
       preset_layers("neuron_invertor"),
