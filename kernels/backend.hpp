@@ -9,6 +9,7 @@
 //   * an operation is built for one geometry and a largest number of rows; a call may bring fewer rows (x.shape.n).
 //   * results OVERWRITE their target, never accumulate. Nothing is allocated and no format is chosen in a call
 //     with a number of rows seen before; prepare(rows) does that work ahead of time.
+//   * NaN in gives NaN out, as in PyTorch: a diverged network shows in its loss.
 //   * spans are memory of this backend; an operation borrows them for the call.
 #pragma once
 
@@ -76,7 +77,8 @@ class ConvOp {
 };
 
 /// Max or average pooling. `winner` is one byte per output element (position of the maximum inside its window,
-/// axis order, last axis fastest; the first of equals), written by forward, read by backward; empty for average.
+/// axis order, last axis fastest; the first of equals, a NaN before all), written by forward, read by backward; empty
+/// for average.
 class PoolOp {
  public:
   virtual ~PoolOp() = default;
@@ -163,7 +165,6 @@ class Backend {
 
   // Memory.
   virtual Arena allocate(Index count) = 0;
-  virtual void copy(ConstSpan from, Span to) = 0;
   virtual void swap(Span a, Span b) = 0;
   virtual void fill(Span x, float value) = 0;
 
@@ -193,10 +194,6 @@ class Backend {
   // Optimizer over an arena; spans of equal length.
   virtual void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) = 0;
   virtual void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) = 0;
-
-  /// Averages factor[0] x factor[1] x factor[2] neighbours of x into one element of y (paper section 3.1).
-  /// requires: every factor divides its axis.
-  virtual void average(ConstTensor x, const Extent& factor, Tensor y) = 0;
 };
 
 std::unique_ptr<Backend> make_reference_backend();

@@ -32,24 +32,29 @@ struct DropoutMask {
   }
 };
 
+/// NaN stays NaN (every comparison with it is false), so that a diverged network shows in its loss.
 inline float activation(ActivationKind kind, float slope, float x) {
   switch (kind) {
-    case ActivationKind::relu: return x > 0 ? x : 0;
+    case ActivationKind::relu: return x < 0 ? 0 : x;
     case ActivationKind::leaky_relu: return x > 0 ? x : slope * x;
     case ActivationKind::tanh: return std::tanh(x);
   }
   return x;
 }
 
-/// Derivative of the activation as a function of its output y (slope > 0 keeps the sign of the input).
-inline float activation_derivative(ActivationKind kind, float slope, float y) {
+/// dx of the activation, from its output y (slope > 0 keeps the sign of the input). As PyTorch: dy passes where y is
+/// NaN.
+inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
   switch (kind) {
-    case ActivationKind::relu: return y > 0 ? 1.0F : 0.0F;
-    case ActivationKind::leaky_relu: return y > 0 ? 1.0F : slope;
-    case ActivationKind::tanh: return 1.0F - y * y;
+    case ActivationKind::relu: return y <= 0 ? 0 : dy;
+    case ActivationKind::leaky_relu: return y <= 0 ? slope * dy : dy;
+    case ActivationKind::tanh: return dy * (1.0F - y * y);
   }
-  return 1.0F;
+  return dy;
 }
+
+/// Max pooling's rule: the first of equals wins, and NaN wins over everything, so that it is not lost.
+inline bool takes_maximum(float value, float best) { return (value > best) | (value != value); }
 
 /// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.
 inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {

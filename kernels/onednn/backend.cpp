@@ -9,10 +9,22 @@
 namespace mrmf {
 namespace {
 
+/// The size of a parallel region here: OMP_THREAD_LIMIT may keep it below what was asked for.
+int granted_threads() {
+  int granted = 1;
+#pragma omp parallel
+#pragma omp single
+  granted = omp_get_num_threads();
+  return granted;
+}
+
 class OnednnBackend final : public Backend {
  public:
   explicit OnednnBackend(int threads) {
+    // oneDNN splits its work for the number of threads that OpenMP promises; hold it to what it really gives.
+    omp_set_dynamic(0);
     if (threads > 0) omp_set_num_threads(threads);
+    omp_set_num_threads(granted_threads());
   }
 
   std::string name() const override { return "onednn"; }
@@ -24,7 +36,6 @@ class OnednnBackend final : public Backend {
   }
 
   Arena allocate(Index count) override { return onednn::make_arena(count); }
-  void copy(ConstSpan from, Span to) override { onednn::copy(from, to); }
   void swap(Span a, Span b) override { onednn::swap(a, b); }
   void fill(Span x, float value) override { onednn::fill(x, value); }
 
@@ -52,7 +63,6 @@ class OnednnBackend final : public Backend {
   }
   void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) override { onednn::sgd(step, w, dw, velocity); }
   void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step, w, dw, m, v); }
-  void average(ConstTensor x, const Extent& factor, Tensor y) override { onednn::average(x, factor, y); }
 
  private:
   onednn::Context context_;

@@ -36,13 +36,16 @@ double least_seconds(const Context& context, const PrimitiveDesc& pd,
   return least;
 }
 
-template <class Forward, class BackwardData, class BackwardWeights>
-BestTimes measure(const Context& context, const Forward& f, const BackwardData& d, const BackwardWeights& w,
-                  const Desc& bias, int repeats) {
+template <class Descs>
+BestTimes measure(const Descs& descs, int repeats) {
+  const Context context;
+  const auto f = describe_forward(context, descs);
+  const auto d = describe_backward_data(context, descs);
+  const auto w = describe_backward_weights(context, descs);
   return {least_seconds(context, f,
                         {{DNNL_ARG_SRC, f.src_desc()},
                          {DNNL_ARG_WEIGHTS, f.weights_desc()},
-                         {DNNL_ARG_BIAS, bias},
+                         {DNNL_ARG_BIAS, descs.bias},
                          {DNNL_ARG_DST, f.dst_desc()}},
                         repeats),
           least_seconds(context, d,
@@ -54,7 +57,7 @@ BestTimes measure(const Context& context, const Forward& f, const BackwardData& 
                         {{DNNL_ARG_SRC, w.src_desc()},
                          {DNNL_ARG_DIFF_DST, w.diff_dst_desc()},
                          {DNNL_ARG_DIFF_WEIGHTS, w.diff_weights_desc()},
-                         {DNNL_ARG_DIFF_BIAS, bias}},
+                         {DNNL_ARG_DIFF_BIAS, descs.bias}},
                         repeats)};
 }
 
@@ -66,20 +69,12 @@ BestTimes better(const BestTimes& a, const BestTimes& b) {
 }  // namespace
 
 BestTimes best_conv_times(const ConvGeometry& geometry, Index rows, int repeats) {
-  const Context c;
-  const auto times = [&](Layout layout) {
-    const ConvDescs d = describe_conv(geometry, rows, layout);
-    return measure(c, conv_forward(c, d), conv_backward_data(c, d), conv_backward_weights(c, d), d.bias, repeats);
-  };
+  const auto times = [&](Layout layout) { return measure(describe_conv(geometry, rows, layout), repeats); };
   return better(times(Layout::channels_last), times(Layout::any));
 }
 
 BestTimes best_dense_times(Index in, Index out, Index rows, int repeats) {
-  const Context c;
-  const auto times = [&](Layout layout) {
-    const DenseDescs d = describe_dense(in, out, rows, layout);
-    return measure(c, dense_forward(c, d), dense_backward_data(c, d), dense_backward_weights(c, d), d.bias, repeats);
-  };
+  const auto times = [&](Layout layout) { return measure(describe_dense(in, out, rows, layout), repeats); };
   return better(times(Layout::plain), better(times(Layout::channels_last), times(Layout::any)));
 }
 

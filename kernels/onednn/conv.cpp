@@ -1,79 +1,12 @@
 // Convolution by oneDNN: activations stay channels-last; weights are packed per call where a primitive wants them so.
-#include "kernels/onednn/context.hpp"
 #include "kernels/onednn/operations.hpp"
-#include "kernels/onednn/pass.hpp"
-#include "kernels/onednn/primitives.hpp"
+#include "kernels/onednn/weighted.hpp"
 
 namespace mrmf::onednn {
-namespace {
-
-class Conv final : public ConvOp {
- public:
-  Conv(const Context& context, const ConvGeometry& geometry, Index max_rows)
-      : context_(context), geometry_(geometry), max_rows_(max_rows) {
-    Conv::prepare(max_rows);
-  }
-
-  void prepare(Index rows) override { forward_pass(rows), data_pass(rows), weights_pass(rows); }
-
-  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
-    forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
-      run(context_, {x.data.data(), packed, b.data(), y.data.data()});
-    });
-  }
-  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
-    data_pass(dy.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
-      run(context_, {dy.data.data(), packed, dx.data.data()});
-    });
-  }
-  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
-      run(context_, {x.data.data(), dy.data.data(), packed, db.data()});
-    });
-  }
-
- private:
-  Pass& forward_pass(Index rows) {
-    return forward_.at(rows, max_rows_, [&] {
-      const ConvDescs d = describe_conv(geometry_, rows, Layout::channels_last);
-      const auto pd = conv_forward(context_, d);
-      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
-                  {{DNNL_ARG_SRC, d.src},
-                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                   {DNNL_ARG_BIAS, d.bias},
-                   {DNNL_ARG_DST, d.dst}});
-    });
-  }
-  Pass& data_pass(Index rows) {
-    return backward_data_.at(rows, max_rows_, [&] {
-      const ConvDescs d = describe_conv(geometry_, rows, Layout::channels_last);
-      const auto pd = conv_backward_data(context_, d);
-      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
-                  {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
-    });
-  }
-  Pass& weights_pass(Index rows) {
-    return backward_weights_.at(rows, max_rows_, [&] {
-      const ConvDescs d = describe_conv(geometry_, rows, Layout::channels_last);
-      const auto pd = conv_backward_weights(context_, d);
-      return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
-                  {{DNNL_ARG_SRC, d.src},
-                   {DNNL_ARG_DIFF_DST, d.dst},
-                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
-                   {DNNL_ARG_DIFF_BIAS, d.bias}});
-    });
-  }
-
-  const Context& context_;
-  ConvGeometry geometry_;
-  Index max_rows_;
-  Passes forward_, backward_data_, backward_weights_;
-};
-
-}  // namespace
 
 std::unique_ptr<ConvOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
-  return std::make_unique<Conv>(context, geometry, max_rows);
+  return make_weighted<ConvOp>(context, max_rows,
+                               [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
 }
 
 }  // namespace mrmf::onednn

@@ -1,4 +1,4 @@
-// Copies, activations and dropout.
+// Swapping, filling, activations and dropout.
 #include <cstring>
 
 #include "kernels/formulas.hpp"
@@ -33,15 +33,15 @@ MRMF_VECTORISE void activate_backward_range(ActivationKind kind, float slope, co
   switch (kind) {
     case ActivationKind::relu:
 #pragma GCC ivdep
-      for (Index i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : 0.0F;
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::relu, slope, y[i], dy[i]);
       break;
     case ActivationKind::leaky_relu:
 #pragma GCC ivdep
-      for (Index i = 0; i < count; ++i) dx[i] = dy[i] * (y[i] > 0 ? 1.0F : slope);
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::leaky_relu, slope, y[i], dy[i]);
       break;
     case ActivationKind::tanh:
 #pragma GCC ivdep
-      for (Index i = 0; i < count; ++i) dx[i] = dy[i] * activation_derivative(ActivationKind::tanh, slope, y[i]);
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::tanh, slope, y[i], dy[i]);
       break;
   }
 }
@@ -89,15 +89,10 @@ MRMF_VECTORISE void dropout_range(const DropoutMask& mask, std::int64_t id, Inde
   std::uint16_t bits[dropout_features];
   std::memcpy(bits, words, sizeof bits);  // x86 is little-endian: the low half of a word is the even feature
 #pragma GCC ivdep
-  for (Index i = 0; i < count; ++i) y[i] = bits[i] >= threshold ? x[i] * scale : 0.0F;
+  for (Index i = 0; i < count; ++i) y[i] = x[i] * (bits[i] >= threshold ? scale : 0.0F);
 }
 
 }  // namespace
-
-void copy(ConstSpan from, Span to) {
-  for_ranges(std::ssize(from),
-             [&](Index first, Index count) { std::copy_n(from.data() + first, count, to.data() + first); });
-}
 
 void swap(Span a, Span b) {
   for_ranges(std::ssize(a), [&](Index first, Index count) {
@@ -122,7 +117,9 @@ void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan 
 
 void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
   if (!step.training) {
-    if (x.data.data() != y.data.data()) copy(x.data, y.data);
+    if (x.data.data() == y.data.data()) return;
+    for_ranges(std::ssize(x.data),
+               [&](Index first, Index count) { std::copy_n(x.data.data() + first, count, y.data.data() + first); });
     return;
   }
   MRMF_CHECK(std::ssize(step.ids) >= x.shape.n, "dropout needs the sample id of every row");

@@ -113,6 +113,7 @@ class FusedConvPool final : public ConvPoolOp {
     if (with_dx) kernels_.pack_backward(g_, w.data(), packed);
 #pragma omp parallel num_threads(threads())
     {
+      const auto granted = static_cast<std::size_t>(omp_get_num_threads());  // OpenMP may give fewer than asked
       const fused::Scratch& s = scratch_[static_cast<std::size_t>(omp_get_thread_num())].get();
       std::fill_n(s.dw, g_.out_channels * g_.padded_row, 0.0F);
       std::fill_n(s.db, g_.padded_out, 0.0F);
@@ -127,19 +128,19 @@ class FusedConvPool final : public ConvPoolOp {
       }
 #pragma omp for schedule(static)
       for (long o = 0; o < g_.out_channels; ++o)
-        add_threads(o, dw.data() + o * g_.row, db[static_cast<std::size_t>(o)]);
+        add_threads(granted, o, dw.data() + o * g_.row, db[static_cast<std::size_t>(o)]);
     }
   }
 
  private:
   int threads() const { return static_cast<int>(scratch_.size()); }
 
-  /// Sums over threads in their order, so the result depends on their number alone.
-  void add_threads(long o, float* dw, float& db) const {
+  /// Sums over the threads that worked in their order, so the result depends on their number alone.
+  void add_threads(std::size_t count, long o, float* dw, float& db) const {
     std::fill_n(dw, g_.row, 0.0F);
     db = 0;
-    for (const ThreadScratch& scratch : scratch_) {
-      const fused::Scratch& s = scratch.get();
+    for (std::size_t t = 0; t < count; ++t) {
+      const fused::Scratch& s = scratch_[t].get();
       for (long i = 0; i < g_.row; ++i) dw[i] += s.dw[o * g_.padded_row + i];
       db += s.db[o];
     }

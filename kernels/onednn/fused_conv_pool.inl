@@ -90,7 +90,7 @@ inline __attribute__((always_inline)) void take_positions(const Geometry& g, con
     }
   for (long p = First ? 1 : 0; p < Positions; ++p)
     for (long n = 0; n < Block; ++n) {
-      const Mask larger = sum[p][n] > best.value[n];
+      const Mask larger = (sum[p][n] > best.value[n]) | (sum[p][n] != sum[p][n]);  // NaN wins: it must not be lost
       best.value[n] = larger ? sum[p][n] : best.value[n];
       best.position[n] = larger ? (position + static_cast<int>(p)) - Mask{} : best.position[n];
     }
@@ -112,7 +112,7 @@ void forward_block(const Geometry& g, const Forward& f, const float* packed, lon
     const long at = window * g.out_channels + first;
     for (long n = 0; n < Block; ++n) {
       Vector y = best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes);
-      y = y > 0 ? y : Vector{};
+      y = y < 0 ? Vector{} : y;
       const Bytes winner = __builtin_convertvector(best.position[n], Bytes);
       const long count = g.out_channels - first - n * lanes;
       if (count >= lanes) {

@@ -25,15 +25,15 @@ void take_window(const Geometry& g, const Backward& f, const Scratch& s, long wi
   long o = 0;
   for (; o + lanes <= g.out_channels; o += lanes) {
     const Vector slope = load(dy + o);
-    const Mask active = (load(y + o) > 0) & (slope != 0);
+    const Mask idle = (load(y + o) <= 0) | (slope == 0);
     const Mask won = __builtin_convertvector(*reinterpret_cast<const BytesAnywhere*>(winner + o), Mask);
-    store(s.gradient + o, active ? slope : Vector{});
-    *reinterpret_cast<MaskAnywhere*>(s.code + o) = won | ~active;
+    store(s.gradient + o, idle ? Vector{} : slope);
+    *reinterpret_cast<MaskAnywhere*>(s.code + o) = won | idle;
   }
   for (; o < g.out_channels; ++o) {
-    const int active = -static_cast<int>((y[o] > 0) & (dy[o] != 0));
-    s.gradient[o] = active ? dy[o] : 0.0F;
-    s.code[o] = static_cast<int>(winner[o]) | ~active;
+    const int idle = -static_cast<int>((y[o] <= 0) | (dy[o] == 0));
+    s.gradient[o] = idle ? 0.0F : dy[o];
+    s.code[o] = static_cast<int>(winner[o]) | idle;
   }
   for (o = 0; o < g.padded_out; o += lanes) store(s.db + o, load(s.db + o) + load(s.gradient + o));
 }

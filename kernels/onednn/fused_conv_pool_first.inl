@@ -27,14 +27,14 @@ struct WindowGradient {
   Mask winner;
 };
 inline WindowGradient load_window(const float* y, const float* dy, const unsigned char* winner) {
-  return {load(y) > 0 ? load(dy) : Vector{},
+  return {load(y) <= 0 ? Vector{} : load(dy),
           __builtin_convertvector(*reinterpret_cast<const BytesAnywhere*>(winner), Mask)};
 }
 // The same where a whole vector would reach past the end of the row.
 inline WindowGradient load_window_end(const float* y, const float* dy, const unsigned char* winner, long count) {
   WindowGradient w{};
   for (long lane = 0; lane < count; ++lane) {
-    w.gradient[lane] = y[lane] > 0 ? dy[lane] : 0.0F;
+    w.gradient[lane] = y[lane] <= 0 ? 0.0F : dy[lane];
     w.winner[lane] = winner[lane];
   }
   return w;

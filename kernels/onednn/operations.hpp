@@ -18,8 +18,7 @@ std::unique_ptr<NormOp> make_norm(const NormSettings& settings);
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
 std::string fused_instruction_set();  ///< "avx512", "avx2" or "sse2": what this processor runs
 
-// The plain functions of Backend (elementwise.cpp, loss.cpp, optimizer.cpp, average.cpp).
-void copy(ConstSpan from, Span to);
+// The plain functions of Backend (elementwise.cpp, loss.cpp, optimizer.cpp).
 void swap(Span a, Span b);
 void fill(Span x, float value);
 void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
@@ -28,6 +27,5 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
 double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy);
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
 void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
-void average(ConstTensor x, const Extent& factor, Tensor y);
 
 }  // namespace mrmf::onednn

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/formulas.hpp"
 #include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/vectorise.hpp"
 
@@ -25,7 +26,7 @@ MRMF_VECTORISE void window_max(const Taps& taps, const float* x, float* y, std::
     for (Index t = 1; t < taps.count; ++t) {
       const float* in = x + taps.offset[t] + first;
       for (Index c = 0; c < count; ++c) {
-        const bool larger = in[c] > best[c];
+        const bool larger = takes_maximum(in[c], best[c]);
         best[c] = larger ? in[c] : best[c];
         position[c] = larger ? static_cast<std::int32_t>(t) : position[c];
       }

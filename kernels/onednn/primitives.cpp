@@ -28,7 +28,7 @@ ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   return d;
 }
 
-dnnl::convolution_forward::primitive_desc conv_forward(const Context& c, const ConvDescs& d) {
+dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, const ConvDescs& d) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
@@ -41,29 +41,40 @@ dnnl::convolution_forward::primitive_desc conv_forward(const Context& c, const C
 #endif
 }
 
-dnnl::convolution_backward_data::primitive_desc conv_backward_data(const Context& c, const ConvDescs& d) {
+dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), algorithm,    d.src,       d.weights,          d.dst,
-          d.strides,  d.pad_before, d.pad_after, conv_forward(c, d), user_scratchpad()};
+  return {c.engine(),       algorithm,   d.src,
+          d.weights,        d.dst,       d.strides,
+          d.pad_before,     d.pad_after, describe_forward(c, d),
+          user_scratchpad()};
 #else
   return {{algorithm, d.src, d.weights, d.dst, d.strides, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine(),
-          conv_forward(c, d)};
+          describe_forward(c, d)};
 #endif
 }
 
-dnnl::convolution_backward_weights::primitive_desc conv_backward_weights(const Context& c, const ConvDescs& d) {
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), algorithm,    d.src,       d.weights,          d.bias,           d.dst,
-          d.strides,  d.pad_before, d.pad_after, conv_forward(c, d), user_scratchpad()};
+  return {c.engine(),
+          algorithm,
+          d.src,
+          d.weights,
+          d.bias,
+          d.dst,
+          d.strides,
+          d.pad_before,
+          d.pad_after,
+          describe_forward(c, d),
+          user_scratchpad()};
 #else
   return {{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine(),
-          conv_forward(c, d)};
+          describe_forward(c, d)};
 #endif
 }
 
@@ -74,7 +85,7 @@ DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout) {
           f32({rows, out}, tag)};
 }
 
-dnnl::inner_product_forward::primitive_desc dense_forward(const Context& c, const DenseDescs& d) {
+dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, const DenseDescs& d) {
   constexpr auto kind = dnnl::prop_kind::forward_training;
 #if DNNL_VERSION_MAJOR >= 3
   return {c.engine(), kind, d.src, d.weights, d.bias, d.dst, user_scratchpad()};
@@ -83,19 +94,19 @@ dnnl::inner_product_forward::primitive_desc dense_forward(const Context& c, cons
 #endif
 }
 
-dnnl::inner_product_backward_data::primitive_desc dense_backward_data(const Context& c, const DenseDescs& d) {
+dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.dst, dense_forward(c, d), user_scratchpad()};
+  return {c.engine(), d.src, d.weights, d.dst, describe_forward(c, d), user_scratchpad()};
 #else
-  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), dense_forward(c, d)};
+  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, d)};
 #endif
 }
 
-dnnl::inner_product_backward_weights::primitive_desc dense_backward_weights(const Context& c, const DenseDescs& d) {
+dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.bias, d.dst, dense_forward(c, d), user_scratchpad()};
+  return {c.engine(), d.src, d.weights, d.bias, d.dst, describe_forward(c, d), user_scratchpad()};
 #else
-  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), dense_forward(c, d)};
+  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, d)};
 #endif
 }
 

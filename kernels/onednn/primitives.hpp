@@ -15,16 +15,16 @@ struct ConvDescs {
   Dims strides, pad_before, pad_after;
 };
 ConvDescs describe_conv(const ConvGeometry& geometry, Index rows, Layout layout);
-dnnl::convolution_forward::primitive_desc conv_forward(const Context& c, const ConvDescs& d);
-dnnl::convolution_backward_data::primitive_desc conv_backward_data(const Context& c, const ConvDescs& d);
-dnnl::convolution_backward_weights::primitive_desc conv_backward_weights(const Context& c, const ConvDescs& d);
+dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, const ConvDescs& d);
+dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d);
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d);
 
 struct DenseDescs {
   Desc src, weights, plain_weights, bias, dst;
 };
 DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout);
-dnnl::inner_product_forward::primitive_desc dense_forward(const Context& c, const DenseDescs& d);
-dnnl::inner_product_backward_data::primitive_desc dense_backward_data(const Context& c, const DenseDescs& d);
-dnnl::inner_product_backward_weights::primitive_desc dense_backward_weights(const Context& c, const DenseDescs& d);
+dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, const DenseDescs& d);
+dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d);
+dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d);
 
 }  // namespace mrmf::onednn

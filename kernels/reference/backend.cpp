@@ -20,7 +20,6 @@ class ReferenceBackend final : public Backend {
     std::fill_n(data, rounded / sizeof(float), 0.0F);
     return {data, static_cast<std::size_t>(count), +[](float* p) { std::free(p); }};
   }
-  void copy(ConstSpan from, Span to) override { std::copy(from.begin(), from.end(), to.begin()); }
   void swap(Span a, Span b) override { std::swap_ranges(a.begin(), a.end(), b.begin()); }
   void fill(Span x, float value) override { std::fill(x.begin(), x.end(), value); }
 
@@ -55,7 +54,6 @@ class ReferenceBackend final : public Backend {
   }
   void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) override { reference::sgd(step, w, dw, velocity); }
   void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) override { reference::adam(step, w, dw, m, v); }
-  void average(ConstTensor x, const Extent& factor, Tensor y) override { reference::average(x, factor, y); }
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ void activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
 }
 
 void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
-  for (std::size_t i = 0; i < y.size(); ++i) dx[i] = dy[i] * activation_derivative(kind, slope, y[i]);
+  for (std::size_t i = 0; i < y.size(); ++i) dx[i] = activation_gradient(kind, slope, y[i], dy[i]);
 }
 
 void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
@@ -23,7 +23,7 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
     for (Index feature = 0; feature < features; ++feature) {
       const Random4 block = mask.block(step.ids[row], feature);
       const Index i = row * features + feature;
-      y.data[i] = mask.keeps(block, feature) ? x.data[i] * mask.scale : 0.0F;
+      y.data[i] = x.data[i] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
     }
 }
 

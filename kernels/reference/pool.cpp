@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "kernels/formulas.hpp"
 #include "kernels/reference/reference.hpp"
 
 namespace mrmf::reference {
@@ -60,7 +61,7 @@ class Pool final : public PoolOp {
   void find_maximum(const float* in, const Extent& at, float& maximum, std::uint8_t& winner) const {
     for_each_tap(window_, at, [&](Index tap, Index position) {
       const float value = in[position * g_.channels];
-      if (tap > 0 && !(value > maximum)) return;
+      if (tap > 0 && !takes_maximum(value, maximum)) return;
       maximum = value;
       winner = static_cast<std::uint8_t>(tap);
     });

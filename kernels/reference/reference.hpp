@@ -23,7 +23,6 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
 double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy);
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
 void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
-void average(ConstTensor x, const Extent& factor, Tensor y);
 
 inline void check_rows(const Shape& shape, Index max_rows) {
   MRMF_CHECK(shape.n <= max_rows,

@@ -18,6 +18,12 @@ LayerSpec same(LayerSpec spec) {
   return spec;
 }
 
+LayerSpec padded(LayerSpec spec, const Extent& before, const Extent& after) {
+  spec.pad_before = before;
+  spec.pad_after = after;
+  return spec;
+}
+
 }  // namespace
 
 LayerCases conv_cases() {
@@ -35,6 +41,10 @@ LayerCases conv_cases() {
       {"1-D, same, stride 2, even length: none before", line(5, 10, 4), same(conv(8, {1, 1, 3}, {1, 1, 2}))},
       {"1-D, same, stride 3", line(4, 11, 1), same(conv(3, {1, 1, 4}, {1, 1, 3}))},
       {"1-D, same, kernel longer than the input", line(4, 2, 4), same(conv(4, {1, 1, 3}))},
+      {"1-D, zeros before only", line(5, 10, 3), padded(conv(8, {1, 1, 4}), {0, 0, 3}, {0, 0, 0})},
+      {"1-D, 1 before, 2 after, stride 2", line(4, 9, 4), padded(conv(30, {1, 1, 3}, {1, 1, 2}), {0, 0, 1}, {0, 0, 2})},
+      {"2-D, zeros differ per side", image(3, 5, 6, 3), padded(conv(8, {1, 3, 4}), {0, 1, 3}, {0, 2, 0})},
+      {"3-D, zeros differ per side", volume(2, {4, 3, 5}, 4), padded(conv(8, {3, 3, 3}), {0, 1, 2}, {2, 1, 0})},
       {"2-D, 3->4, k3x2, stride 1x2", image(4, 6, 9, 3), conv(4, {1, 3, 2}, {1, 1, 2})},
       {"2-D, 4->8, same, k2x4", image(5, 5, 7, 4), same(conv(8, {1, 2, 4}))},
       {"2-D, 8->30, same, stride 2", image(3, 8, 7, 8), same(conv(30, {1, 3, 3}, {1, 2, 2}))},

@@ -38,7 +38,7 @@ struct Weights {
   explicit Weights(Backend& b) : backend(b) {
     Rng rng(9);
     start = uniform(rng, kCount);
-    backend.copy(start, w.span());
+    std::ranges::copy(start, w.span().begin());
   }
 };
 
