@@ -5,7 +5,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup configure test check demo bench mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check demo bench mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -21,10 +21,13 @@ configure: setup
 test: all ## build and run every test
 	@cd $(BUILD) && ctest --output-on-failure
 
-demo: all ## simulate neurons, train by four methods, print the paper's table (about 8 minutes)
+program: configure ## build the program alone
+	@cmake --build $(BUILD) -j $(J) --target mrmf
+
+demo: program ## simulate neurons, train by every method, print the paper's table (about 6 minutes)
 	@jobs/demo/run.sh $(BUILD)
 
-bench: all ## training speed beside PyTorch and oneDNN's own best times (installs PyTorch in .venv-peers)
+bench: program ## training speed beside PyTorch and oneDNN's own best times (installs PyTorch in .venv-peers)
 	@tests/peers/bench.sh $(BUILD)
 
 mutants: all ## plant known bugs one by one and show that the tests catch them

@@ -95,10 +95,11 @@ void check(const OrderSettings& s) {
     throw ConfigError("batch = " + std::to_string(s.batch) + " is larger than a rank's shard of the data (" +
                       plural(s.samples, "sample") + " on " + plural(s.ranks, "rank") + "); use a batch of at most " +
                       std::to_string(largest_batch(s)) + ", or fewer ranks");
-  if (s.samples / s.shards < steps_per_epoch(s))  // one row per step and shard, and shards of two sizes
-    throw ConfigError("batch = " + std::to_string(s.batch) + " leaves some steps without a sample of the smaller " +
-                      "shards (" + plural(s.samples, "sample") + " in " + plural(s.shards, "shard") +
-                      "); use a batch of at least " + std::to_string(2 * (s.shards / s.ranks)));
+}
+
+bool leaves_ranks_idle(const OrderSettings& s) {
+  const bool idle_shards = s.samples / s.shards < steps_per_epoch(s);  // one row per step, and shards of two sizes
+  return idle_shards && s.samples % s.shards <= s.shards - s.shards / s.ranks;  // the last rank's are all small
 }
 
 }  // namespace mrmf

@@ -48,6 +48,9 @@ Index largest_batch(const OrderSettings& settings);
 /// The order of one epoch: a pure function of its arguments.
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
 
+/// True when some step of an epoch brings no sample to some rank: one row per shard and step, uneven shards.
+bool leaves_ranks_idle(const OrderSettings& settings);
+
 /// ConfigError when the settings are impossible: batch larger than the shard, shards not a multiple of ranks, ...
 /// The functions above expect settings that pass.
 void check(const OrderSettings& settings);

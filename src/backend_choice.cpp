@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -32,7 +33,12 @@ int ranks_on_these_cores(Comm& world) {
   return some.split(static_cast<int>(hash >> bits & mask)).size();
 }
 
-int default_threads(Comm& world) { return std::max(1, omp_get_num_procs() / ranks_on_these_cores(world)); }
+// What OMP_NUM_THREADS asks for, else this rank's share of its cores.
+int default_threads(Comm& world) {
+  const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+  return std::max(1, omp_get_num_procs() / sharing);
+}
 
 }  // namespace
 

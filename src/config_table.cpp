@@ -122,7 +122,7 @@ void add_run(Keys& keys) {
   add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
   add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
-      "per rank; 0 for the cores this rank may use over the ranks that share them");
+      "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
 }
 
 }  // namespace

@@ -22,11 +22,21 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
 
 // Before any data is read, so that an impossible plan costs nothing.
 void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
+  if (config.method.axes != 0 && config.method.axes != shape.sample.axes)
+    throw ConfigError(fmt::format(
+        "method.resolutions has {} factor{} per resolution and the samples ({}) have {} axes; "
+        "give a factor per axis",
+        config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), shape.sample.axes));
   const auto backend = make_reference_backend();
   for (const TrainStep& step : plan.training()) {
     OrderSettings order = order_settings(config.data, shape.samples, world);
     order.batch = step.batch;
     check(order);
+    if (leaves_ranks_idle(order))
+      throw ConfigError(
+          fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
+                      "batch of at least {}",
+                      step.batch, shape.samples, order.shards, 2 * (order.shards / order.ranks)));
   }
   std::vector<Network> networks;
   for (const Extent& resolution : plan.resolutions())

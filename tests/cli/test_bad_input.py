@@ -39,6 +39,9 @@ class BadInput(support.MrmfTest):
         self.refused(2, "method.name=mrt", "method.resolutions=[[32],[1]]", message="conv1")
         self.refused(2, "method.name=mrt", "method.resolutions=[[1],[2]]", message="method.resolutions")
 
+    def test_resolutions_with_another_number_of_axes_than_the_data(self):
+        self.refused(2, "method.name=mrt", "method.resolutions=[[2,2],[1,1]]", message="give a factor per axis")
+
     def test_batch_larger_than_the_shard(self):
         self.refused(2, "training.batch=97", message="97")
         self.refused(2, "training.batch=33", message="33", ranks=3)

@@ -178,3 +178,22 @@ TEST_CASE("the largest batch is accepted, one more unit is not") {
   settings.batch += 4;
   CHECK_FALSE(refusal(settings).empty());
 }
+
+TEST_CASE("order: ranks are idle in a step only with one row per shard and step and shards of two sizes") {
+  OrderSettings settings;
+  settings.samples = 97;
+  settings.ranks = settings.shards = 2;
+  settings.batch = 1;
+  CHECK(leaves_ranks_idle(settings));
+  settings.rank = 1;
+  Index least = 97;
+  for (const Range& rows : epoch_order(settings, 1, 1, 1).steps) least = std::min(least, rows.count);
+  CHECK(least == 0);
+  settings.batch = 2;
+  CHECK_FALSE(leaves_ranks_idle(settings));
+  settings.samples = 96;
+  settings.batch = 1;
+  CHECK_FALSE(leaves_ranks_idle(settings));
+  settings = {.samples = 7, .ranks = 1, .rank = 0, .shards = 3, .batch = 3};  // the one rank has the large shard too
+  CHECK_FALSE(leaves_ranks_idle(settings));
+}
