@@ -1,6 +1,7 @@
 # A thin front of CMake: `make help` lists the targets. BUILD=folder and J=jobs may be given.
 BUILD ?= build
 J     ?= $(shell nproc)
+MAKEFLAGS += --no-print-directory
 export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 

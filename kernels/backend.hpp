@@ -16,36 +16,11 @@
 #include <memory>
 #include <string>
 
+#include "kernels/arena.hpp"
+#include "kernels/geometry.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
-
-/// Geometry of a convolution over 1-3 spatial axes; unused leading axes have size and kernel 1.
-struct ConvGeometry {
-  Index in_channels = 1;
-  Index out_channels = 1;
-  Extent in{1, 1, 1};
-  Extent kernel{1, 1, 1};
-  Extent stride{1, 1, 1};
-  Extent pad_before{0, 0, 0};
-  Extent pad_after{0, 0, 0};
-
-  Extent out() const;  ///< floor((in + pads - kernel) / stride) + 1 per axis
-  Index weights() const { return out_channels * product(kernel) * in_channels; }
-};
-
-enum class PoolKind { max, average };
-
-/// Geometry of a pooling without padding; incomplete windows at the end are dropped (floor).
-struct PoolGeometry {
-  PoolKind kind = PoolKind::max;
-  Index channels = 1;
-  Extent in{1, 1, 1};
-  Extent window{1, 1, 1};
-  Extent stride{1, 1, 1};
-
-  Extent out() const;
-};
 
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };
@@ -140,21 +115,6 @@ struct AdamStep {
   float weight_decay;              ///< Adam: added to the gradient
   float decoupled_decay;           ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
   float correction1, correction2;  ///< 1 - beta^t
-};
-
-/// One allocation of floats, 64-byte aligned, zeroed, freed by its backend's deleter. Move-only.
-class Arena {
- public:
-  using Free = void (*)(float*);
-  Arena() = default;
-  Arena(float* data, std::size_t count, Free free) : data_(data, free), count_(count) {}
-  Span span() { return {data_.get(), count_}; }
-  ConstSpan span() const { return {data_.get(), count_}; }
-  std::size_t size() const { return count_; }
-
- private:
-  std::unique_ptr<float, Free> data_{nullptr, +[](float*) {}};
-  std::size_t count_ = 0;
 };
 
 class Backend {

@@ -36,7 +36,8 @@ int ranks_on_these_cores(Comm& world) {
 // What OMP_NUM_THREADS asks for, else this rank's share of its cores.
 int default_threads(Comm& world) {
   const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // of a list "4,2" the outermost level's
   return std::max(1, omp_get_num_procs() / sharing);
 }
 

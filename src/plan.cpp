@@ -148,6 +148,11 @@ Plan make_plan(const Config& config) {
       stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
     }
+    if (method.moments == Moments::carry && (stage.fuse.matching || stage.fuse.top == TopRule::fresh))
+      throw ConfigError(
+          "method.moments = \"carry\" does not go with fresh layers, whose moments start at nothing while " +
+          std::string("Adam's bias correction would not; use \"reset\", or method.top = \"dense\" or ") +
+          "\"interpolated\"");
     plan.stages.push_back(stage);
   }
   const Role role = plan.stages.empty() ? Role::baseline : Role::finetune;

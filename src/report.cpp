@@ -156,8 +156,8 @@ void RunReport::finish(const RunResult& result) {
   if (error) unwritable(final, error.message());
 }
 
-// Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe for
-// its standard error.
+// Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe
+// for its standard error.
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1; }
 
 }  // namespace mrmf

@@ -50,24 +50,28 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     networks.back().output().per_sample(), shape.outputs));
 }
 
-// Removes a run folder that this command made, unless training began in it.
+// Removes the folders that this command made for its run, unless training began.
 class NewFolder {
  public:
-  NewFolder(std::string path, const Comm& world) : path_(std::move(path)) {
-    std::error_code ignored;  // what cannot be looked at cannot be ours
-    mine_ = world.root() && !std::filesystem::exists(path_, ignored) && !ignored;
+  NewFolder(const std::string& path, const Comm& world) {
+    if (!world.root()) return;
+    std::error_code error;
+    std::filesystem::path at = std::filesystem::absolute(path, error);
+    if (!error && std::filesystem::exists(at, error)) at /= "checkpoints";
+    // The outermost folder that is not there yet; what cannot be looked at cannot be ours.
+    for (; !error && !at.empty() && !std::filesystem::exists(at, error); at = at.parent_path()) mine_ = at;
+    if (error) mine_.clear();
   }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
   ~NewFolder() {
     std::error_code ignored;
-    if (mine_) std::filesystem::remove_all(path_, ignored);
+    if (!mine_.empty()) std::filesystem::remove_all(mine_, ignored);
   }
-  void keep() { mine_ = false; }
+  void keep() { mine_.clear(); }
 
  private:
-  std::string path_;
-  bool mine_ = false;
+  std::filesystem::path mine_;
 };
 
 // The root opens the report; the others hold an empty one.

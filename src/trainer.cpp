@@ -6,8 +6,7 @@
 #include <cmath>
 #include <set>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "src/replicas.hpp"
 
 namespace mrmf {
 
@@ -47,7 +46,11 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
   while (reason == StopReason::none) {
     EpochRecord epoch = new_record(step, rate, stop.epochs());
     epoch.train_loss = run_epoch(learner, step, rate, stop.epochs());
-    if (!config_.global_batch_norm) average_state(learner);
+    if (!config_.global_batch_norm) {
+      const Timer timer;
+      average_state(learner.model, at_.team);
+      time_.communication += timer.seconds();
+    }
     epoch.validation_loss = validate(learner, step.batch);
     if (!std::isfinite(epoch.validation_loss))
       throw FaultError(
@@ -89,9 +92,11 @@ void Trainer::finish_record(EpochRecord& record) {
   time_ = {};
 }
 
-// Everything that needs deciding or allocating, before the first epoch's clock starts.
+// Everything that needs deciding or allocating, so that no step has to.
 void Trainer::begin(Learner& learner, const TrainStep& step) {
-  require_same_parameters(learner, step);
+  if (!same_parameters(learner.model, at_.team))
+    throw FaultError("the ranks disagree on the parameters at the start of " + where(step) +
+                     "; look for a faulty node or mixed builds of mrmf");
   learner.optimizer.configure(step.optimizer);
   time_ = {.io = at_.data.require(step.resolution)};
   const Shape sample = at_.data.train().store->sample(step.resolution);
@@ -208,26 +213,6 @@ OrderSettings Trainer::order_settings(const Split& split, int batch) const {
     settings.batch = std::max(least, std::min<Index>(batch, largest_batch(settings)));
   }
   return settings;
-}
-
-// With local batch norm every rank has its own running statistics; the model that is validated, fused and saved has
-// their mean.
-void Trainer::average_state(Learner& learner) {
-  const Timer timer;
-  at_.team.sum(learner.model.state());
-  const auto share = 1.0F / static_cast<float>(at_.team.size());
-  for (float& value : learner.model.state()) value *= share;
-  time_.communication += timer.seconds();
-}
-
-void Trainer::require_same_parameters(Learner& learner, const TrainStep& step) {
-  const auto hash = [](ConstSpan span, std::uint64_t seed) {
-    return XXH3_64bits_withSeed(span.data(), span.size_bytes(), seed);
-  };
-  const std::uint64_t value = hash(learner.model.state(), hash(learner.model.params(), stage_key(step)));
-  if (!at_.team.agree(value))
-    throw FaultError("the ranks disagree on the parameters at the start of " + where(step) +
-                     "; look for a faulty node or mixed builds of mrmf");
 }
 
 }  // namespace mrmf

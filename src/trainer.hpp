@@ -51,8 +51,6 @@ class Trainer {
   OrderSettings order_settings(const Split& split, int batch) const;
   EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
   void finish_record(EpochRecord& record);
-  void average_state(Learner& learner);
-  void require_same_parameters(Learner& learner, const TrainStep& step);
 
   Workplace at_;
   TrainingConfig config_;

@@ -13,6 +13,14 @@ cmake -S "$work" -B "$build" -DCMAKE_BUILD_TYPE=Release -DMRMF_WERROR=OFF >"$wor
   cmake --build "$build" -j "$(nproc)" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
 export MRMF=$build/mrmf
 
+lines() { grep -v '^#' tests/mutants.txt | grep -v '^$' | grep -- "$pattern"; }
+passes() { (cd "$build" && timeout 200 ${1//@SOURCE@/$work} >"$work/log" 2>&1 </dev/null); }
+
+# A test that fails without a bug would "catch" every bug.
+while read -r command; do
+  passes "$command" || { echo "mutants: fails without a planted bug: $command"; tail -n 20 "$work/log"; exit 1; }
+done < <(lines | sed 's/.*| *//' | sort -u)
+
 caught=0 survived=0 broken=0
 trim() { sed 's/^ *//; s/ *$//' <<<"$1"; }
 while IFS='|' read -r file expression target command; do
@@ -23,13 +31,13 @@ while IFS='|' read -r file expression target command; do
     verdict="DOES NOT APPLY"; broken=$((broken + 1))
   elif ! cmake --build "$build" -j "$(nproc)" --target "$target" >"$work/log" 2>&1; then
     verdict="DOES NOT COMPILE"; broken=$((broken + 1))
-  elif (cd "$build" && timeout 200 ${command//@SOURCE@/$work} >"$work/log" 2>&1 </dev/null); then
+  elif passes "$command"; then
     verdict="SURVIVED"; survived=$((survived + 1))
   else
     verdict="caught"; caught=$((caught + 1))
   fi
   printf '%-16s %s: %s\n' "$verdict" "$file" "$expression"
   cp "$work/original" "$work/$file"
-done < <(grep -v '^#' tests/mutants.txt | grep -v '^$' | grep -- "$pattern")
+done < <(lines)
 echo "planted bugs: $caught caught, $survived survived, $broken could not be planted"
 [ "$survived" -eq 0 ] && [ "$broken" -eq 0 ]

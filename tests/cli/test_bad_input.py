@@ -70,6 +70,16 @@ class BadInput(support.MrmfTest):
         self.write("file", "")
         self.fails(2, "train", "config.toml", "--set", "run.folder=file/run", message="file/run")
 
+    def test_a_refused_run_leaves_no_folder_it_made(self):
+        os.mkdir(self.path("empty"))
+        with h5py.File(self.path("data.h5"), "a") as file:
+            file["val_frames"][3, 5, 1] = np.nan
+        before = sorted(os.listdir(self.folder))
+        for folder in ("new/deep/run", "empty"):
+            self.fails(3, "train", "config.toml", "--set", f"run.folder={folder}", message="val_frames")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual(os.listdir(self.path("empty")), [])
+
     def test_device_that_is_not_there(self):
         self.refused(2, "run.device=cuda", message="CUDA")
 
@@ -124,6 +134,12 @@ class BadInput(support.MrmfTest):
                 self.assertIn(part, output)
 
     # --- faults: exit code 4
+
+    def test_ranks_that_read_different_configurations(self):
+        self.write("other.toml", self.read("config.toml").replace("seed = 3", "seed = 4"))
+        self.fails(4, "train", "config.toml", ":", "-n", "1", support.MRMF, "train", "other.toml", ranks=1,
+                   message="the ranks read different configurations")
+        self.assertFalse(os.path.exists(self.path("run")))
 
     def test_nan_loss_names_stage_epoch_and_step(self):
         for ranks in (0, 2):

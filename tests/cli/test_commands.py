@@ -33,13 +33,17 @@ class Commands(support.MrmfTest):
         self.assertRegex(text, r"memory     \d+\.\d GiB")
         self.assertIn("ranks      2", self.mrmf("doctor", ranks=2))
 
+    @staticmethod
+    def environment_without_threads():
+        return {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+
     def threads_of_root(self, *cores_of_ranks):
         """The threads that rank 0 takes when each rank may use these cores."""
         words = []
         for cores in cores_of_ranks:
             words += [":"] * bool(words) + ["-n", "1", "taskset", "-c", ",".join(map(str, cores)), support.MRMF, "doctor"]
         done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", *words], capture_output=True, text=True,
-                              timeout=120, cwd=self.folder, env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
+                              timeout=120, cwd=self.folder, env=dict(self.environment_without_threads(), OMPI_ALLOW_RUN_AS_ROOT="1",
                                                                      OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
         self.assertEqual(done.returncode, 0, done.stderr)
         return int(re.search(r"threads    (\d+) on rank 0", done.stdout).group(1))

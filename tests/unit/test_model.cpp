@@ -63,8 +63,8 @@ TEST_CASE("model: the same seed gives the same parameters, another seed others")
 }
 
 // Directional derivative of the loss over all parameters against central differences. Two errors: float32 rounding of a
-// loss of size 10 (1e-6, so 2e-3 of the difference a step of 3e-4 makes) and the kinks of ReLU and pooling that the step
-// crosses (they shrink with the step; 4e-3 seen). 1e-2 holds both; a wrong layer is off by tens of per cent.
+// loss of size 10 (1e-6, so 2e-3 of the difference a step of 3e-4 makes) and the kinks of ReLU and pooling that the
+// step crosses (they shrink with the step; 4e-3 seen). 1e-2 holds both; a wrong layer is off by tens of per cent.
 TEST_CASE("model: backward is the gradient of the whole network") {
   const auto backend = make_reference_backend();
   Model model(*backend, small_model(20, 3));

@@ -73,6 +73,17 @@ TEST_CASE("plan: an interpolated top needs no dense training") {
   CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
 }
 
+TEST_CASE("plan: moments cannot be carried where layers start fresh") {
+  for (const char* method : {"mrt", "progressive"}) {
+    Config c = config(method, {kHalf, kFull});
+    c.method.moments = Moments::carry;
+    CHECK_THROWS_WITH_AS(make_plan(c), doctest::Contains("method.moments"), ConfigError);
+  }
+  Config c = config("mrmf", {kHalf, kFull});
+  c.method.moments = Moments::carry;
+  CHECK(make_plan(c).stages[0].fuse.moments == Moments::carry);
+}
+
 TEST_CASE("plan: progressive carries over what fits") {
   const Plan plan = make_plan(config("progressive", {kHalf, kFull}));
   CHECK(plan.stages[0].fuse.matching);

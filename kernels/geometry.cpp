@@ -1,4 +1,4 @@
-#include "kernels/backend.hpp"
+#include "kernels/geometry.hpp"
 
 namespace mrmf {
 
