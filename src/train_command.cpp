@@ -22,11 +22,13 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
 
 // Before any data is read, so that an impossible plan costs nothing.
 void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
-  if (config.method.axes != 0 && config.method.axes != shape.sample.axes)
-    throw ConfigError(fmt::format(
-        "method.resolutions has {} factor{} per resolution and the samples ({}) have {} axes; "
-        "give a factor per axis",
-        config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), shape.sample.axes));
+  const int axes = shape.sample.axes;
+  if (config.method.axes != 0 && config.method.axes != axes)
+    throw ConfigError(
+        fmt::format("method.resolutions has {} factor{} per resolution and the samples ({}) have {} {}; "
+                    "give a factor per axis",
+                    config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
+                    axes == 1 ? "axis" : "axes"));
   const auto backend = make_reference_backend();
   for (const TrainStep& step : plan.training()) {
     OrderSettings order = order_settings(config.data, shape.samples, world);
