@@ -152,6 +152,7 @@ Key<S> make_key(const std::string& path, Field field, const Rule& rule, const st
 template <class S>
 std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::string& prefix) {
   std::vector<std::string> result;
+  result.reserve(keys.size());
   for (const Key<S>& key : keys) result.push_back(prefix + key.path);
   return result;
 }

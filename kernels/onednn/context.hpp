@@ -63,7 +63,7 @@ class Bound {
   }
 
  private:
-  Bound(const Context& context, dnnl::primitive primitive, std::vector<std::pair<int, Desc>> arguments)
+  Bound(const Context& context, dnnl::primitive primitive, const std::vector<std::pair<int, Desc>>& arguments)
       : primitive_(std::move(primitive)) {
     for (const auto& [index, desc] : arguments) bind(context, index, desc);
   }

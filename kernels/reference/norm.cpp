@@ -43,7 +43,8 @@ class Norm final : public NormOp {
       dbeta[c] = static_cast<float>(moments_[c]);
       dgamma[c] = static_cast<float>(moments_[channels_ + c]);
     }
-    moments_.back() = static_cast<double>(x.data.size() / channels_);
+    const std::size_t rows = x.data.size() / channels_;
+    moments_.back() = static_cast<double>(rows);
     if (step.ranks != nullptr) step.ranks->sum(moments_);
     if (dx.data.empty()) return;
     const double count = moments_.back();
@@ -60,7 +61,8 @@ class Norm final : public NormOp {
   void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
     std::fill(sums_.begin(), sums_.end(), 0.0);
     for (std::size_t i = 0; i < x.size(); ++i) sums_[i % channels_] += x[i];
-    sums_.back() = static_cast<double>(x.size() / channels_);
+    const std::size_t rows = x.size() / channels_;
+    sums_.back() = static_cast<double>(rows);
     if (step.ranks != nullptr) step.ranks->sum(sums_);
     const double count = sums_.back();
 
