@@ -5,6 +5,7 @@
 // at fusion, addresses never do.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "layers/execution.hpp"
@@ -62,7 +63,7 @@ class Model {
   Network network_;
   Execution execution_;
   Arena params_, grads_, state_, cache_, activations_;
-  Arena gradient_[2];  // of activations: backward goes back and forth between the two
+  std::array<Arena, 2> gradient_;  // of activations: backward goes back and forth between the two
 };
 
 }  // namespace mrmf

@@ -29,6 +29,7 @@ void plot_runs(const PlotOptions& options) {
   words.insert(words.end(), options.runs.begin(), options.runs.end());
   words.insert(words.end(), {"-o", options.output});
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;

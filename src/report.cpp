@@ -44,7 +44,7 @@ void write_file(const fs::path& path, const std::string& text) {
 
 // What an earlier run left and this one replaces; config.toml and the lines are truncated when they are opened.
 fs::path clear(const ReportSettings& settings) {
-  const fs::path folder = settings.folder;
+  fs::path folder = settings.folder;
   for (const char* stale : {"result.json", "checkpoints/final.h5"}) {
     std::error_code error;
     fs::remove(folder / stale, error);
