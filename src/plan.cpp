@@ -8,6 +8,7 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/random.hpp"
+#include "src/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -59,13 +60,6 @@ void share_curve(Plan& plan) {
     step->curve = {done / total, (done + step->stop.epochs) / total};
     done += step->stop.epochs;
   }
-}
-
-// As the configuration and the records write a resolution: no leading ones.
-std::vector<Index> factors(const Extent& resolution) {
-  std::size_t first = 0;
-  while (first < 2 && resolution[first] == 1) ++first;
-  return {resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end()};
 }
 
 nlohmann::json to_json(const TrainStep& step) {

@@ -14,12 +14,6 @@ double number_of(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
-// A resolution as the configuration writes it: no leading ones.
-Json factors(const Extent& extent) {
-  std::size_t first = 0;
-  while (first + 1 < extent.size() && extent[first] == 1) ++first;
-  return Json(std::vector<Index>(extent.begin() + static_cast<std::ptrdiff_t>(first), extent.end()));
-}
 Extent extent_of(const Json& json) {
   const auto values = json.get<std::vector<Index>>();
   Extent extent{1, 1, 1};
@@ -130,6 +124,12 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
 }
 
 }  // namespace
+
+std::vector<Index> factors(const Extent& resolution) {
+  std::size_t first = 0;
+  while (first + 1 < resolution.size() && resolution[first] == 1) ++first;
+  return {resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end()};
+}
 
 void StageRecord::add(const EpochRecord& epoch) {
   ++epochs;

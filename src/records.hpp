@@ -10,6 +10,9 @@
 
 namespace mrmf {
 
+/// A resolution as the configuration, the plan and the records write it: no leading ones.
+std::vector<Index> factors(const Extent& resolution);
+
 /// One epoch: a line of epochs.jsonl, with these names as keys. A loss that is not finite is null there.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
