@@ -1,7 +1,7 @@
 // What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
 //
-// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test) and kernels/onednn
-// (the CPU default), chosen at run time. Layers call these and nothing else.
+// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the CPU
+// default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
 //
 // Conventions, for every function here:
 //   * layout is channels-last: samples and activations (n, spatial..., c), filters (out, spatial..., in),
@@ -10,10 +10,17 @@
 //   * results OVERWRITE their target, never accumulate. Nothing is allocated and no format is chosen in a call
 //     with a number of rows seen before; prepare(rows) does that work ahead of time.
 //   * NaN in gives NaN out, as in PyTorch: a diverged network shows in its loss.
-//   * spans are memory of this backend; an operation borrows them for the call.
+//   * spans are memory of this backend; an operation borrows them for the call. On a device the host cannot read them:
+//     write() and read() move values. Activations (the tensors x, y, dx, dy) may be stored in another type and with
+//     padded channels: their spans have activation_floats() floats, and only the backend looks inside. Everything else
+//     (parameters, gradients, state, targets) is float32 in the order stated.
+//   * on a device, calls return before the work is done, in the order of the calls; read() and finish() wait.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/arena.hpp"
@@ -25,20 +32,49 @@ namespace mrmf {
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };
 
-/// Sums over the ranks that train one model together.
+/// Sums over the ranks that train one model together, of values in the backend's memory; in place, the same result on
+/// every rank.
 class RankSum {
  public:
   virtual ~RankSum() = default;
-  virtual void sum(std::span<double> values) = 0;  ///< in place, the same result on every rank
+  virtual void sum(std::span<double> values) = 0;
+  /// Begins the sum of these gradients, which may go on beside the calls that follow...
+  virtual void start(Span part) = 0;
+  /// ...until here: what comes after sees the sums of all that was started.
+  virtual void finish() = 0;
+  /// Seconds that calculation waited for the sums, since the last call of this.
+  virtual double take_seconds() = 0;
 };
 
-/// Where a call stands in the run: what dropout and synchronised batch norm need to know.
+/// The ranks that train one model together, as a backend needs them to make its own communicator.
+struct Peers {
+  int rank = 0, size = 1;
+  std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
+};
+
+/// One update of a span of parameters (src/optimizer.hpp says what the numbers mean).
+struct SgdStep {
+  float learning_rate = 0, momentum = 0, weight_decay = 0;
+};
+struct AdamStep {
+  float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  float weight_decay = 0;                  ///< Adam: added to the gradient
+  float decoupled_decay = 0;               ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
+  float correction1 = 1, correction2 = 1;  ///< 1 - beta^t
+};
+
+/// Where a call stands in the run, and every number that changes from step to step: a device backend that replays a
+/// recorded step takes them from here (Backend::begin).
 struct Step {
   bool training = true;
   std::uint64_t seed = 0;               ///< seed of the run
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
   RankSum* ranks = nullptr;             ///< null: batch-norm statistics are this rank's own
+  Index index = 0;                      ///< of the step in its epoch: where keep() puts the loss
+  float loss_weight = 1;                ///< of each row's loss in the gradient
+  SgdStep sgd{};                        ///< of the update that ends the step: one of the two
+  AdamStep adam{};
 };
 
 /// Convolution with bias. y = conv(x, w) + b.
@@ -74,6 +110,15 @@ struct NormSettings {
   float epsilon = 1e-5F;
 };
 
+/// A batch norm with what may follow it in one pass.
+struct NormReluPool {
+  NormSettings norm;
+  Extent in{1, 1, 1};
+  int axes = 0;
+  float slope = 0;                   ///< 0: ReLU, above: leaky ReLU
+  std::optional<PoolGeometry> pool;  ///< average, window = stride
+};
+
 /// Batch norm over the channel axis (flat features are channels of one position).
 /// With step.ranks the statistics and the backward sums are those of the global batch.
 class NormOp {
@@ -106,15 +151,19 @@ class ConvPoolOp {
                         Span dw, Span db, Tensor dx) = 0;
 };
 
-/// One update of a span of parameters (src/optimizer.hpp says what the numbers mean).
-struct SgdStep {
-  float learning_rate, momentum, weight_decay;
-};
-struct AdamStep {
-  float learning_rate, beta1, beta2, epsilon;
-  float weight_decay;              ///< Adam: added to the gradient
-  float decoupled_decay;           ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
-  float correction1, correction2;  ///< 1 - beta^t
+/// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
+/// backend copies one batch while it computes on the one before.
+class Feed {
+ public:
+  struct HostBatch {
+    Span x, targets;  ///< float32, (rows, spatial..., channels) and (rows, outputs)
+  };
+  struct Batch {
+    ConstTensor x, targets;
+  };
+  virtual ~Feed() = default;
+  virtual HostBatch host(Index rows) = 0;  ///< memory to fill; waits until it is free
+  virtual Batch submit(Index rows) = 0;    ///< of what was filled; valid until the next submit
 };
 
 class Backend {
@@ -127,6 +176,28 @@ class Backend {
   virtual Arena allocate(Index count) = 0;
   virtual void swap(Span a, Span b) = 0;
   virtual void fill(Span x, float value) = 0;
+  virtual void write(ConstSpan host, Span x);  ///< from the host's memory
+  virtual void read(ConstSpan x, Span host);   ///< to the host's memory, when all calls before are done
+  /// The shape in which an activation is stored (its channels padded), and the floats of a span that holds it.
+  virtual Shape stored(const Shape& shape) const { return shape; }
+  virtual Index activation_floats(const Shape& shape) const { return shape.count(); }
+  virtual void write(ConstSpan host, Tensor x);  ///< activations; on the host float32 and unpadded
+  virtual void read(ConstTensor x, Span host);
+  virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n
+
+  // Steps.
+  /// Makes the numbers of a step known. Before every step's first call.
+  virtual void begin(const Step& step) { (void)step; }
+  /// Runs the calls of one step. A device backend may record them at first and replay the record for later steps with
+  /// the same key: addresses and shapes must then be the same, and all other numbers come from begin(). forget() drops
+  /// the records.
+  virtual void run(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }
+  virtual void forget() {}
+  virtual void finish() {}  ///< waits for all calls; FaultError if one failed
+  /// True where a call is done when it returns, so that looking at its results costs nothing.
+  virtual bool immediate() const { return true; }
+  /// The ranks' sums over device memory; null: the host's own (MPI) serve.
+  virtual std::unique_ptr<RankSum> rank_sum(const Peers& peers) { return (void)peers, nullptr; }
 
   // Shape-specialised operations, for at most max_rows rows.
   virtual std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) = 0;
@@ -139,6 +210,14 @@ class Backend {
     (void)conv, (void)pool, (void)max_rows;
     return nullptr;
   }
+  /// An offer, too: batch norm, ReLU (slope 0) or leaky ReLU, and then average pooling where `pool` is given, in one
+  /// pass over x; y is the last one's output, and backward recomputes what is between.
+  virtual std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index max_rows) {
+    (void)settings, (void)max_rows;
+    return nullptr;
+  }
+  /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.
+  virtual void reshape(ConstTensor x, Tensor y);
 
   // Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate.
   virtual void activate(ActivationKind kind, float slope, ConstSpan x, Span y) = 0;
@@ -147,13 +226,15 @@ class Backend {
   /// dropout_keeps() in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training.
   virtual void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) = 0;
 
-  // Loss. Returns the sum over rows of the per-sample mean over outputs (of squares or of magnitudes);
-  // dy, if not empty, becomes the gradient of weight * that sum.
-  virtual double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) = 0;
+  // Loss. sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if not
+  // empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
+  virtual void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
+  /// history[step.index] = value[0]
+  virtual void keep(const Step& step, ConstSpan value, Span history);
 
-  // Optimizer over an arena; spans of equal length.
-  virtual void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) = 0;
-  virtual void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) = 0;
+  // Optimizer over an arena, by step.sgd or step.adam; spans of equal length.
+  virtual void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) = 0;
+  virtual void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) = 0;
 };
 
 std::unique_ptr<Backend> make_reference_backend();
