@@ -1,7 +1,7 @@
 // What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
 //
-// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the CPU
-// default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
+// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
+// CPU default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
 //
 // Conventions, for every function here:
 //   * layout is channels-last: samples and activations (n, spatial..., c), filters (out, spatial..., in),
@@ -89,7 +89,7 @@ class ConvOp {
 
 /// Max or average pooling. `winner` is one byte per output element (position of the maximum inside its window,
 /// axis order, last axis fastest; the first of equals, a NaN before all), written by forward, read by backward; empty
-/// for average.
+/// for average. Output elements are the stored ones (Backend::stored).
 class PoolOp {
  public:
   virtual ~PoolOp() = default;
@@ -181,8 +181,8 @@ class Backend {
   /// The shape in which an activation is stored (its channels padded), and the floats of a span that holds it.
   virtual Shape stored(const Shape& shape) const { return shape; }
   virtual Index activation_floats(const Shape& shape) const { return shape.count(); }
-  virtual void write(ConstSpan host, Tensor x);  ///< activations; on the host float32 and unpadded
-  virtual void read(ConstTensor x, Span host);
+  virtual void write_activation(ConstSpan host, Tensor x);  ///< on the host float32 and unpadded
+  virtual void read_activation(ConstTensor x, Span host);
   virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n
 
   // Steps.
@@ -226,8 +226,8 @@ class Backend {
   /// dropout_keeps() in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training.
   virtual void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) = 0;
 
-  // Loss. sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if not
-  // empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
+  // Loss. sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if
+  // not empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
   virtual void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
   /// history[step.index] = value[0]
   virtual void keep(const Step& step, ConstSpan value, Span history);

@@ -1,55 +1,33 @@
-#include <algorithm>
-
 #include "layers/geometry.hpp"
 #include "layers/layers.hpp"
+#include "layers/norm_parameters.hpp"
 
 namespace mrmf {
 namespace {
 
 class BatchNorm final : public Layer {
  public:
-  BatchNorm(Backend& backend, const Shape& in, const LayerSpec& spec)
-      : channels_(static_cast<std::size_t>(in.channels)), output_(in) {
+  BatchNorm(Backend& backend, const Shape& in, const LayerSpec& spec) : parameters_(in.channels), output_(in) {
     require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
     require(spec.epsilon > 0, spec, "epsilon must be above 0");
     op_ = backend.norm({in.channels, spec.momentum, spec.epsilon}, in.n);
   }
 
-  std::string signature() const override { return "batch_norm " + std::to_string(channels_); }
+  std::string signature() const override { return parameters_.signature(); }
   Shape output() const override { return output_; }
-  Footprint footprint() const override {
-    const std::vector<Index> shape{output_.channels};
-    return {.params = {{"gamma", shape}, {"beta", shape}},
-            .state = {{"running_mean", shape}, {"running_variance", shape}},
-            .cache = 2 * output_.channels};
-  }
-  void initialise(Rng&, Span params, Span state) const override {
-    std::ranges::fill(first(params), 1.0F);
-    std::ranges::fill(second(params), 0.0F);
-    std::ranges::fill(first(state), 0.0F);
-    std::ranges::fill(second(state), 1.0F);
-  }
+  Footprint footprint() const override { return parameters_.footprint(); }
+  void initialise(Rng&, Span params, Span state) const override { parameters_.initialise(params, state); }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override { op_->forward(lent.step, x, memory(lent), y); }
+  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
+    op_->forward(lent.step, x, parameters_.memory(lent), y);
+  }
   void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward(lent.step, x, dy, memory(lent), first(lent.grads), second(lent.grads), dx);
+    op_->backward(lent.step, x, dy, parameters_.memory(lent), parameters_.first(lent.grads),
+                  parameters_.second(lent.grads), dx);
   }
 
  private:
-  /// Parameters, gradients, state and cache are all two values per channel, one kind after the other.
-  Span first(Span both) const { return both.first(channels_); }
-  Span second(Span both) const { return both.subspan(channels_, channels_); }
-
-  NormMemory memory(const Lent& lent) const {
-    return {.gamma = lent.params.first(channels_),
-            .beta = lent.params.subspan(channels_, channels_),
-            .running_mean = first(lent.state),
-            .running_variance = second(lent.state),
-            .mean = first(lent.cache),
-            .inverse_deviation = second(lent.cache)};
-  }
-
-  std::size_t channels_;
+  NormParameters parameters_;
   Shape output_;
   std::unique_ptr<NormOp> op_;
 };

@@ -13,12 +13,13 @@ class ConvPoolRelu final : public Layer {
     PoolGeometry pool;
     std::unique_ptr<ConvPoolOp> op;
   };
-  ConvPoolRelu(const Shape& in, const LayerSpec& conv, Parts parts)
+  ConvPoolRelu(Backend& backend, const Shape& in, const LayerSpec& conv, Parts parts)
       : conv_(parts.conv),
         same_padding_(conv.same_padding),
         initialiser_(conv.initialiser),
         weights_(static_cast<std::size_t>(conv_.weights())),
         output_(output_shape(in, parts.pool.out(), conv_.out_channels)),
+        stored_(backend.stored(output_)),
         op_(std::move(parts.op)) {}
 
   /// The convolution's own: a fused and an unfused model may exchange parameters.
@@ -27,7 +28,7 @@ class ConvPoolRelu final : public Layer {
   Footprint footprint() const override {
     return {.params = conv_parts(conv_, output_.axes),
             .state = {},
-            .cache = winner_floats(output_.count()),
+            .cache = winner_floats(stored_.count()),
             .in_place = false,
             .reads_output = true};
   }
@@ -36,10 +37,10 @@ class ConvPoolRelu final : public Layer {
 
   void forward(const Lent& lent, ConstTensor x, Tensor y) override {
     op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y,
-                 winners(lent.cache, y.shape.count()));
+                 winners(lent.cache, stored_.rows(y.shape.n).count()));
   }
   void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
-    op_->backward(x, y, dy, winners(lent.cache, dy.shape.count()), lent.params.first(weights_),
+    op_->backward(x, y, dy, winners(lent.cache, stored_.rows(dy.shape.n).count()), lent.params.first(weights_),
                   lent.grads.first(weights_), lent.grads.subspan(weights_), dx);
   }
 
@@ -48,7 +49,7 @@ class ConvPoolRelu final : public Layer {
   bool same_padding_;
   Initialiser initialiser_;
   std::size_t weights_;
-  Shape output_;
+  Shape output_, stored_;
   std::unique_ptr<ConvPoolOp> op_;
 };
 
@@ -63,7 +64,7 @@ std::unique_ptr<Layer> make_conv_pool_relu(Backend& backend, const Shape& in, co
   if (parts.pool.stride != parts.pool.window) return nullptr;
   parts.op = backend.conv_pool_relu(parts.conv, parts.pool, in.n);
   if (!parts.op) return nullptr;
-  return std::make_unique<ConvPoolRelu>(in, conv, std::move(parts));
+  return std::make_unique<ConvPoolRelu>(backend, in, conv, std::move(parts));
 }
 
 }  // namespace mrmf

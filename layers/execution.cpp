@@ -7,23 +7,52 @@
 namespace mrmf {
 namespace {
 
-// conv, max_pool, relu in a row: the pattern backends offer a fused operation for.
-bool is_conv_pool_relu(const std::vector<LayerSpec>& specs, std::size_t i) {
-  return i + 2 < specs.size() && specs[i].kind == LayerKind::conv && specs[i + 1].kind == LayerKind::max_pool &&
-         specs[i + 2].kind == LayerKind::relu;
+bool is_kind(const std::vector<LayerSpec>& specs, std::size_t i, LayerKind kind) {
+  return i < specs.size() && specs[i].kind == kind;
 }
 
-void place_outputs(Execution& execution) {
+/// A fused layer and how many layers of the list it stands for.
+struct Fused {
+  std::unique_ptr<Layer> layer;
+  std::size_t count = 0;
+};
+
+// conv, max_pool, relu in a row.
+Fused conv_pool_relu(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
+  if (!is_kind(specs, i, LayerKind::conv) || !is_kind(specs, i + 1, LayerKind::max_pool) ||
+      !is_kind(specs, i + 2, LayerKind::relu))
+    return {};
+  return {make_conv_pool_relu(backend, in, specs[i], specs[i + 1]), 3};
+}
+
+// batch_norm, relu or leaky_relu, and average_pool where it follows and fits.
+Fused norm_relu_pool(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
+  if (!is_kind(specs, i, LayerKind::batch_norm) ||
+      !(is_kind(specs, i + 1, LayerKind::relu) || is_kind(specs, i + 1, LayerKind::leaky_relu)))
+    return {};
+  if (is_kind(specs, i + 2, LayerKind::average_pool))
+    if (auto layer = make_norm_relu_pool(backend, in, {specs[i], specs[i + 1], specs[i + 2]}))
+      return {std::move(layer), 3};
+  return {make_norm_relu_pool(backend, in, {specs[i], specs[i + 1], std::nullopt}), 2};
+}
+
+/// What the backend offers for the layers from i on, if anything.
+Fused offer(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
+  Fused fused = conv_pool_relu(backend, in, specs, i);
+  return fused.layer ? std::move(fused) : norm_relu_pool(backend, in, specs, i);
+}
+
+void place_outputs(Backend& backend, Execution& execution) {
   Place output;
   for (Unit& unit : execution.units) {
     unit.cache = {execution.cache, unit.run->footprint().cache};
     execution.cache = aligned(unit.cache.end());
     if (!unit.in_place) {
-      output = {execution.activations, unit.out.count()};
+      output = {execution.activations, backend.activation_floats(unit.out)};
       execution.activations = aligned(output.end());
     }
     unit.output = output;
-    execution.widest = std::max(execution.widest, unit.out.count());
+    execution.widest = std::max(execution.widest, backend.activation_floats(unit.out));
   }
 }
 
@@ -39,11 +68,11 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
     unit.first = i;
     unit.last = i + 1;
     unit.run = entry.layer.get();
-    if (settings.fuse && is_conv_pool_relu(specs, i)) {
-      if (auto fused = make_conv_pool_relu(backend, entry.input, specs[i], specs[i + 1])) {
-        unit.last = i + 3;
-        unit.run = fused.get();
-        execution.fused.push_back(std::move(fused));
+    if (settings.fuse) {
+      if (Fused fused = offer(backend, entry.input, specs, i); fused.layer) {
+        unit.last = i + fused.count;
+        unit.run = fused.layer.get();
+        execution.fused.push_back(std::move(fused.layer));
       }
     }
     unit.out = unit.run->output();
@@ -54,7 +83,7 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
     i = unit.last;
     execution.units.push_back(unit);
   }
-  place_outputs(execution);
+  place_outputs(backend, execution);
   return execution;
 }
 

@@ -1,34 +1,38 @@
-#include <algorithm>
-
 #include "layers/layers.hpp"
 
 namespace mrmf {
 namespace {
 
-/// In channels-last order flattening is a change of shape alone; in place it does nothing.
+/// In channels-last order flattening is a change of shape alone, and in place it does nothing; unless the backend pads
+/// the channels of one of the two.
 class Flatten final : public Layer {
  public:
-  explicit Flatten(const Shape& in) : output_{.n = in.n, .channels = in.per_sample()} {}
+  Flatten(Backend& backend, const Shape& in)
+      : backend_(backend),
+        output_{.n = in.n, .channels = in.per_sample()},
+        identity_(backend.stored(in).per_sample() == in.per_sample() && backend.stored(output_) == output_) {}
 
   std::string signature() const override { return "flatten"; }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .identity = true};
+    return {.params = {}, .state = {}, .cache = 0, .in_place = identity_, .identity = identity_};
   }
 
-  void forward(const Lent&, ConstTensor x, Tensor y) override { move(x.data, y.data); }
-  void backward(const Lent&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override { move(dy.data, dx.data); }
+  void forward(const Lent&, ConstTensor x, Tensor y) override { backend_.reshape(x, y); }
+  void backward(const Lent&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) backend_.reshape(dy, dx);
+  }
 
  private:
-  static void move(ConstSpan from, Span to) {
-    if (!to.empty() && from.data() != to.data()) std::ranges::copy(from, to.begin());
-  }
-
+  Backend& backend_;
   Shape output_;
+  bool identity_;
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_flatten(const Shape& in) { return std::make_unique<Flatten>(in); }
+std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in) {
+  return std::make_unique<Flatten>(backend, in);
+}
 
 }  // namespace mrmf

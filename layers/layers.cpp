@@ -8,7 +8,7 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::max_pool:
     case LayerKind::average_pool: return make_pool(backend, in, spec);
     case LayerKind::batch_norm: return make_batch_norm(backend, in, spec);
-    case LayerKind::flatten: return make_flatten(in);
+    case LayerKind::flatten: return make_flatten(backend, in);
     case LayerKind::dense: return make_dense(backend, in, spec);
     case LayerKind::relu:
     case LayerKind::leaky_relu:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
@@ -12,7 +13,7 @@ namespace mrmf {
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_flatten(const Shape& in);
+std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
 /// `number` is the layer's position in the model: it keys the masks, so two dropouts differ.
@@ -25,5 +26,13 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
 /// or null where the backend offers none for this geometry.
 std::unique_ptr<Layer> make_conv_pool_relu(Backend& backend, const Shape& in, const LayerSpec& conv,
                                            const LayerSpec& pool);
+
+/// Batch norm with the ReLU or leaky ReLU behind it, and the average pool behind that where `pool` is given, as one
+/// layer with the batch norm's parameters; null where the backend offers none.
+struct NormReluPoolSpecs {
+  LayerSpec norm, relu;
+  std::optional<LayerSpec> pool;
+};
+std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
 
 }  // namespace mrmf

@@ -10,18 +10,21 @@ Span part(Span arena, const Place& place) {
 }  // namespace
 
 Model::Model(Backend& backend, const ModelSettings& settings)
-    : network_(backend, settings.network), execution_(plan_execution(backend, network_, settings)) {
+    : backend_(&backend), network_(backend, settings.network), execution_(plan_execution(backend, network_, settings)) {
   params_ = backend.allocate(network_.params_size());
   grads_ = backend.allocate(network_.params_size() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());
   cache_ = backend.allocate(execution_.cache);
   activations_ = backend.allocate(execution_.activations);
   for (Arena& gradient : gradient_) gradient = backend.allocate(execution_.widest);
+  std::vector<float> params(params_.size()), state(state_.size());
   for (std::size_t i = 0; i < network_.size(); ++i) {
     const Entry& entry = network_.entry(i);
     Rng rng(mix(settings.seed, i));
-    entry.layer->initialise(rng, part(params_.span(), entry.params), part(state_.span(), entry.state));
+    entry.layer->initialise(rng, part(params, entry.params), part(state, entry.state));
   }
+  backend.write(params, params_.span());
+  backend.write(state, state_.span());
   prepare(max_rows());
 }
 
@@ -57,7 +60,11 @@ Lent Model::lend(const Unit& unit, const Step& step) {
 
 Tensor Model::output_of(const Unit& unit, Index rows) {
   const Shape shape = unit.out.rows(rows);
-  return {shape, part(activations_.span(), {unit.output.first, shape.count()})};
+  return {shape, part(activations_.span(), {unit.output.first, backend_->activation_floats(shape)})};
+}
+
+Span Model::activation(Span arena, const Shape& shape) const {
+  return arena.first(static_cast<std::size_t>(backend_->activation_floats(shape)));
 }
 
 ConstTensor Model::forward(const Step& step, ConstTensor x) {
@@ -72,23 +79,28 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
   return in;
 }
 
-Span Model::output_gradient(Index rows) {
-  return gradient_[0].span().first(static_cast<std::size_t>(network_.output().rows(rows).count()));
-}
+Span Model::output_gradient(Index rows) { return activation(gradient_[0].span(), network_.output().rows(rows)); }
 
-void Model::backward(const Step& step, ConstTensor x) {
+void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
+  auto open = static_cast<Index>(grads_.size());  // what lies behind is being summed
   const Index rows = x.shape.n;
   std::size_t side = 0;
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
     const Unit& unit = execution_.units[i];
     const ConstTensor in = i > 0 ? ConstTensor(output_of(execution_.units[i - 1], rows)) : x;
     const Tensor y = output_of(unit, rows);
-    const ConstTensor dy(y.shape, gradient_[side].span().first(y.data.size()));
+    const ConstTensor dy(y.shape, activation(gradient_[side].span(), y.shape));
     if (!unit.in_place) side = 1 - side;
     Tensor dx{in.shape, {}};
-    if (i > 0) dx.data = gradient_[side].span().first(in.data.size());
+    if (i > 0) dx.data = activation(gradient_[side].span(), in.shape);
     unit.run->backward(lend(unit, step), in, y, dy, dx);
+    const Index ready = i > 0 ? network_.entry(unit.first).params.first : 0;
+    if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
+      sums.ranks->start(part(grads_.span(), {ready, open - ready}));
+      open = ready;
+    }
   }
+  if (sums.ranks != nullptr) sums.ranks->finish();
 }
 
 }  // namespace mrmf

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "layers/execution.hpp"
@@ -20,6 +21,12 @@ struct Group {
 
 /// Floats behind the gradients that take part in their all-reduce.
 inline constexpr Index kReducedScalars = 16;
+
+/// Sums of gradients over ranks while backward goes on: every time this many floats or more are ready.
+struct GradientSums {
+  RankSum* ranks = nullptr;
+  Index bucket = std::numeric_limits<Index>::max();
+};
 
 class Model {
  public:
@@ -49,8 +56,12 @@ class Model {
   ConstTensor forward(const Step& step, ConstTensor x);
   /// Memory for the gradient of the loss with respect to the output; backward() reads it and uses it up.
   Span output_gradient(Index rows);
-  /// After forward with the same step and x. Overwrites grads().
-  void backward(const Step& step, ConstTensor x);
+  /// After forward with the same step and x. Overwrites grads(). With `sums`, reduced() is summed over the ranks, part
+  /// by part while backward goes on, and is done for what follows.
+  void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
+
+  /// Where the loss goes that travels with the gradients: one float of reduced().
+  Span loss() { return grads_.span().subspan(params_.size(), 1); }
 
   const std::vector<Unit>& units() const { return execution_.units; }
   /// A unit's slices of the arenas: for running one alone.
@@ -59,7 +70,9 @@ class Model {
  private:
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
+  Span activation(Span arena, const Shape& shape) const;
 
+  Backend* backend_;
   Network network_;
   Execution execution_;
   Arena params_, grads_, state_, cache_, activations_;

@@ -10,6 +10,7 @@ class Pool final : public Layer {
   Pool(Backend& backend, const Shape& in, const LayerSpec& spec)
       : geometry_(pool_geometry(in, spec)),
         output_(output_shape(in, geometry_.out(), in.channels)),
+        stored_(backend.stored(output_)),
         op_(backend.pool(geometry_, in.n)) {}
 
   std::string signature() const override {
@@ -18,7 +19,7 @@ class Pool final : public Layer {
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(output_.count()) : 0};
+    return {.params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(stored_.count()) : 0};
   }
 
   void forward(const Lent& lent, ConstTensor x, Tensor y) override {
@@ -30,10 +31,10 @@ class Pool final : public Layer {
 
  private:
   bool keeps_winners() const { return geometry_.kind == PoolKind::max; }
-  Index winner_bytes(const Shape& y) const { return keeps_winners() ? y.count() : 0; }
+  Index winner_bytes(const Shape& y) const { return keeps_winners() ? stored_.rows(y.n).count() : 0; }
 
   PoolGeometry geometry_;
-  Shape output_;
+  Shape output_, stored_;
   std::unique_ptr<PoolOp> op_;
 };
 

@@ -46,7 +46,9 @@ class TimedSteps {
 
   void run(bool timed) {
     Model& model = learner_.model;
-    const Step step{.training = true, .seed = 1, .number = learner_.optimizer.steps(), .ids = ids_};
+    Step step{.training = true, .seed = 1, .number = learner_.optimizer.steps(), .ids = ids_};
+    step.loss_weight = 1.0F / static_cast<float>(y_.back().shape.n);
+    learner_.optimizer.advance(1e-3, step);
     Timer timer;
     const auto note = [&](std::vector<double>& times) {
       const double seconds = timer.lap();
@@ -56,14 +58,13 @@ class TimedSteps {
       model.units()[u].run->forward(model.lend(model.units()[u], step), y_[u], y_[u + 1]);
       note(units[u].forward);
     }
-    backend_.loss(LossKind::mse, y_.back(), {y_.back().shape, target_.span()},
-                  1.0F / static_cast<float>(y_.back().shape.n), dy_.back().data);
+    backend_.loss(step, LossKind::mse, y_.back(), {y_.back().shape, target_.span()}, dy_.back().data, model.loss());
     note(loss);
     for (std::size_t u = units.size(); u-- > 0;) {
       model.units()[u].run->backward(model.lend(model.units()[u], step), y_[u], y_[u + 1], dy_[u + 1], dy_[u]);
       note(units[u].backward);
     }
-    learner_.optimizer.step(1e-3, model.params(), model.grads());
+    learner_.optimizer.update(step, model.params(), model.grads());
     note(update);
   }
 

@@ -29,14 +29,15 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   constexpr int kWarmUp = 2;
   for (int i = 0; i < settings.steps + kWarmUp; ++i) {
     Timer timer;
-    const Step step{.training = true, .seed = 1, .number = learner.optimizer.steps(), .ids = ids};
+    Step step{.training = true, .seed = 1, .number = learner.optimizer.steps(), .ids = ids};
+    step.loss_weight = 1.0F / static_cast<float>(settings.batch);
+    learner.optimizer.advance(1e-3, step);
     const ConstTensor y = model.forward(step, {in, x.span()});
-    backend.loss(LossKind::mse, y, {labels, target.span()}, 1.0F / static_cast<float>(settings.batch),
-                 model.output_gradient(settings.batch));
+    backend.loss(step, LossKind::mse, y, {labels, target.span()}, model.output_gradient(settings.batch), model.loss());
     const double forward_seconds = timer.lap();
     model.backward(step, {in, x.span()});
     const double backward_seconds = timer.lap();
-    learner.optimizer.step(1e-3, model.params(), model.grads());
+    learner.optimizer.update(step, model.params(), model.grads());
     const double update_seconds = timer.lap();
     if (i < kWarmUp) continue;
     forward.push_back(forward_seconds);

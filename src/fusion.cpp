@@ -44,11 +44,11 @@ void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& ste
   }
   if (step.matching || step.top == TopRule::interpolated) {
     const TopTransfer top{coarse.model.network(), dense.model.network(), step.matching};
-    transfer_top(top, Content::params, coarse.model.params(), dense.model.params());
-    transfer_top(top, Content::state, coarse.model.state(), dense.model.state());
+    transfer_top(backend, top, Content::params, coarse.model.params(), dense.model.params());
+    transfer_top(backend, top, Content::state, coarse.model.state(), dense.model.state());
     if (carry)
       for (std::size_t i = 0; i < coarse_moments.size(); ++i)
-        transfer_top(top, Content::moments, coarse_moments[i], dense_moments[i]);
+        transfer_top(backend, top, Content::moments, coarse_moments[i], dense_moments[i]);
   }
   if (carry)
     dense.optimizer.set_steps(std::max(coarse.optimizer.steps(), dense.optimizer.steps()));

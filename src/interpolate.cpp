@@ -124,19 +124,23 @@ void require_transferable(const TopTransfer& networks) {
                         "top = \"dense\" or \"fresh\"");
 }
 
-void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense) {
+void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan from, Span to) {
   if (!networks.only_matching) require_transferable(networks);
+  std::vector<float> coarse(from.size()), dense(to.size());
+  backend.read(from, coarse);
+  backend.read(to, dense);
   for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i) {
-    const Entry& from = networks.coarse.entry(i);
-    const Entry& to = networks.dense.entry(i);
+    const Entry& coarse_entry = networks.coarse.entry(i);
+    const Entry& dense_entry = networks.dense.entry(i);
     if (equal(networks, i)) {
-      const Place& place = place_of(from, content);
-      std::ranges::copy(slice(coarse, place, 0, place.count),
-                        slice(dense, place_of(to, content), 0, place.count).begin());
+      const Place& place = place_of(coarse_entry, content);
+      std::ranges::copy(slice(ConstSpan(coarse), place, 0, place.count),
+                        slice(Span(dense), place_of(dense_entry, content), 0, place.count).begin());
     } else if (!networks.only_matching) {
       interpolate_layer(networks, i, content, coarse, dense);
     }
   }
+  backend.write(dense, to);
 }
 
 }  // namespace mrmf

@@ -31,6 +31,6 @@ struct TopTransfer {
   bool only_matching = false;
 };
 void require_transferable(const TopTransfer& networks);
-void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
+void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
 
 }  // namespace mrmf

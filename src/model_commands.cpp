@@ -59,27 +59,32 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   if (labels == Labels::needed && outputs != t.shape.outputs)
     throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
                                 t.spec.labels, t.shape.outputs));
-  load_model(options.run + "/checkpoints/final.h5", *t.model, world);
+  load_model(*t.backend, options.run + "/checkpoints/final.h5", *t.model, world);
   return t;
 }
 
-/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows.
-void for_each_batch(Trained& t, const std::function<void(Index, ConstTensor, ConstTensor)>& visit) {
+/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both in the host's memory.
+void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, ConstSpan)>& visit) {
   const Range owned = t.store->owned();
   const Shape sample = t.store->sample(t.resolution);
   const Index batch = t.model->max_rows();
-  Arena x = t.backend->allocate(batch * sample.per_sample());
-  Arena labels = t.backend->allocate(batch * t.shape.outputs);
+  const std::unique_ptr<Feed> feed = t.backend->feed(sample.rows(batch), t.shape.outputs);
   std::vector<std::int64_t> ids;
+  std::vector<float> outputs;
   for (Index done = 0; done < owned.count; done += batch) {
     ids.resize(static_cast<std::size_t>(std::min(batch, owned.count - done)));
     std::iota(ids.begin(), ids.end(), owned.first + done);
     const Shape in = sample.rows(static_cast<Index>(ids.size()));
     const Shape out{.n = in.n, .spatial = {1, 1, 1}, .channels = t.shape.outputs, .axes = 0};
-    const Tensor xs{in, x.span().first(static_cast<std::size_t>(in.count()))};
-    const Tensor targets{out, labels.span().first(static_cast<std::size_t>(out.count()))};
-    t.store->gather(t.resolution, ids, xs, targets);
-    visit(owned.first + done, t.model->forward({.training = false}, xs), targets);
+    const Feed::HostBatch host = feed->host(in.n);
+    t.store->gather(t.resolution, ids, {in, host.x}, {out, host.targets});
+    const std::vector<float> labels(host.targets.begin(), host.targets.end());
+    const Step step{.training = false};
+    t.backend->begin(step);
+    const ConstTensor y = t.model->forward(step, feed->submit(in.n).x);
+    outputs.resize(static_cast<std::size_t>(y.shape.count()));
+    t.backend->read_activation(y, outputs);
+    visit(owned.first + done, outputs, labels);
   }
 }
 
@@ -89,10 +94,10 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
   const auto outputs = static_cast<std::size_t>(t.shape.outputs);
   std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
-  for_each_batch(t, [&](Index, ConstTensor y, ConstTensor target) {
-    for (std::size_t i = 0; i < y.data.size(); ++i) {
+  for_each_batch(t, [&](Index, ConstSpan y, ConstSpan target) {
+    for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t k = i % outputs;
-      const double label = target.data[i], error = y.data[i] - label;
+      const double label = target[i], error = y[i] - label;
       squares[k] += error * error;
       magnitudes[k] += std::abs(error);
       sum[k] += label;
@@ -121,7 +126,7 @@ void predict_command(const ModelOptions& options, Comm& world) {
   PartialFile partial(options.output, world);
   Hdf5File file = Hdf5File::create(partial.path(), world);
   file.create_dataset("prediction", {t.shape.samples, outputs});
-  for_each_batch(t, [&](Index first, ConstTensor y, ConstTensor) { file.write_rows("prediction", first, y.data); });
+  for_each_batch(t, [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); });
   file.close();
   partial.commit();
   if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);

@@ -28,7 +28,8 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
 
 }  // namespace
 
-void save_model(const std::string& path, const Model& model, const std::string& config_toml, Comm& comm) {
+void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+                Comm& comm) {
   PartialFile partial(path, comm);
   Hdf5File file = Hdf5File::create(partial.path(), comm);
   file.write_attribute("format", kFormat);
@@ -36,13 +37,16 @@ void save_model(const std::string& path, const Model& model, const std::string& 
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const Part& part, ConstSpan values) {
                   file.create_dataset(name, part.shape);
-                  if (comm.root()) file.write_rows(name, 0, values);
+                  if (!comm.root()) return;
+                  std::vector<float> host(values.size());
+                  backend.read(values, host);
+                  file.write_rows(name, 0, host);
                 });
   file.close();
   partial.commit();
 }
 
-void load_model(const std::string& path, Model& model, Comm& comm) {
+void load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   const Hdf5File file = Hdf5File::open(path, comm);
   if (file.read_attribute("format") != kFormat)
     throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
@@ -52,8 +56,10 @@ void load_model(const std::string& path, Model& model, Comm& comm) {
         if (info.shape != part.shape)
           throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +
                           "trained with another network or resolution?");
-        if (comm.root()) file.read_rows(name, 0, part.shape.front(), values);
-        comm.broadcast(values, 0);
+        std::vector<float> host(values.size());
+        if (comm.root()) file.read_rows(name, 0, part.shape.front(), host);
+        comm.broadcast(host, 0);
+        backend.write(host, values);
       });
 }
 

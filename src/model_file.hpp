@@ -10,10 +10,11 @@
 namespace mrmf {
 
 /// Collective; the root's values are written. The file appears whole or not at all.
-void save_model(const std::string& path, const Model& model, const std::string& config_toml, Comm& comm);
+void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+                Comm& comm);
 
 /// Collective; every rank ends with the same values. DataError naming the data set that is missing or has another
 /// shape.
-void load_model(const std::string& path, Model& model, Comm& comm);
+void load_model(Backend& backend, const std::string& path, Model& model, Comm& comm);
 
 }  // namespace mrmf

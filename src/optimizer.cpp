@@ -9,12 +9,12 @@ Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index 
   if (settings_.name != "sgd") second_ = backend.allocate(count);
 }
 
-void Optimizer::step(double learning_rate, Span w, ConstSpan dw) {
+void Optimizer::advance(double learning_rate, Step& step) {
   ++steps_;
   const auto rate = static_cast<float>(learning_rate);
   const auto decay = static_cast<float>(settings_.weight_decay);
   if (settings_.name == "sgd") {
-    backend_->sgd({rate, static_cast<float>(settings_.momentum), decay}, w, dw, first_.span());
+    step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
     return;
   }
   const bool decoupled = settings_.name == "adamw";
@@ -23,15 +23,21 @@ void Optimizer::step(double learning_rate, Span w, ConstSpan dw) {
   const auto correction = [&](float beta) {
     return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(steps_)));
   };
-  const AdamStep step{rate,
-                      beta1,
-                      beta2,
-                      static_cast<float>(settings_.epsilon),
-                      decoupled ? 0.0F : decay,
-                      decoupled ? decay : 0.0F,
-                      correction(beta1),
-                      correction(beta2)};
-  backend_->adam(step, w, dw, first_.span(), second_.span());
+  step.adam = {rate,
+               beta1,
+               beta2,
+               static_cast<float>(settings_.epsilon),
+               decoupled ? 0.0F : decay,
+               decoupled ? decay : 0.0F,
+               correction(beta1),
+               correction(beta2)};
+}
+
+void Optimizer::update(const Step& step, Span w, ConstSpan dw) {
+  if (settings_.name == "sgd")
+    backend_->sgd(step, w, dw, first_.span());
+  else
+    backend_->adam(step, w, dw, first_.span(), second_.span());
 }
 
 std::vector<Span> Optimizer::moments() {

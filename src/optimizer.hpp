@@ -14,8 +14,10 @@ class Optimizer {
  public:
   Optimizer(Backend& backend, const OptimizerSettings& settings, Index count);
 
-  /// w -= update(dw); the spans are the model's whole arenas.
-  void step(double learning_rate, Span w, ConstSpan dw);
+  /// Counts a step and writes its numbers into `step`...
+  void advance(double learning_rate, Step& step);
+  /// ...which does w -= update(dw); the spans are the model's whole arenas.
+  void update(const Step& step, Span w, ConstSpan dw);
 
   /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
   std::vector<Span> moments();

@@ -7,10 +7,10 @@
 namespace mrmf {
 
 /// True, on every rank, when parameters and state have the same bits on all of them. Collective.
-bool same_parameters(Model& model, Comm& team);
+bool same_parameters(Backend& backend, Model& model, Comm& team);
 
 /// With local batch norm every rank has its own running statistics; the model that is validated, fused and saved has
 /// their mean. Collective.
-void average_state(Model& model, Comm& team);
+void average_state(Backend& backend, Model& model, Comm& team);
 
 }  // namespace mrmf

@@ -1,28 +1,15 @@
-// Batch norm's sums over a team, with the time they took.
+// The sums that training takes over a team: of gradients, and of batch norm's statistics.
 #pragma once
 
-#include <utility>
+#include <memory>
 
 #include "kernels/backend.hpp"
 #include "mpi/comm.hpp"
-#include "src/timer.hpp"
 
 namespace mrmf {
 
-class TeamSum final : public RankSum {
- public:
-  explicit TeamSum(Comm& team) : team_(&team) {}
-  void sum(std::span<double> values) override {
-    const Timer timer;
-    team_->sum(values);
-    seconds_ += timer.seconds();
-  }
-  /// Seconds since the last call.
-  double take_seconds() { return std::exchange(seconds_, 0.0); }
-
- private:
-  Comm* team_;
-  double seconds_ = 0;
-};
+/// The backend's own where it has one (NCCL), else MPI on the host's memory; null for a team of one. Collective; keeps
+/// a reference to `team`.
+std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team);
 
 }  // namespace mrmf

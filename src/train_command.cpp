@@ -106,7 +106,7 @@ void train_command(const TrainOptions& options, Comm& world) {
   folder.keep();
   Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report});
 
-  save_model(config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
+  save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
   RunResult result = make_result(config, outcome.stages, outcome.seconds);
   result.ranks = world.size();
   result.machine = this_machine();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <set>
 
 #include "src/replicas.hpp"
@@ -15,6 +17,12 @@ struct Trainer::Epoch {
   int number = 0;
   EpochOrder order;
   const LearningRate& rate;
+  /// Rows of the team in steps [first, last).
+  Index rows(std::size_t first, std::size_t last) const {
+    const auto begin = order.global_rows.begin();
+    return std::accumulate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last),
+                           Index{0});
+  }
   Index steps() const { return static_cast<Index>(order.steps.size()); }
 };
 
@@ -22,6 +30,19 @@ namespace {
 
 std::uint64_t stage_key(const TrainStep& step) {
   return static_cast<std::uint64_t>(step.stage) * 4 + static_cast<std::uint64_t>(step.role);
+}
+
+constexpr std::size_t kLookEvery = 64;
+constexpr Index kWhole = std::numeric_limits<Index>::max();
+constexpr Index kBucket = Index{1} << 21;  // floats: long enough that a sum's latency is small beside its transfer
+
+std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
+  return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+}
+
+// Steps of one key are the same calls with the same shapes.
+std::uint64_t record_key(const Step& step, Index rows) {
+  return static_cast<std::uint64_t>(rows) * 2 + (step.training ? 1 : 0);
 }
 
 std::string where(const TrainStep& step) {
@@ -32,7 +53,7 @@ std::string where(const TrainStep& step) {
 }  // namespace
 
 Trainer::Trainer(const Workplace& workplace, const TrainingConfig& config)
-    : at_(workplace), config_(config), team_sum_(workplace.team) {}
+    : at_(workplace), config_(config), team_sum_(make_team_sum(workplace.backend, workplace.team)) {}
 
 StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
   begin(learner, step);
@@ -48,7 +69,7 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
     epoch.train_loss = run_epoch(learner, step, rate, stop.epochs());
     if (!config_.global_batch_norm) {
       const Timer timer;
-      average_state(learner.model, at_.team);
+      average_state(at_.backend, learner.model, at_.team);
       time_.communication += timer.seconds();
     }
     epoch.validation_loss = validate(learner, step.batch);
@@ -94,25 +115,28 @@ void Trainer::finish_record(EpochRecord& record) {
 
 // Everything that needs deciding or allocating, so that no step has to.
 void Trainer::begin(Learner& learner, const TrainStep& step) {
-  if (!same_parameters(learner.model, at_.team))
+  if (!same_parameters(at_.backend, learner.model, at_.team))
     throw FaultError("the ranks disagree on the parameters at the start of " + where(step) +
                      "; look for a faulty node or mixed builds of mrmf");
   learner.optimizer.configure(step.optimizer);
   time_ = {.io = at_.data.require(step.resolution)};
   const Shape sample = at_.data.train().store->sample(step.resolution);
-  samples_ = at_.backend.allocate(step.batch * sample.per_sample());
-  targets_ = at_.backend.allocate(step.batch * at_.data.shape().outputs);
+  at_.backend.forget();
+  feed_ = at_.backend.feed(sample.rows(step.batch), at_.data.shape().outputs);
   std::set<Index> sizes;
   const OrderSettings order = order_settings(at_.data.train(), step.batch);
   check(order);
-  for (const Range& rows : epoch_order(order, config_.seed, 0, 0).steps) sizes.insert(rows.count);
+  const EpochOrder train = epoch_order(order, config_.seed, 0, 0);
+  for (const Range& rows : train.steps) sizes.insert(rows.count);
   if (sizes.contains(0))
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
                     "fewer ranks",
                     step.batch, at_.team.rank(), where(step)));
-  for (const Range& rows : epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0).steps)
+  const EpochOrder validation = epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0);
+  for (const Range& rows : validation.steps)
     if (rows.count > 0) sizes.insert(rows.count);
+  losses_ = at_.backend.allocate(std::ssize(train.steps) + std::ssize(validation.steps));
   for (const Index rows : sizes) learner.model.prepare(rows);
 }
 
@@ -121,87 +145,117 @@ double Trainer::run_epoch(Learner& learner, const TrainStep& step, const Learnin
   const OrderSettings settings = order_settings(split, step.batch);
   const auto number = static_cast<std::uint64_t>(epoch_number);
   const Epoch epoch{epoch_number, epoch_order(settings, config_.seed, stage_key(step), number), rate};
-  double loss = 0;
-  for (std::size_t k = 0; k < epoch.order.steps.size(); ++k) {
-    const double sum = train_batch(learner, step, epoch, k);
-    if (!std::isfinite(sum))
-      throw FaultError(
-          fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
-                      "({:g} there) or look for extreme values in the data",
-                      sum, where(step), epoch_number + 1, k + 1, epoch.steps(),
-                      rate.at(epoch_number, static_cast<Index>(k), epoch.steps())));
-    loss += sum;
-    at_.report.progress({&step, epoch_number, static_cast<Index>(k) + 1, epoch.steps(),
-                         sum / static_cast<double>(epoch.order.global_rows[k]), epoch.order.global_rows[k]});
+  // Where looking is free, every step's loss is looked at; else now and then, so that the device is not kept waiting.
+  const std::size_t steps = epoch.order.steps.size(), look = at_.backend.immediate() ? 1 : kLookEvery;
+  double loss = 0, shown = std::numeric_limits<double>::quiet_NaN();
+  std::size_t looked = 0;
+  for (std::size_t k = 0; k < steps; ++k) {
+    train_batch(learner, step, epoch, k);
+    if (k + 1 - looked == look || k + 1 == steps) {
+      const double sum = add_losses(step, epoch, looked, k + 1);
+      shown = sum / static_cast<double>(epoch.rows(looked, k + 1));
+      loss += sum;
+      looked = k + 1;
+    }
+    at_.report.progress(
+        {&step, epoch_number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
+  }
+  if (team_sum_) {
+    const double waited = team_sum_->take_seconds();
+    time_.compute -= waited;
+    time_.communication += waited;
   }
   return loss / static_cast<double>(split.shape.samples);
 }
 
-// One optimizer step; returns the sum of the loss over the team's rows.
-double Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k) {
+// The sum over the team's rows of the losses of steps [first, last), once they are done.
+double Trainer::add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last) {
+  const Timer timer;
+  const std::vector<float> losses = kept_losses(first, last);
+  time_.compute += timer.seconds();
+  double sum = 0;
+  for (std::size_t k = first; k < last; ++k) {
+    const float loss = losses[k - first];
+    if (!std::isfinite(loss))
+      throw FaultError(
+          fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
+                      "({:g} there) or look for extreme values in the data",
+                      loss, where(step), epoch.number + 1, k + 1, epoch.steps(),
+                      epoch.rate.at(epoch.number, static_cast<Index>(k), epoch.steps())));
+    sum += loss;
+  }
+  return sum;
+}
+
+std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
+  std::vector<float> losses(last - first);
+  at_.backend.read(losses_.span().subspan(first, losses.size()), losses);
+  return losses;
+}
+
+// One optimizer step; its loss, summed over the team's rows, is kept.
+void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k) {
   Timer timer;
   Model& model = learner.model;
-  const ConstTensor x = fetch(at_.data.train(), epoch.order, k, step.resolution);
+  const Feed::Batch batch = fetch(at_.data.train(), epoch.order, k, step.resolution);
   time_.io += timer.lap();
 
-  const Index first = epoch.order.steps[k].first;
-  const Step now{
-      .training = true,
-      .seed = mix(config_.seed, stage_key(step)),
-      .number = learner.optimizer.steps(),
-      .ids = std::span(epoch.order.ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(x.shape.n)),
-      .ranks = config_.global_batch_norm && at_.team.size() > 1 ? &team_sum_ : nullptr};
-  const ConstTensor y = model.forward(now, x);
-  const float weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]);
-  double loss = at_.backend.loss(config_.loss, y, target_, weight, model.output_gradient(x.shape.n));
-  model.backward(now, x);
-  const double inside = team_sum_.take_seconds();
-  time_.compute += timer.lap() - inside;
-  time_.communication += inside;
-
-  if (at_.team.size() > 1) {  // the loss travels with the gradients, so every rank sees the same one
-    float& travelling = model.reduced()[model.grads().size()];
-    travelling = static_cast<float>(loss);
-    at_.team.sum(model.reduced());
-    loss = travelling;
-    time_.communication += timer.lap();
-  }
-  learner.optimizer.step(epoch.rate.at(epoch.number, static_cast<Index>(k), epoch.steps()), model.params(),
-                         model.grads());
+  const Range rows = epoch.order.steps[k];
+  Step now{.training = true,
+           .seed = mix(config_.seed, stage_key(step)),
+           .number = learner.optimizer.steps(),
+           .ids = ids_of(epoch.order, rows),
+           .ranks = config_.global_batch_norm ? team_sum_.get() : nullptr,
+           .index = static_cast<Index>(k),
+           .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+  learner.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
+  at_.backend.begin(now);
+  at_.backend.run(record_key(now, rows.count), [&] {
+    const ConstTensor y = model.forward(now, batch.x);
+    at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
+    model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kWhole : kBucket});
+    learner.optimizer.update(now, model.params(), model.grads());
+    at_.backend.keep(now, model.loss(), losses_.span());
+  });
   time_.compute += timer.lap();
-  return loss;
 }
 
 double Trainer::validate(Learner& learner, int batch) {
   Timer timer;
   const Split& split = at_.data.validation();
   const EpochOrder order = epoch_order(order_settings(split, batch), config_.seed, 0, 0);
-  double loss = 0;
+  Model& model = learner.model;
+  Index done = 0;
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
-    if (order.steps[k].count == 0) continue;
-    const ConstTensor x = fetch(split, order, k, learner.resolution);
+    const Index rows = order.steps[k].count;
+    if (rows == 0) continue;
+    const Feed::Batch fetched = fetch(split, order, k, learner.resolution);
     time_.io += timer.lap();
-    const ConstTensor y = learner.model.forward({.training = false}, x);
-    loss += at_.backend.loss(config_.loss, y, target_, 0.0F, {});
+    const Step now{.training = false, .index = done++};
+    at_.backend.begin(now);
+    at_.backend.run(record_key(now, rows), [&] {
+      const ConstTensor y = model.forward(now, fetched.x);
+      at_.backend.loss(now, config_.loss, y, fetched.targets, {}, model.loss());
+      at_.backend.keep(now, model.loss(), losses_.span());
+    });
     time_.compute += timer.lap();
   }
+  double loss = 0;
+  for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
+  time_.compute += timer.lap();
   loss = at_.team.sum(loss) / static_cast<double>(split.shape.samples);
   time_.communication += timer.lap();
   return loss;
 }
 
-ConstTensor Trainer::fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution) {
-  const Range rows = order.steps[k];
-  const Tensor x{split.store->sample(resolution).rows(rows.count), {}};
-  const Shape labels{.n = rows.count, .channels = split.store->outputs()};
-  const Tensor filled{x.shape, samples_.span().first(static_cast<std::size_t>(x.shape.count()))};
-  const Tensor targets{labels, targets_.span().first(static_cast<std::size_t>(labels.count()))};
-  split.store->gather(
-      resolution,
-      std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count)), filled,
-      targets);
-  target_ = targets;
-  return filled;
+// The host gathers the rows; a device copies them while it still computes on the batch before.
+Feed::Batch Trainer::fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution) {
+  const Index rows = order.steps[k].count;
+  const Feed::HostBatch host = feed_->host(rows);
+  const Shape labels{.n = rows, .channels = split.store->outputs()};
+  split.store->gather(resolution, ids_of(order, order.steps[k]), {split.store->sample(resolution).rows(rows), host.x},
+                      {labels, host.targets});
+  return feed_->submit(rows);
 }
 
 // A validation set may be smaller than the batch, or leave ranks without samples.

@@ -11,6 +11,7 @@
 #include "src/report.hpp"
 #include "src/stop_rule.hpp"
 #include "src/team_sum.hpp"
+#include "src/timer.hpp"
 
 namespace mrmf {
 
@@ -46,17 +47,19 @@ class Trainer {
   struct Epoch;
   void begin(Learner& learner, const TrainStep& step);
   double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
-  double train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
-  ConstTensor fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
+  void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
+  Feed::Batch fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
+  double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
+  std::vector<float> kept_losses(std::size_t first, std::size_t last);
   OrderSettings order_settings(const Split& split, int batch) const;
   EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
   void finish_record(EpochRecord& record);
 
   Workplace at_;
   TrainingConfig config_;
-  TeamSum team_sum_;
-  Arena samples_, targets_;
-  ConstTensor target_;  // of the batch fetched last
+  std::unique_ptr<RankSum> team_sum_;  // null: alone
+  std::unique_ptr<Feed> feed_;
+  Arena losses_;  // of the steps of an epoch
   Timer run_;
   EpochTime time_;            // of the epoch under way
   double total_seconds_ = 0;  // at the end of the epoch before

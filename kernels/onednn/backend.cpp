@@ -58,11 +58,11 @@ class OnednnBackend final : public Backend {
   void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) override {
     onednn::dropout(step, layer, rate, x, y);
   }
-  double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) override {
-    return onednn::loss(kind, y, target, weight, dy);
+  void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+    onednn::loss(step, kind, y, target, dy, sum);
   }
-  void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) override { onednn::sgd(step, w, dw, velocity); }
-  void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step, w, dw, m, v); }
+  void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override { onednn::sgd(step.sgd, w, dw, velocity); }
+  void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step.adam, w, dw, m, v); }
 
  private:
   onednn::Context context_;

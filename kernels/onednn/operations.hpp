@@ -24,7 +24,7 @@ void fill(Span x, float value);
 void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
 void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx);
 void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y);
-double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy);
+void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum);
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
 void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
 

@@ -39,6 +39,9 @@ class ReferenceBackend final : public Backend {
                                              Index max_rows) override {
     return reference::make_conv_pool_relu(conv, pool, max_rows);
   }
+  std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index max_rows) override {
+    return reference::make_norm_relu_pool(settings, max_rows);
+  }
 
   void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override {
     reference::activate(kind, slope, x, y);
@@ -49,11 +52,15 @@ class ReferenceBackend final : public Backend {
   void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) override {
     reference::dropout(step, layer, rate, x, y);
   }
-  double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) override {
-    return reference::loss(kind, y, target, weight, dy);
+  void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+    reference::loss(step, kind, y, target, dy, sum);
   }
-  void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) override { reference::sgd(step, w, dw, velocity); }
-  void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) override { reference::adam(step, w, dw, m, v); }
+  void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override {
+    reference::sgd(step.sgd, w, dw, velocity);
+  }
+  void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override {
+    reference::adam(step.adam, w, dw, m, v);
+  }
 };
 
 }  // namespace

@@ -4,16 +4,17 @@
 
 namespace mrmf::reference {
 
-double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) {
+void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
   const auto outputs = static_cast<double>(y.shape.per_sample());
-  double sum = 0;
+  const double scale = double{step.loss_weight} / outputs;
+  double total = 0;
   for (std::size_t i = 0; i < y.data.size(); ++i) {
     const double error = double{y.data[i]} - target.data[i];
     const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0;
-    sum += kind == LossKind::mse ? error * error : std::abs(error);
-    if (!dy.empty()) dy[i] = static_cast<float>(weight / outputs * (kind == LossKind::mse ? 2.0 * error : sign));
+    total += kind == LossKind::mse ? error * error : std::abs(error);
+    if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
   }
-  return sum / outputs;
+  sum[0] = static_cast<float>(total / outputs);
 }
 
 }  // namespace mrmf::reference

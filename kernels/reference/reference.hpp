@@ -16,11 +16,12 @@ std::unique_ptr<NormOp> make_norm(const NormSettings& settings, Index max_rows);
 std::unique_ptr<DenseOp> make_dense(Index in, Index out, Index max_rows);
 /// Null unless `pool` is a max pooling with stride = window.
 std::unique_ptr<ConvPoolOp> make_conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows);
+std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings, Index max_rows);
 
 void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
 void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx);
 void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y);
-double loss(LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy);
+void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum);
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
 void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
 

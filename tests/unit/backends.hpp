@@ -1,6 +1,7 @@
 // The backends under test, and small numeric helpers that the kernel and layer tests share.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,16 @@ std::vector<std::unique_ptr<Backend>> backends();
 double relative_distance(ConstSpan a, ConstSpan b);
 
 std::vector<float> uniform(Rng& rng, std::size_t count, double low = -1.0, double high = 1.0);
+
+/// Backend::loss as a function: the sum over rows, dy if not empty.
+inline double loss_of(Backend& backend, LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) {
+  float sum = NAN;
+  Step step;
+  step.loss_weight = weight;
+  backend.begin(step);
+  backend.loss(step, kind, y, target, dy, {&sum, 1});
+  return sum;
+}
 
 inline Shape flat(Index n, Index c) { return {n, {1, 1, 1}, c, 0}; }
 inline Shape line(Index n, Index w, Index c) { return {n, {1, 1, w}, c, 1}; }

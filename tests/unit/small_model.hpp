@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layers/model.hpp"
+#include "src/optimizer.hpp"
 #include "src/presets.hpp"
 
 namespace mrmf::test {
@@ -74,11 +75,22 @@ inline void train_a_little(Backend& backend, Model& model, std::uint64_t key, in
   Arena velocity = backend.allocate(model.network().params_size());
   for (int i = 0; i < steps; ++i) {
     const Batch batch(model, rows, key + 2 + static_cast<std::uint64_t>(i));
-    const ConstTensor y = model.forward(batch.step(true), batch.x());
-    backend.loss(LossKind::mse, y, {labels, target}, 1.0F / static_cast<float>(rows), model.output_gradient(rows));
-    model.backward(batch.step(true), batch.x());
-    backend.sgd({0.05F, 0.9F, 0.0F}, model.params(), model.grads(), velocity.span());
+    Step step = batch.step(true);
+    step.loss_weight = 1.0F / static_cast<float>(rows);
+    step.sgd = {0.05F, 0.9F, 0.0F};
+    backend.begin(step);
+    const ConstTensor y = model.forward(step, batch.x());
+    backend.loss(step, LossKind::mse, y, {labels, target}, model.output_gradient(rows), model.loss());
+    model.backward(step, batch.x());
+    backend.sgd(step, model.params(), model.grads(), velocity.span());
   }
+}
+
+/// One update of all parameters outside of a training loop.
+inline void update(Optimizer& optimizer, double learning_rate, Model& model) {
+  Step step;
+  optimizer.advance(learning_rate, step);
+  optimizer.update(step, model.params(), model.grads());
 }
 
 inline std::vector<float> copy(ConstSpan span) { return {span.begin(), span.end()}; }

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "src/learner.hpp"
+#include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace {
@@ -61,9 +62,9 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
     const auto step = [&] {
       const Step now = batch.step(true, learner.optimizer.steps());
       const ConstTensor y = learner.model.forward(now, batch.x());
-      backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F / 32, learner.model.output_gradient(32));
+      loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F / 32, learner.model.output_gradient(32));
       learner.model.backward(now, batch.x());
-      learner.optimizer.step(1e-3, learner.model.params(), learner.model.grads());
+      update(learner.optimizer, 1e-3, learner.model);
     };
     step();  // oneDNN makes its threads' own memory once
     largest = number = 0;

@@ -19,8 +19,7 @@ struct Pair {
     train_a_little(*backend, coarse.model, 50);
     train_a_little(*backend, dense.model, 60);
     for (Learner* learner : {&coarse, &dense})
-      for (int i = 0; i < (learner == &coarse ? 3 : 2); ++i)
-        learner->optimizer.step(1e-3, learner->model.params(), learner->model.grads());
+      for (int i = 0; i < (learner == &coarse ? 3 : 2); ++i) update(learner->optimizer, 1e-3, learner->model);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 
 using namespace mrmf;
@@ -13,7 +14,7 @@ namespace {
 
 double loss_of(Backend& backend, Model& model, const Batch& batch, ConstSpan target, bool training) {
   const ConstTensor y = model.forward(batch.step(training), batch.x());
-  return backend.loss(LossKind::mse, y, {y.shape, target}, 1.0F, {});
+  return loss_of(backend, LossKind::mse, y, {y.shape, target}, 1.0F, {});
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ TEST_CASE("model: backward is the gradient of the whole network") {
   const Batch batch(model, 8, 11);
   const std::vector<float> target = random_values(8 * 3, 12);
   const ConstTensor y = model.forward(batch.step(true), batch.x());
-  backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F, model.output_gradient(8));
+  loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F, model.output_gradient(8));
   model.backward(batch.step(true), batch.x());
   const std::vector<float> w = copy(model.params()), dw = copy(model.grads());
   for (std::uint64_t trial = 0; trial < 4; ++trial) {
@@ -104,7 +105,7 @@ TEST_CASE("model: fused and unfused execution agree on both backends") {
     for (Model* model : {&fused, &plain}) {
       const ConstTensor y = model->forward(batch.step(true), batch.x());
       outputs.push_back(copy(y.data));
-      backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F, model->output_gradient(6));
+      loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F, model->output_gradient(6));
       model->backward(batch.step(true), batch.x());
       gradients.push_back(copy(model->grads()));
     }
@@ -140,9 +141,11 @@ TEST_CASE("model: training lowers the loss") {
   Arena velocity = backend->allocate(model.network().params_size());
   for (int i = 0; i < 40; ++i) {
     const ConstTensor y = model.forward(batch.step(true), batch.x());
-    backend->loss(LossKind::mse, y, {y.shape, target}, 1.0F / 8, model.output_gradient(8));
+    loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F / 8, model.output_gradient(8));
     model.backward(batch.step(true), batch.x());
-    backend->sgd({0.05F, 0.9F, 0.0F}, model.params(), model.grads(), velocity.span());
+    Step update_step;
+    update_step.sgd = {0.05F, 0.9F, 0.0F};
+    backend->sgd(update_step, model.params(), model.grads(), velocity.span());
   }
   CHECK(loss_of(*backend, model, batch, target, true) < 0.2 * before);
 }

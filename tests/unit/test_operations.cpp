@@ -43,11 +43,11 @@ TEST_CASE("operations: losses worked out by hand") {
     const Values y{1, 2, 3, 4}, target{0, 0, 3, 2};
     Values dy(4, NAN);
     // Per-sample mean squares 2.5 and 2, mean magnitudes 1.5 and 1.
-    CHECK(backend->loss(LossKind::mse, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, dy) == doctest::Approx(4.5));
+    CHECK(loss_of(*backend, LossKind::mse, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, dy) == doctest::Approx(4.5));
     CHECK(dy == Values{0.5F, 1, 0, 1});
-    CHECK(backend->loss(LossKind::mae, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, dy) == doctest::Approx(2.5));
+    CHECK(loss_of(*backend, LossKind::mae, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, dy) == doctest::Approx(2.5));
     CHECK(dy == Values{0.25F, 0.25F, 0, 0.25F});
-    CHECK(backend->loss(LossKind::mse, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, {}) == doctest::Approx(4.5));
+    CHECK(loss_of(*backend, LossKind::mse, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, {}) == doctest::Approx(4.5));
   }
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("operations: a loss's gradient is its slope") {
       const Values y = uniform(rng, count), target = uniform(rng, count), direction = uniform(rng, count);
       const float weight = 1.0F / 57;
       Values dy(count, NAN), before(count), after(count);
-      backend->loss(kind, {shape, y}, {shape, target}, weight, dy);
+      loss_of(*backend, kind, {shape, y}, {shape, target}, weight, dy);
       // A step of 2^-13 leaves the sign of nearly every error as it is; the sum is in double, so rounding is not felt.
       const double step = std::ldexp(1.0, -13);
       double predicted = 0, terms = 0;
@@ -72,8 +72,8 @@ TEST_CASE("operations: a loss's gradient is its slope") {
         predicted += term;
         terms += term * term;
       }
-      const double measured = backend->loss(kind, {shape, after}, {shape, target}, weight, {}) -
-                              backend->loss(kind, {shape, before}, {shape, target}, weight, {});
+      const double measured = loss_of(*backend, kind, {shape, after}, {shape, target}, weight, {}) -
+                              loss_of(*backend, kind, {shape, before}, {shape, target}, weight, {});
       CHECK(std::abs(weight * measured - predicted) < 1e-2 * std::sqrt(terms));
     }
 }
@@ -88,9 +88,9 @@ TEST_CASE("operations: losses of a large batch agree with the reference") {
       const auto count = static_cast<std::size_t>(shape.count());
       const Values y = uniform(rng, count), target = uniform(rng, count);
       Values dy(count, NAN), expected(count, NAN);
-      const double loss = reference->loss(kind, {shape, y}, {shape, target}, 0.25F, expected);
+      const double loss = loss_of(*reference, kind, {shape, y}, {shape, target}, 0.25F, expected);
       // The sum is a double on every backend; float terms would show as 1e-7.
-      CHECK(backend->loss(kind, {shape, y}, {shape, target}, 0.25F, dy) == doctest::Approx(loss).epsilon(1e-6));
+      CHECK(loss_of(*backend, kind, {shape, y}, {shape, target}, 0.25F, dy) == doctest::Approx(loss).epsilon(1e-6));
       CHECK(relative_distance(dy, expected) < 1e-6);
     }
 }

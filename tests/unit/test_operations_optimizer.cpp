@@ -66,7 +66,10 @@ TEST_CASE("operations: SGD with momentum and weight decay") {
     Doubles d(weights.start);
     for (int t = 1; t <= kSteps; ++t) {
       const auto dw = gradient(t);
-      backend->sgd({0.05F, 0.9F, 0.02F}, weights.w.span(), dw, weights.v.span());
+      Step step;
+      step.sgd = {0.05F, 0.9F, 0.02F};
+      backend->begin(step);
+      backend->sgd(step, weights.w.span(), dw, weights.v.span());
       for (std::size_t i = 0; i < kCount; ++i) {
         d.v[i] = 0.9 * d.v[i] + dw[i] + 0.02 * d.w[i];
         d.w[i] -= 0.05 * d.v[i];
@@ -85,14 +88,16 @@ TEST_CASE("operations: Adam, with weight decay, and AdamW") {
       Doubles d(weights.start);
       for (int t = 1; t <= kSteps; ++t) {
         const auto dw = gradient(t);
-        const AdamStep step{.learning_rate = 0.01F,
-                            .beta1 = 0.9F,
-                            .beta2 = 0.99F,
-                            .epsilon = 1e-8F,
-                            .weight_decay = static_cast<float>(decay.coupled),
-                            .decoupled_decay = static_cast<float>(decay.decoupled),
-                            .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
-                            .correction2 = static_cast<float>(1 - std::pow(0.99, t))};
+        Step step;
+        step.adam = AdamStep{.learning_rate = 0.01F,
+                             .beta1 = 0.9F,
+                             .beta2 = 0.99F,
+                             .epsilon = 1e-8F,
+                             .weight_decay = static_cast<float>(decay.coupled),
+                             .decoupled_decay = static_cast<float>(decay.decoupled),
+                             .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
+                             .correction2 = static_cast<float>(1 - std::pow(0.99, t))};
+        backend->begin(step);
         backend->adam(step, weights.w.span(), dw, weights.m.span(), weights.v.span());
         adam_in_double(d, dw, t, decay);
       }

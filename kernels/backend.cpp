@@ -1,0 +1,52 @@
+// What a backend in the host's own memory does; a device backend overrides it.
+#include "kernels/backend.hpp"
+
+#include <algorithm>
+
+namespace mrmf {
+namespace {
+
+/// One batch in memory that host and backend share.
+class HostFeed final : public Feed {
+ public:
+  HostFeed(Backend& backend, const Shape& samples, Index outputs)
+      : samples_(samples),
+        outputs_(outputs),
+        x_(backend.allocate(samples.count())),
+        targets_(backend.allocate(samples.n * outputs)) {}
+
+  HostBatch host(Index rows) override {
+    return {x_.span().first(static_cast<std::size_t>(samples_.rows(rows).count())),
+            targets_.span().first(static_cast<std::size_t>(rows * outputs_))};
+  }
+  Batch submit(Index rows) override {
+    const HostBatch filled = host(rows);
+    return {{samples_.rows(rows), filled.x}, {Shape{.n = rows, .channels = outputs_}, filled.targets}};
+  }
+
+ private:
+  Shape samples_;
+  Index outputs_;
+  Arena x_, targets_;
+};
+
+}  // namespace
+
+void Backend::write(ConstSpan host, Span x) { std::ranges::copy(host, x.begin()); }
+void Backend::read(ConstSpan x, Span host) { std::ranges::copy(x, host.begin()); }
+void Backend::write_activation(ConstSpan host, Tensor x) { write(host, x.data); }
+void Backend::read_activation(ConstTensor x, Span host) { read(x.data, host); }
+
+void Backend::reshape(ConstTensor x, Tensor y) {
+  if (x.data.data() != y.data.data()) std::ranges::copy(x.data, y.data.begin());
+}
+
+std::unique_ptr<Feed> Backend::feed(const Shape& samples, Index outputs) {
+  return std::make_unique<HostFeed>(*this, samples, outputs);
+}
+
+void Backend::keep(const Step& step, ConstSpan value, Span history) {
+  history[static_cast<std::size_t>(step.index)] = value[0];
+}
+
+}  // namespace mrmf
