@@ -77,7 +77,7 @@ struct Step {
   AdamStep adam{};
 };
 
-/// Convolution with bias. y = conv(x, w) + b.
+/// Convolution with bias. y = conv(x, w) + b. backward_data comes after forward with the same w.
 class ConvOp {
  public:
   virtual ~ConvOp() = default;
@@ -130,7 +130,7 @@ class NormOp {
                         Span dbeta, Tensor dx) = 0;
 };
 
-/// Dense layer: y(n, out) = x(n, in) w(out, in)^T + b.
+/// Dense layer: y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes after forward with the same w.
 class DenseOp {
  public:
   virtual ~DenseOp() = default;
@@ -174,6 +174,8 @@ class Backend {
 
   // Memory.
   virtual Arena allocate(Index count) = 0;
+  /// ConfigError where so many floats (for `what`) will not fit, before any is allocated.
+  virtual void require_memory(Index floats, const std::string& what) { (void)floats, (void)what; }
   virtual void swap(Span a, Span b) = 0;
   virtual void fill(Span x, float value) = 0;
   virtual void write(ConstSpan host, Span x);  ///< from the host's memory

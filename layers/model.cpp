@@ -11,6 +11,9 @@ Span part(Span arena, const Place& place) {
 
 Model::Model(Backend& backend, const ModelSettings& settings)
     : backend_(&backend), network_(backend, settings.network), execution_(plan_execution(backend, network_, settings)) {
+  constexpr int moments = 2;  // Adam's; SGD needs one less
+  backend.require_memory(execution_.floats(network_, moments),
+                         "training at a batch of " + std::to_string(max_rows()) + " per rank");
   params_ = backend.allocate(network_.params_size());
   grads_ = backend.allocate(network_.params_size() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());

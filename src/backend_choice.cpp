@@ -6,32 +6,40 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "src/commands.hpp"
+#include "src/cuda_module.hpp"
 
 namespace mrmf {
 namespace {
 
-// The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
-std::string place() {
+std::string host_name() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
+std::string place() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a node of more than 1024: then all ranks share
-  return std::string(name) + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
+  return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
 }
 
-// Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own. Two splits,
-// so that 60 bits of the hash tell places apart.
-int ranks_on_these_cores(Comm& world) {
-  const std::size_t hash = std::hash<std::string>{}(place());
+// The ranks that give the same text. Two splits, so that 60 bits of the hash tell texts apart.
+Comm ranks_of_same(const std::string& text, Comm& world) {
+  const std::size_t hash = std::hash<std::string>{}(text);
   constexpr std::size_t bits = 30;
   constexpr std::size_t mask = (std::size_t{1} << bits) - 1;
   Comm some = world.split(static_cast<int>(hash & mask));
-  return some.split(static_cast<int>(hash >> bits & mask)).size();
+  return some.split(static_cast<int>(hash >> bits & mask));
 }
+
+// Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own.
+int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).size(); }
 
 // What OMP_NUM_THREADS asks for, else this rank's share of its cores.
 int default_threads(Comm& world) {
@@ -41,13 +49,59 @@ int default_threads(Comm& world) {
   return std::max(1, omp_get_num_procs() / sharing);
 }
 
+// Where the fastest plans are kept from run to run; nowhere when there is no home.
+std::string default_plans() {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value != nullptr ? value : "");
+  };
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/mrmf/plans.json";
+  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/mrmf/plans.json";
+  return {};
+}
+
+// The GPUs of a node go round among its ranks; a scheduler may also show each rank its own alone.
+int choose_device(const RunConfig& run, Comm& world) {
+  const int count = cuda_device_count(), local = ranks_of_same(host_name(), world).rank();
+  const int device = count > 0 ? local % count : 0;
+  const std::string address = count > 0 ? cuda_device_address(device) : "none";
+  const int sharing = ranks_of_same(host_name() + '\0' + address, world).size();
+  if (count > 0 && world.any(sharing > 1) && !run.ranks_share_gpu)
+    throw ConfigError("several ranks would compute on one GPU (node " + host_name() + ", GPU " + address + ": " +
+                      std::to_string(sharing) +
+                      " ranks); start as many ranks per node as it has GPUs, or set "
+                      "run.ranks_share_gpu = true for a test");
+  return device;
+}
+
+std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
+  cuda::Settings settings;
+  settings.device = choose_device(run, world);
+  settings.precision = run.precision == "bf16"   ? cuda::Precision::bf16
+                       : run.precision == "fp32" ? cuda::Precision::fp32
+                                                 : cuda::Precision::tf32;
+  settings.deterministic = run.deterministic;
+  settings.graphs = run.graphs;
+  settings.share_device = run.ranks_share_gpu;
+  settings.timeout = run.timeout;
+  settings.plans = run.plans.empty() ? default_plans() : run.plans;
+  return make_cuda_backend(settings);
+}
+
+// "auto" takes the GPU only where every rank has one.
+bool wants_cuda(const RunConfig& run, Comm& world) {
+  if (run.device == "cpu") return false;
+  if (run.device == "cuda") return true;
+  if (world.any(!cuda_is_worth_trying())) return false;
+  return !world.any(cuda_device_count() == 0);
+}
+
 }  // namespace
 
 int choose_threads(int wanted, Comm& world) { return wanted > 0 ? wanted : default_threads(world); }
 
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
-  if (run.device == "cuda")
-    throw ConfigError("run.device = \"cuda\": this build of mrmf has no CUDA backend; use \"cpu\" or \"auto\"");
+  if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
   omp_set_num_threads(threads);
   return run.backend == "reference" ? make_reference_backend() : make_onednn_backend(threads);

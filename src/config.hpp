@@ -98,6 +98,13 @@ struct RunConfig {
   std::string device = "auto";     ///< cpu | cuda | auto
   std::string backend = "onednn";  ///< the CPU backend: onednn | reference
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
+  // GPU only:
+  std::string precision = "tf32";  ///< fp32 | tf32 | bf16
+  bool deterministic = false;      ///< the same bits in every run
+  bool graphs = true;              ///< record a training step once and replay it
+  bool ranks_share_gpu = false;    ///< let several ranks compute on one GPU: for tests
+  double timeout = 300;            ///< seconds that a sum over ranks may take
+  std::string plans;               ///< file of the fastest plans; empty: in the user's cache folder
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -123,6 +123,17 @@ void add_run(Keys& keys) {
   add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
       "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
+  add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
+      "GPU: of activations and products; parameters, gradients and sums are always float32");
+  add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
+      "GPU: the same bits in every run, somewhat slower (on the CPU every run is)");
+  add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
+  add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
+      "GPU: let several ranks compute on one GPU, for tests; it is slow");
+  add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
+      "GPU: seconds after which a sum over the ranks that has not ended ends the run");
+  add(keys, "run.plans", MRMF_FIELD(run.plans), {},
+      "GPU: file that keeps the fastest convolution plans; mrmf/plans.json in the user's cache folder unless set");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 double loss_of(Backend& backend, Model& model, const Batch& batch, ConstSpan target, bool training) {
   const ConstTensor y = model.forward(batch.step(training), batch.x());
-  return loss_of(backend, LossKind::mse, y, {y.shape, target}, 1.0F, {});
+  return mrmf::test::loss_of(backend, LossKind::mse, y, {y.shape, target}, 1.0F, {});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "layers/model.hpp"
 #include "src/optimizer.hpp"
+#include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace mrmf {
@@ -112,7 +113,7 @@ class Comparison {
         check_parameters("gradient ", model_.grads());
         check_state("");
       }
-      if (steps > 0) update(optimizer_, golden().at("adam").at("lr").get<double>(), model_);
+      if (steps > 0) test::update(optimizer_, golden().at("adam").at("lr").get<double>(), model_);
     }
     check("losses", losses);
     if (steps == 0) return;
@@ -129,8 +130,8 @@ class Comparison {
     const ConstTensor y = model_.forward(step, {sample_, x_});
     if (number == 0) check("output", {y.data.begin(), y.data.end()});
     const ConstTensor target(model_.network().output(), target_);
-    const double sum =
-        loss_of(backend_, LossKind::mse, y, target, 1.0F / static_cast<float>(rows_), model_.output_gradient(rows_));
+    const double sum = test::loss_of(backend_, LossKind::mse, y, target, 1.0F / static_cast<float>(rows_),
+                                     model_.output_gradient(rows_));
     // Stale gradients must not help.
     visit_parameters(model_.grads(), [&](const Json&, Span part) { backend_.fill(part, std::nanf("")); });
     model_.backward(step, {sample_, x_});

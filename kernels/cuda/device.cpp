@@ -1,0 +1,110 @@
+#include "kernels/cuda/device.hpp"
+
+#include <fmt/format.h>
+
+#include "kernels/cuda/check_cublas.hpp"
+#include "kernels/cuda/check_cudnn.hpp"
+#include "kernels/cuda/plan_chooser.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+// Says in a user's words why there is no device; the runtime's own text names neither version.
+bool select_device(const Settings& settings) {
+  int driver = 0, runtime = 0, count = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  const std::string advice = "; use run.device = \"cpu\", or run on a node with a GPU";
+  if (status == cudaErrorInsufficientDriver && driver == 0)
+    throw ConfigError("run.device = \"cuda\": no NVIDIA driver on this machine" + advice);
+  if (status == cudaErrorInsufficientDriver)
+    throw ConfigError(
+        fmt::format("run.device = \"cuda\": the NVIDIA driver supports CUDA {} and this build needs {}; "
+                    "update the driver or use run.device = \"cpu\"",
+                    version_text(driver), version_text(runtime)));
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+    throw ConfigError("run.device = \"cuda\": no NVIDIA GPU is visible to this process" + advice +
+                      " (CUDA_VISIBLE_DEVICES, the scheduler's --gpus)");
+  MRMF_CUDA(status);
+  if (settings.device >= count)
+    throw ConfigError(fmt::format("GPU {} is wanted and this process sees {}", settings.device, count));
+  MRMF_CUDA(cudaSetDevice(settings.device));
+  return true;
+}
+
+std::string cudnn_version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+const char* to_text(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return "fp32";
+    case Precision::tf32: return "tf32";
+    case Precision::bf16: return "bf16";
+  }
+  return "";
+}
+
+}  // namespace
+
+Device::Device(const Settings& settings)
+    : settings_(settings),
+      storage_(Storage::of(settings.precision == Precision::bf16)),
+      selected_(select_device(settings)),
+      recorder_(compute_.get(), settings.graphs),
+      step_feed_(waiter_) {
+  open_libraries();
+  model_ = std::make_unique<DeviceModel>(DeviceModel::current(cudnn_.get()));
+  plans_ = std::make_unique<PlanChooser>(*this);
+}
+
+Device::~Device() { cudaStreamSynchronize(compute_.get()); }  // memory must not be freed under queued work
+
+void Device::open_libraries() {
+  if (cudnnGetVersion() < CUDNN_VERSION)
+    throw ConfigError(
+        fmt::format("run.device = \"cuda\": found cuDNN {}, and this build needs at least {}; put it first "
+                    "in LD_LIBRARY_PATH",
+                    cudnn_version_text(cudnnGetVersion()), cudnn_version_text(CUDNN_VERSION)));
+  cudnnHandle_t cudnn = nullptr;
+  MRMF_CUDNN(cudnnCreate(&cudnn));
+  cudnn_.reset(cudnn);
+  MRMF_CUDNN(cudnnSetStream(cudnn, stream()));
+  cublasLtHandle_t cublas = nullptr;
+  MRMF_CUBLAS(cublasLtCreate(&cublas));
+  cublas_.reset(cublas);
+}
+
+std::string Device::description() const {
+  int driver = 0, runtime = 0;
+  MRMF_CUDA(cudaDriverGetVersion(&driver));
+  MRMF_CUDA(cudaRuntimeGetVersion(&runtime));
+  std::size_t available = 0, total = 0;
+  MRMF_CUDA(cudaMemGetInfo(&available, &total));
+  return fmt::format("{} ({:.0f} GB), CUDA {} (driver {}), cuDNN {}, cuBLASLt {}, {}{}{}", name(),
+                     static_cast<double>(total) * 1e-9, version_text(runtime), version_text(driver),
+                     cudnn_version_text(cudnnGetVersion()), cublasLtGetVersion(), to_text(settings_.precision),
+                     settings_.deterministic ? ", deterministic" : "", settings_.graphs ? "" : ", no graphs");
+}
+
+void Device::reserve(Scratch use, std::size_t bytes) {
+  DeviceBuffer& buffer = scratch_[static_cast<std::size_t>(use)];
+  if (bytes <= buffer.bytes()) return;
+  synchronise();
+  recorder_.forget();  // records hold the old address
+  buffer = {};
+  buffer = DeviceBuffer(bytes);
+}
+
+std::size_t Device::free_memory() const {
+  std::size_t available = 0, total = 0;
+  MRMF_CUDA(cudaMemGetInfo(&available, &total));
+  return available;
+}
+
+void Device::synchronise() const { waiter_.wait(compute_.get()); }
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,80 @@
+// The GPU as the operations see it: streams, library handles, shared scratch memory, and the numbers of the step.
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/device_model.hpp"
+#include "kernels/cuda/recorder.hpp"
+#include "kernels/cuda/settings.hpp"
+#include "kernels/cuda/step_feed.hpp"
+#include "kernels/cuda/work.hpp"
+
+namespace mrmf::cuda {
+
+class PlanChooser;
+
+class Device {
+ public:
+  /// Takes the device for the calling thread. ConfigError: no driver, one that is too old, no such device, libraries
+  /// that do not fit.
+  explicit Device(const Settings& settings);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Settings& settings() const { return settings_; }
+  const DeviceModel& model() const { return *model_; }
+  const std::string& name() const { return model_->name(); }  ///< "NVIDIA H200"
+  std::string description() const;                            ///< name, memory, library versions, precision
+
+  cudaStream_t stream() const { return compute_.get(); }
+  cudaStream_t copy_stream() const { return copy_.get(); }
+  Storage storage() const { return storage_; }
+  Work work() const { return {stream(), storage_}; }
+  cudnnHandle_t cudnn() const { return cudnn_.get(); }
+  cublasLtHandle_t cublas() const { return cublas_.get(); }
+  PlanChooser& plans() { return *plans_; }
+  Waiter& waiter() { return waiter_; }
+  Recorder& recorder() { return recorder_; }
+  StepFeed& step_feed() { return step_feed_; }
+  const StepBlock* step() const { return step_feed_.block(); }
+  const std::int64_t* ids() const { return step_feed_.ids(); }
+
+  /// Memory that operations share, since they run one after the other: partial sums; a convolution's output that is not
+  /// kept; libraries' workspace. Reserved when operations are made and fetched at each call, because it may move then.
+  enum class Scratch { sums, output, workspace };
+  void reserve(Scratch use, std::size_t bytes);
+  void* scratch(Scratch use) const { return scratch_[static_cast<std::size_t>(use)].get(); }
+
+  std::size_t free_memory() const;  ///< bytes
+  void synchronise() const;         ///< waits for all queued work
+
+ private:
+  struct DestroyCudnn {
+    void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+  };
+  struct DestroyCublas {
+    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+  };
+  void open_libraries();
+
+  Settings settings_;
+  Storage storage_;
+  bool selected_;  // the device is current from here on
+  Stream compute_, copy_;
+  std::unique_ptr<cudnnContext, DestroyCudnn> cudnn_;
+  std::unique_ptr<cublasLtContext, DestroyCublas> cublas_;
+  std::unique_ptr<DeviceModel> model_;
+  Waiter waiter_;
+  Recorder recorder_;
+  StepFeed step_feed_;
+  std::array<DeviceBuffer, 3> scratch_;
+  std::unique_ptr<PlanChooser> plans_;
+};
+
+}  // namespace mrmf::cuda

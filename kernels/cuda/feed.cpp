@@ -1,0 +1,80 @@
+// Batches on their way to the device: two in turn, so that one is copied while the host fills the other and the device
+// computes on a third. What computation reads never moves, so that recorded steps stay valid.
+#include <array>
+
+#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/operations.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+class DeviceFeed final : public Feed {
+ public:
+  DeviceFeed(Device& device, const Shape& samples, Index outputs)
+      : device_(device),
+        samples_(samples),
+        outputs_(outputs),
+        x_(bytes(device.storage().floats(samples))),
+        targets_(bytes(samples.n * outputs)) {
+    for (Slot& slot : slots_) {
+      slot.pinned = PinnedBuffer(bytes(values(samples.n)));
+      slot.raw = DeviceBuffer(bytes(values(samples.n)));
+    }
+  }
+  ~DeviceFeed() override { cudaStreamSynchronize(device_.copy_stream()); }
+
+  HostBatch host(Index rows) override {
+    Slot& slot = slots_[next_];
+    if (slot.used) device_.waiter().wait(slot.copied.get());
+    float* const data = slot.pinned.get<float>();
+    return {{data, size(rows)}, {data + samples(rows), static_cast<std::size_t>(rows * outputs_)}};
+  }
+
+  Batch submit(Index rows) override {
+    Slot& slot = slots_[next_];
+    next_ = (next_ + 1) % slots_.size();
+    const cudaStream_t copy = device_.copy_stream(), compute = device_.stream();
+    if (slot.used) slot.taken.wait(copy);  // its last batch has been converted
+    MRMF_CUDA(cudaMemcpyAsync(slot.raw.get(), slot.pinned.get(), bytes(values(rows)), cudaMemcpyHostToDevice, copy));
+    slot.copied.record(copy);
+    slot.copied.wait(compute);
+    const Shape shape = samples_.rows(rows);
+    import_activation(device_.work(), shape, {1, 1, 1}, slot.raw.get<float>(), x_.get());
+    MRMF_CUDA(cudaMemcpyAsync(targets_.get(), slot.raw.get<float>() + samples(rows), bytes(rows * outputs_),
+                              cudaMemcpyDeviceToDevice, compute));
+    slot.taken.record(compute);
+    slot.used = true;
+    const auto floats = static_cast<std::size_t>(device_.storage().floats(shape));
+    return {
+        {shape, {x_.get<float>(), floats}},
+        {Shape{.n = rows, .channels = outputs_}, {targets_.get<float>(), static_cast<std::size_t>(rows * outputs_)}}};
+  }
+
+ private:
+  struct Slot {
+    PinnedBuffer pinned;
+    DeviceBuffer raw;  // the same values on the device: samples, then targets
+    Event copied, taken;
+    bool used = false;
+  };
+  static std::size_t bytes(Index floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+  Index samples(Index rows) const { return samples_.rows(rows).count(); }
+  Index values(Index rows) const { return samples(rows) + rows * outputs_; }
+  std::size_t size(Index rows) const { return static_cast<std::size_t>(samples(rows)); }
+
+  Device& device_;
+  Shape samples_;
+  Index outputs_;
+  DeviceBuffer x_, targets_;
+  std::array<Slot, 2> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs) {
+  return std::make_unique<DeviceFeed>(device, samples, outputs);
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,22 @@
+// The makers of this backend's operations, one file each; backend.cpp puts them together.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.hpp"
+
+namespace mrmf::cuda {
+
+class Device;
+
+std::unique_ptr<ConvOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows);
+std::unique_ptr<DenseOp> make_dense(Device& device, Index in, Index out, Index max_rows);
+std::unique_ptr<PoolOp> make_pool(Device& device, const PoolGeometry& geometry);
+std::unique_ptr<NormOp> make_norm(Device& device, const NormSettings& settings);
+std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& settings, Index max_rows);
+/// Null unless `pool` is a max pooling with stride = window.
+std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool,
+                                                Index max_rows);
+std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs);
+
+}  // namespace mrmf::cuda

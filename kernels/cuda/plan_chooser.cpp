@@ -1,0 +1,60 @@
+#include "kernels/cuda/plan_chooser.hpp"
+
+#include <algorithm>
+
+#include "kernels/cuda/conv_trial.hpp"
+#include "kernels/cuda/device.hpp"
+
+namespace mrmf::cuda {
+
+PlanChooser::PlanChooser(Device& device) : device_(device), cache_(device.settings().plans) {}
+
+std::shared_ptr<const ConvPlan> PlanChooser::choose(const ConvProblem& problem) {
+  std::shared_ptr<const ConvPlan>& plan = plans_[describe(problem)];
+  if (!plan) plan = kept(problem);
+  if (!plan) plan = found(problem);
+  device_.reserve(Device::Scratch::workspace, plan->workspace());
+  return plan;
+}
+
+// A plan that was the fastest here before. It is checked like a new one: the file may come from elsewhere.
+std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
+  const std::optional<KeptPlan> entry = cache_.find(problem, device_.model());
+  if (!entry || entry->workspace > device_.settings().workspace) return nullptr;
+  try {
+    auto plan = std::make_shared<const ConvPlan>(conv_plan_from_json(problem, device_.model(), entry->plan));
+    if (!ConvTrial(device_, problem).mistake(*plan)) return plan;
+  } catch (const FaultError&) {  // a plan that cuDNN no longer takes is as good as none
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
+  PlanLimits limits;
+  limits.workspace = device_.settings().workspace;
+  const std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
+  ConvTrial trial(device_, problem);
+  const ConvPlan* best = nullptr;
+  double best_seconds = 0;
+  std::string mistakes;
+  for (const ConvPlan& candidate : candidates) {
+    if (const auto mistake = trial.mistake(candidate)) {
+      mistakes += "; " + candidate.description() + ": " + *mistake;
+      continue;
+    }
+    // Timing would choose now this plan, now that, and their sums differ in the last bits.
+    const double seconds = problem.deterministic ? 0 : trial.seconds(candidate);
+    if (best == nullptr || seconds < best_seconds) {
+      best = &candidate;
+      best_seconds = seconds;
+    }
+    if (problem.deterministic) break;
+  }
+  if (best == nullptr)
+    throw FaultError("cuDNN computes " + describe(problem) + " wrongly on " + device_.name() + mistakes +
+                     "; update cuDNN, or use another run.precision");
+  if (!problem.deterministic) cache_.keep(problem, device_.model(), {best->json(), best_seconds, best->workspace()});
+  return std::make_shared<const ConvPlan>(*best);
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,32 @@
+// Chooses the way cuDNN does each convolution: proposals of its heuristics, checked, timed on this device, and kept on
+// disk, all before training starts.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/conv_plan.hpp"
+#include "kernels/cuda/plan_cache.hpp"
+
+namespace mrmf::cuda {
+
+class Device;
+
+class PlanChooser {
+ public:
+  explicit PlanChooser(Device& device);
+
+  /// The plan for this problem; equal problems share it. Makes room for its workspace. FaultError when no plan gives
+  /// the right result.
+  std::shared_ptr<const ConvPlan> choose(const ConvProblem& problem);
+
+ private:
+  std::shared_ptr<const ConvPlan> kept(const ConvProblem& problem);
+  std::shared_ptr<const ConvPlan> found(const ConvProblem& problem);
+
+  Device& device_;
+  PlanCache cache_;
+  std::map<std::string, std::shared_ptr<const ConvPlan>> plans_;
+};
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,92 @@
+// Pooling and batch norm as operations: their kernels with this backend's memory.
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/pool.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+class Pool final : public PoolOp {
+ public:
+  Pool(Device& device, const PoolGeometry& geometry) : device_(device), geometry_(geometry) {}
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
+    pool_forward(device_.work(), geometry_, x.shape.n, x.data.data(), y.data.data(), winner.data());
+  }
+  void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) override {
+    pool_backward(device_.work(), geometry_, dy.shape.n, dy.data.data(), winner.data(), dx.data.data());
+  }
+
+ private:
+  Device& device_;
+  PoolGeometry geometry_;
+};
+
+NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step) {
+  return {device.work(), settings, device.scratch(Device::Scratch::sums), step.ranks};
+}
+
+/// Batch norm with what follows it.
+class FusedNorm final : public NormOp {
+ public:
+  FusedNorm(Device& device, const NormReluPool& settings, Index max_rows) : device_(device), settings_(settings) {
+    device.reserve(Device::Scratch::sums, norm_scratch_bytes(device.storage(), settings, max_rows));
+  }
+
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    norm_forward(norm_work(device_, settings_, step), step.training, x.shape.n, x.data.data(), memory, y.data.data());
+  }
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    norm_backward(norm_work(device_, settings_, step), x.shape.n,
+                  {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
+  }
+
+ private:
+  Device& device_;
+  NormReluPool settings_;
+};
+
+/// Batch norm alone; how many positions a sample has, its tensors tell.
+class Norm final : public NormOp {
+ public:
+  Norm(Device& device, const NormSettings& settings) : device_(device), settings_(settings) {
+    // Partial sums do not grow beyond this many positions.
+    constexpr Index many = Index{1} << 24;
+    device.reserve(Device::Scratch::sums, norm_scratch_bytes(device.storage(), plain_norm(settings, many), 1));
+  }
+
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    norm_forward(work(step, x), step.training, x.shape.n, x.data.data(), memory, y.data.data());
+  }
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    norm_backward(work(step, x), x.shape.n,
+                  {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
+  }
+
+ private:
+  NormWork work(const Step& step, ConstTensor x) const {
+    return norm_work(device_, plain_norm(settings_, product(x.shape.spatial)), step);
+  }
+
+  Device& device_;
+  NormSettings settings_;
+};
+
+}  // namespace
+
+std::unique_ptr<PoolOp> make_pool(Device& device, const PoolGeometry& geometry) {
+  return std::make_unique<Pool>(device, geometry);
+}
+
+std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& settings, Index max_rows) {
+  return std::make_unique<FusedNorm>(device, settings, max_rows);
+}
+
+std::unique_ptr<NormOp> make_norm(Device& device, const NormSettings& settings) {
+  return std::make_unique<Norm>(device, settings);
+}
+
+}  // namespace mrmf::cuda

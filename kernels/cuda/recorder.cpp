@@ -1,0 +1,50 @@
+#include "kernels/cuda/recorder.hpp"
+
+#include "kernels/cuda/check.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+};
+
+}  // namespace
+
+void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
+  if (!enabled_) {
+    calls();
+    return;
+  }
+  const auto [record_of_key, first] = records_.try_emplace(key);
+  if (first) {
+    calls();
+    return;
+  }
+  Graph& graph = record_of_key->second;
+  if (!graph) graph = record(calls);
+  MRMF_CUDA(cudaGraphLaunch(graph.get(), stream_));
+}
+
+Recorder::Graph Recorder::record(const std::function<void()>& calls) {
+  // Thread-local: other threads (NCCL's, MPI's) may call CUDA meanwhile.
+  MRMF_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  recording_ = true;
+  cudaGraph_t captured = nullptr;
+  try {
+    calls();
+  } catch (...) {
+    recording_ = false;
+    cudaStreamEndCapture(stream_, &captured);  // leaves the stream usable for the message's sake
+    if (captured != nullptr) cudaGraphDestroy(captured);
+    throw;
+  }
+  recording_ = false;
+  MRMF_CUDA(cudaStreamEndCapture(stream_, &captured));
+  const std::unique_ptr<CUgraph_st, DestroyGraph> graph(captured);
+  cudaGraphExec_t executable = nullptr;
+  MRMF_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
+  return Graph(executable);
+}
+
+}  // namespace mrmf::cuda

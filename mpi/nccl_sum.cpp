@@ -1,0 +1,184 @@
+// Sums over ranks by NCCL, on a stream of their own beside the computation (paper section 2.2: synchronous SGD).
+//
+// Two things must never happen: that a rank waits for ever for one that has died, and that ranks call collectives in
+// different orders. So the communicator is non-blocking, every wait for the device polls it (Waiter), and all its calls
+// go to one stream in the order in which the program makes them.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "kernels/cuda/check_nccl.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/rank_sum.hpp"
+#include "kernels/cuda/stamp.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// NCCL reads these when a communicator is made; what the user set stays.
+void set_environment(const Settings& settings, int rank) {
+  const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
+  if (settings.share_device) set("NCCL_HOSTID", fmt::format("mrmf-rank-{}", rank));  // else: "Duplicate GPU detected"
+  if (!settings.deterministic) return;
+  // One order of additions: the switch-based algorithms (NVLS, SHARP) may use another in every call.
+  set("NCCL_ALGO", "Ring");
+  set("NCCL_PROTO", "Simple");
+  set("NCCL_NVLS_ENABLE", "0");
+  set("NCCL_COLLNET_ENABLE", "0");
+}
+
+class NcclSum final : public RankSum {
+ public:
+  NcclSum(Device& device, const Peers& peers)
+      : device_(device), rank_(peers.rank), stream_(most_urgent()), stamps_(sizeof(StampBlock)) {
+    set_environment(device.settings(), peers.rank);
+    MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device.stream()));
+    connect(peers);
+    device.waiter().watch([this](double waited) { check(waited); });
+  }
+  NcclSum(const NcclSum&) = delete;
+  NcclSum& operator=(const NcclSum&) = delete;
+  ~NcclSum() override {
+    device_.waiter().stop_watching();
+    device_.recorder().forget();  // records hold the communicator
+    if (broken_)
+      abort();
+    else if (ncclCommFinalize(comm_) == ncclSuccess || finished())
+      ncclCommDestroy(comm_);
+    else
+      abort();
+  }
+
+  void sum(std::span<double> values) override {
+    if (values.empty()) return;
+    fork();
+    add(values.data(), values.size(), ncclDouble);
+    join();
+  }
+  void start(Span part) override {
+    if (part.empty()) return;
+    fork();
+    add(part.data(), part.size(), ncclFloat);
+  }
+  void finish() override { join(); }
+
+  double take_seconds() override {
+    StampBlock stamps;
+    MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device_.stream()));
+    device_.synchronise();
+    MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device_.stream()));
+    return 1e-9 * static_cast<double>(stamps.total);
+  }
+
+ private:
+  static Stream most_urgent() {
+    int least = 0, most = 0;
+    MRMF_CUDA(cudaDeviceGetStreamPriorityRange(&least, &most));
+    return Stream(most);
+  }
+
+  void connect(const Peers& peers) {
+    ncclUniqueId id{};
+    if (peers.rank == 0) MRMF_NCCL(ncclGetUniqueId(&id));
+    peers.broadcast(std::as_writable_bytes(std::span(&id, 1)));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result = ncclCommInitRankConfig(&comm_, peers.size, id, peers.rank, &config);
+    if (result != ncclSuccess && result != ncclInProgress) fail(result, "connecting the ranks");
+    settle("connecting the ranks");
+  }
+
+  // The sum begins when what computation has queued so far is done...
+  void fork() {
+    ready_.record(device_.stream());
+    ready_.wait(stream_.get());
+  }
+  // ...and computation goes on when all sums are done.
+  void join() {
+    stamp_begin(device_.stream(), stamps_.get<StampBlock>());
+    done_.record(stream_.get());
+    done_.wait(device_.stream());
+    stamp_end(device_.stream(), stamps_.get<StampBlock>());
+  }
+
+  void add(void* values, std::size_t count, ncclDataType_t type) {
+    const ncclResult_t result = ncclAllReduce(values, values, count, type, ncclSum, comm_, stream_.get());
+    if (result == ncclInProgress)
+      settle("a sum over the ranks");
+    else if (result != ncclSuccess)
+      fail(result, "a sum over the ranks");
+  }
+
+  // Until the communicator has taken up what was asked of it.
+  void settle(const char* what) {
+    const Clock::time_point begin = Clock::now();
+    for (;;) {
+      ncclResult_t state = ncclSuccess;
+      const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+      if (result != ncclSuccess) fail(result, what);
+      if (state == ncclSuccess) return;
+      if (state != ncclInProgress) fail(state, what);
+      if (since(begin) > device_.settings().timeout) fail_late(what, since(begin));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+  // While the host waits for the device.
+  void check(double waited) {
+    ncclResult_t state = ncclSuccess;
+    if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
+      fail(state, "a sum over the ranks");
+    if (waited > device_.settings().timeout) fail_late("a sum over the ranks", waited);
+  }
+
+  [[noreturn]] void fail(ncclResult_t result, const char* what) {
+    broken_ = true;
+    const std::string text = std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(comm_);
+    throw FaultError(fmt::format(
+        "rank {}: NCCL failed in {}: {}; look for the first rank that ended (NCCL_DEBUG=INFO "
+        "says more){}",
+        rank_, what, text, result == ncclInvalidUsage ? "; two ranks on one GPU need run.ranks_share_gpu" : ""));
+  }
+  [[noreturn]] void fail_late(const char* what, double seconds) {
+    broken_ = true;
+    throw FaultError(
+        fmt::format("rank {}: {} has not ended within {:.0f} s; another rank hangs or has died", rank_, what, seconds));
+  }
+
+  bool finished() {
+    const Clock::time_point begin = Clock::now();
+    ncclResult_t state = ncclInProgress;
+    while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && since(begin) < 5)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return state == ncclSuccess;
+  }
+
+  // ncclCommAbort can itself hang when a peer is gone, so it gets a thread and a moment; the process ends anyway.
+  void abort() {
+    if (comm_ == nullptr) return;
+    std::thread([comm = comm_] { ncclCommAbort(comm); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+
+  Device& device_;
+  int rank_;
+  Stream stream_;
+  Event ready_, done_;
+  DeviceBuffer stamps_;
+  ncclComm_t comm_ = nullptr;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RankSum> make_rank_sum(Device& device, const Peers& peers) {
+  return std::make_unique<NcclSum>(device, peers);
+}
+
+}  // namespace mrmf::cuda

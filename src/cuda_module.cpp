@@ -1,0 +1,64 @@
+#include "src/cuda_module.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the program; or, for tests and unusual installations, where MRMF_CUDA_MODULE says.
+std::string module_path() {
+  if (const char* path = std::getenv("MRMF_CUDA_MODULE")) return path;
+  std::error_code error;
+  return (fs::read_symlink("/proc/self/exe", error).parent_path() / "libmrmf_cuda.so").string();
+}
+
+// A function of the module. It is never closed: memory and handles of the backend end with the process.
+template <class Function>
+Function* function_of_module(const char* name) {
+  const std::string path = module_path();
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw ConfigError("run.device = \"cuda\": there is no " + path +
+                      "; build mrmf where nvcc and cuDNN are found (make status says), or use run.device = \"cpu\"");
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr)
+    throw ConfigError(
+        "run.device = \"cuda\": " + std::string(dlerror()) +
+        "; put NVIDIA's libraries (cuDNN 9, cuBLAS, NCCL) on LD_LIBRARY_PATH, or use run.device = \"cpu\"");
+  const auto function = reinterpret_cast<Function*>(dlsym(module, name));
+  if (function == nullptr) throw ConfigError(path + " is not this mrmf's CUDA module; build it anew");
+  return function;
+}
+
+}  // namespace
+
+bool cuda_is_worth_trying() {
+  std::error_code error;
+  if (!fs::exists(module_path(), error)) return false;
+  if (std::getenv("MRMF_CUDA_MODULE") != nullptr) return true;
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
+
+int cuda_device_count() { return function_of_module<int()>("mrmf_cuda_device_count")(); }
+
+std::string cuda_device_address(int device) {
+  std::array<char, 32> address{};
+  function_of_module<void(int, char*, int)>("mrmf_cuda_device_address")(device, address.data(),
+                                                                        static_cast<int>(address.size()));
+  return address.data();
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const cuda::Settings& settings) {
+  return std::unique_ptr<Backend>(
+      function_of_module<Backend*(const cuda::Settings&)>("mrmf_make_cuda_backend")(settings));
+}
+
+}  // namespace mrmf
