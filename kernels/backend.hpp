@@ -145,6 +145,7 @@ class DenseOp {
 class ConvPoolOp {
  public:
   virtual ~ConvPoolOp() = default;
+  virtual void prepare(Index rows) { (void)rows; }
   virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) = 0;
   /// dx may be empty (first layer).
   virtual void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,

@@ -35,6 +35,8 @@ class ConvPoolRelu final : public Layer {
   double flop() const override { return conv_flop(conv_); }
   void initialise(Rng& rng, Span params, Span) const override { initialise_conv(conv_, initialiser_, rng, params); }
 
+  void prepare(Index rows) override { op_->prepare(rows); }
+
   void forward(const Lent& lent, ConstTensor x, Tensor y) override {
     op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y,
                  winners(lent.cache, stored_.rows(y.shape.n).count()));

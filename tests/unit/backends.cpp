@@ -1,13 +1,27 @@
 #include "tests/unit/backends.hpp"
 
 #include <cmath>
+#include <cstdlib>
+
+#include "src/cuda_module.hpp"
+#include "tests/unit/host_view.hpp"
 
 namespace mrmf::test {
+
+bool tests_cuda() { return std::getenv("MRMF_TEST_CUDA") != nullptr; }
+
+std::unique_ptr<Backend> cuda_backend(cuda::Precision precision) {
+  cuda::Settings settings;
+  settings.precision = precision;
+  settings.deterministic = true;  // plans in a fixed order, untimed: many small ones are made here
+  return make_host_view(make_cuda_backend(settings));
+}
 
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> list;
   list.push_back(make_reference_backend());
   list.push_back(make_onednn_backend(2));
+  if (tests_cuda()) list.push_back(cuda_backend(cuda::Precision::fp32));
   return list;
 }
 

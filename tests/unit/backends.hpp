@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "kernels/cuda/settings.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf::test {
 
-/// Every backend this build can run here, the reference first. A device backend joins the tests by joining this list
-/// (its allocate() must then give memory that the host can read, too).
+/// MRMF_TEST_CUDA is set: the CUDA module (or its emulated twin, MRMF_CUDA_MODULE) is tested, too.
+bool tests_cuda();
+/// The CUDA backend seen from the host's memory.
+std::unique_ptr<Backend> cuda_backend(cuda::Precision precision);
+
+/// Every backend under test, the reference first.
 std::vector<std::unique_ptr<Backend>> backends();
 
 /// ||a - b|| / ||b|| in double; the plain norm of a when b is zero. NaN when either holds one.
