@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/tensor.hpp"
@@ -10,6 +11,9 @@ namespace mrmf {
 
 /// The middle value, the upper one of two; `values` is not empty.
 double median(std::vector<double> values);
+
+/// Writes the text to `file`, unless the name is empty. ConfigError when it cannot.
+void write_json(const std::string& file, const std::string& text);
 
 /// Standard normal values, the same for the same seed.
 void fill_normal(Span values, std::uint64_t seed);

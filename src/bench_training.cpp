@@ -6,52 +6,102 @@
 #include <ostream>
 
 #include "src/bench_tools.hpp"
-#include "src/learner.hpp"
 #include "src/presets.hpp"
 #include "src/timer.hpp"
 
 namespace mrmf {
-void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  ModelSettings model_settings;
-  model_settings.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
-  Learner learner(backend, model_settings, OptimizerSettings{}, {1, 1, 1});
-  Model& model = learner.model;
-  const Shape in = model.network().input();
-  const Shape labels = model.network().output();
-  Arena x = backend.allocate(in.count());
-  Arena target = backend.allocate(labels.count());
-  fill_normal(x.span(), 1);
-  fill_normal(target.span(), 2);
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(settings.batch));
-  std::iota(ids.begin(), ids.end(), 0);
+namespace {
 
-  std::vector<double> forward, backward, update, whole;
-  constexpr int kWarmUp = 2;
-  for (int i = 0; i < settings.steps + kWarmUp; ++i) {
-    Timer timer;
-    Step step{.training = true, .seed = 1, .number = learner.optimizer.steps(), .ids = ids};
-    step.loss_weight = 1.0F / static_cast<float>(settings.batch);
-    learner.optimizer.advance(1e-3, step);
-    const ConstTensor y = model.forward(step, {in, x.span()});
-    backend.loss(step, LossKind::mse, y, {labels, target.span()}, model.output_gradient(settings.batch), model.loss());
-    const double forward_seconds = timer.lap();
-    model.backward(step, {in, x.span()});
-    const double backward_seconds = timer.lap();
-    learner.optimizer.update(step, model.params(), model.grads());
-    const double update_seconds = timer.lap();
-    if (i < kWarmUp) continue;
-    forward.push_back(forward_seconds);
-    backward.push_back(backward_seconds);
-    update.push_back(update_seconds);
-    whole.push_back(timer.seconds());
+constexpr Index kMostSteps = 100000;
+
+ModelSettings model_settings(const BenchSettings& settings) {
+  ModelSettings result;
+  result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
+  return result;
+}
+
+// Median seconds of a step; a device is given a few steps at a time, as in training.
+double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
+  const int at_a_time = backend.immediate() ? 1 : 5;
+  std::vector<double> seconds;
+  for (int done = 0; done < timed; done += at_a_time) {
+    const Timer timer;
+    for (int i = 0; i < at_a_time; ++i) {
+      if (load) steps.load();
+      steps.step();
+    }
+    backend.finish();
+    seconds.push_back(timer.seconds() / at_a_time);
   }
-  const double step = median(whole);
+  return median(seconds);
+}
+
+}  // namespace
+
+BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
+    : backend_(backend),
+      learner_(backend, model_settings(settings), settings.optimizer, {1, 1, 1}),
+      batch_(settings.batch),
+      ids_(static_cast<std::size_t>(settings.batch)),
+      losses_(backend.allocate(kMostSteps)) {
+  const Network& network = learner_.model.network();
+  x_.resize(static_cast<std::size_t>(network.input().count()));
+  targets_.resize(static_cast<std::size_t>(network.output().count()));
+  fill_normal(x_, 1);
+  fill_normal(targets_, 2);
+  std::iota(ids_.begin(), ids_.end(), 0);
+  feed_ = backend.feed(network.input(), network.output().per_sample());
+  load();
+}
+
+void BenchSteps::load() {
+  const Feed::HostBatch host = feed_->host(batch_);
+  std::ranges::copy(x_, host.x.begin());
+  std::ranges::copy(targets_, host.targets.begin());
+  loaded_ = feed_->submit(batch_);
+}
+
+void BenchSteps::step() {
+  MRMF_CHECK(done_ < kMostSteps, "too many steps for one benchmark");
+  Model& model = learner_.model;
+  Step now{.training = true, .seed = 1, .number = learner_.optimizer.steps(), .ids = ids_, .index = done_++};
+  now.loss_weight = 1.0F / static_cast<float>(batch_);
+  learner_.optimizer.advance(learner_.optimizer.settings().learning_rate, now);
+  backend_.begin(now);
+  backend_.run(static_cast<std::uint64_t>(batch_), [&] {
+    const ConstTensor y = model.forward(now, loaded_.x);
+    backend_.loss(now, LossKind::mse, y, loaded_.targets, model.output_gradient(batch_), model.loss());
+    model.backward(now, loaded_.x);
+    learner_.optimizer.update(now, model.params(), model.grads());
+    backend_.keep(now, model.loss(), losses_.span());
+  });
+}
+
+std::vector<float> BenchSteps::losses() {
+  std::vector<float> values(static_cast<std::size_t>(done_));
+  backend_.read(losses_.span().first(values.size()), values);
+  for (float& value : values) value /= static_cast<float>(batch_);
+  return values;
+}
+
+void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
+  BenchSteps steps(backend, settings);
+  constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second, and replays from then on
+  for (int i = 0; i < kWarmUp; ++i) steps.step();
+  backend.finish();
+  const double step = step_seconds(backend, steps, settings.steps, false);
+  const double loaded = backend.immediate() ? step : step_seconds(backend, steps, settings.steps, true);
   out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
                      backend.description());
-  out << fmt::format("forward and loss {:.1f} ms, backward {:.1f} ms, update {:.1f} ms (medians of {} steps)\n",
-                     1e3 * median(forward), 1e3 * median(backward), 1e3 * median(update), settings.steps);
-  out << fmt::format("{{\"samples_per_second\": {:.1f}, \"step_seconds\": {:.5f}, \"batch\": {}, \"steps\": {}}}\n",
-                     settings.batch / step, step, settings.batch, settings.steps);
+  out << fmt::format("forward, loss, backward and update: {:.3f} ms (median over {} steps)", 1e3 * step,
+                     settings.steps);
+  if (!backend.immediate()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
+  const std::string json = fmt::format(
+      "{{\"samples_per_second\": {:.1f}, \"step_seconds\": {:.7f}, \"loader_samples_per_second\": {:.1f}, "
+      "\"batch\": {}, \"steps\": {}}}\n",
+      settings.batch / step, step, settings.batch / loaded, settings.batch, settings.steps);
+  out << "\n" << json;
+  write_json(settings.json, json);
 }
 
 }  // namespace mrmf

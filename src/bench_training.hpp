@@ -1,9 +1,11 @@
-// `mrmf bench training`: samples per second of a whole training step on made-up data.
+// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 
 #include "src/config.hpp"
+#include "src/learner.hpp"
 
 namespace mrmf {
 
@@ -12,10 +14,46 @@ struct BenchSettings {
   Shape sample;  ///< of one sample; n is ignored
   int batch = 512;
   int steps = 10;  ///< timed, after two that are not
+  OptimizerSettings optimizer{};
+  std::string json;  ///< file for the figures; empty: none
 };
 
-/// Times forward, loss, backward and Adam. Prints a line per part's median and, last, one line of JSON:
-/// {"samples_per_second": ..., "step_seconds": ..., ...}.
+/// A model in training on one batch of normal random samples and labels.
+class BenchSteps {
+ public:
+  BenchSteps(Backend& backend, const BenchSettings& settings);
+
+  /// Puts the batch where a step finds it; a device gets it copied anew.
+  void load();
+  /// One optimizer step on the batch loaded last; its loss is kept. On a device this returns before it is done.
+  void step();
+  std::vector<float> losses();  ///< per sample, of the steps so far; waits for them
+
+  Learner& learner() { return learner_; }
+
+ private:
+  Backend& backend_;
+  Learner learner_;
+  int batch_;
+  std::vector<float> x_, targets_;
+  std::vector<std::int64_t> ids_;
+  std::unique_ptr<Feed> feed_;
+  Feed::Batch loaded_;
+  Arena losses_;
+  Index done_ = 0;
+};
+
+/// Prints samples per second, with the batch in the backend's memory and, on a device, also with its loading. The last
+/// line is JSON: {"samples_per_second": ..., "step_seconds": ..., ...}.
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out);
+
+/// The same steps on `device` and on `host`: both losses per step, and a hash of the device's parameters after them.
+/// FaultError when a loss differs by more than `tolerance` of its value.
+struct Parity {
+  Backend& device;
+  Backend& host;
+  double tolerance;
+};
+void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out);
 
 }  // namespace mrmf

@@ -7,8 +7,7 @@
 
 #include "generated/version.hpp"
 #include "kernels/nearest.hpp"
-#include "src/bench_layers.hpp"
-#include "src/bench_training.hpp"
+#include "src/bench_command.hpp"
 #include "src/commands.hpp"
 #include "src/compare.hpp"
 #include "src/neuron/simulate.hpp"
@@ -147,38 +146,6 @@ void add_model_commands(CLI::App& app, Command& command, Comm& world) {
   predict->add_option("--labels", predicted->labels, "accepted as for evaluate; labels are never read");
   predict->add_option("--output,-o", predicted->output, "HDF5 file to write; data set \"prediction\"")->required();
   predict->callback([=, &command, &world] { command = [=, &world] { predict_command(*predicted, world); }; });
-}
-
-void add_bench(CLI::App& app, Command& command, Comm& world) {
-  CLI::App* bench = app.add_subcommand("bench", "measure this machine on the neuron_inverter network");
-  bench->require_subcommand(1);
-  struct Options {
-    BenchSettings settings;
-    Index length = 1600;
-    RunConfig run;
-  };
-  auto options = held<Options>();
-  for (const bool layers : {false, true}) {
-    CLI::App* sub = layers ? bench->add_subcommand("layers", "each layer beside oneDNN's own best times, in one run")
-                           : bench->add_subcommand("training", "samples per second of whole training steps");
-    const auto add = [sub](const std::string& name, auto& value, const std::string& meaning, const CLI::Validator& is) {
-      sub->add_option(name, value, meaning)->check(is)->capture_default_str();
-    };
-    add("--length", options->length, "positions of a sample", CLI::PositiveNumber);
-    add("--batch", options->settings.batch, "rows per step", CLI::PositiveNumber);
-    add("--steps", options->settings.steps, "timed steps", CLI::PositiveNumber);
-    add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
-    add("--backend", options->run.backend, "library", CLI::IsMember({"onednn", "reference"}));
-    sub->callback([=, &command, &world] {
-      command = [=, &world] {
-        if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
-        options->settings.sample = {.n = 0, .spatial = {1, 1, options->length}, .channels = 3, .axes = 1};
-        const auto backend = make_backend(options->run, world);
-        layers ? bench_layers(*backend, options->settings, std::cout)
-               : bench_training(*backend, options->settings, std::cout);
-      };
-    });
-  }
 }
 
 void add_small_commands(CLI::App& app, Command& command, Comm& world) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "layers/execution.hpp"
 #include "src/plan.hpp"
 
@@ -49,6 +51,25 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
 }
 
 }  // namespace
+
+// "1600x3" or "128x128x128x4": positions per axis, then channels.
+Shape parse_sample(const std::string& text) {
+  std::vector<Index> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoll(word) < 1)
+      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
+    sizes.push_back(std::stoll(word));
+  }
+  if (sizes.empty() || sizes.size() > 4)
+    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
+  return shape;
+}
 
 std::string inspect_text(const Config& config, const Shape& sample) {
   const auto backend = make_reference_backend();  // shapes only: no memory, no library plans

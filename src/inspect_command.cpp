@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 
 #include "generated/version.hpp"
 #include "io/sample_store.hpp"
@@ -14,25 +13,6 @@
 
 namespace mrmf {
 namespace {
-
-// "1600x3" or "128x128x128x4": positions per axis, then channels.
-Shape parse_sample(const std::string& text) {
-  std::vector<Index> sizes;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, 'x');) {
-    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoll(word) < 1)
-      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
-    sizes.push_back(std::stoll(word));
-  }
-  if (sizes.empty() || sizes.size() > 4)
-    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
-  Shape shape;
-  shape.channels = sizes.back();
-  shape.axes = static_cast<int>(sizes.size()) - 1;
-  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
-  return shape;
-}
 
 bool files_exist(const std::vector<std::string>& files) {
   std::error_code unreadable;  // counts as there, so that opening the file says why

@@ -21,6 +21,7 @@ class Optimizer {
 
   /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
   std::vector<Span> moments();
+  const OptimizerSettings& settings() const { return settings_; }
   std::uint64_t steps() const { return steps_; }
   void reset();                                    ///< zero moments, step count 0
   void set_steps(std::uint64_t s) { steps_ = s; }  ///< after moments were carried over

@@ -1,0 +1,100 @@
+#include "src/bench_command.hpp"
+
+#include <iostream>
+#include <memory>
+
+#include "src/bench_device.hpp"
+#include "src/bench_layers.hpp"
+#include "src/bench_training.hpp"
+#include "src/commands.hpp"
+#include "src/inspect.hpp"
+#include "src/presets.hpp"
+
+namespace mrmf {
+namespace {
+
+struct BenchOptions {
+  BenchSettings settings;
+  std::string sample;  // "1600x3"; empty: the preset's own
+  Index length = 0;
+  bool graph = true;
+  double tolerance = 0;
+  RunConfig run;
+};
+
+// Parity runs on the CPU, too, so its samples are small unless the user says otherwise.
+Shape bench_sample(const BenchOptions& options, bool parity) {
+  const std::string usual = preset_sample(options.settings.preset);
+  const std::string small = parity && usual == "128x128x128x4" ? "32x32x32x4" : usual;
+  Shape sample = parse_sample(options.sample.empty() ? small : options.sample);
+  if (options.length > 0) sample.spatial[2] = options.length;
+  return sample;
+}
+
+void run_bench(const std::string& what, BenchOptions options, Comm& world) {
+  if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
+  preset_layers(options.settings.preset);  // an unknown name fails here
+  options.settings.sample = bench_sample(options, what == "parity");
+  options.run.graphs = options.graph;
+  if (what == "parity") {
+    options.settings.optimizer.name = "sgd";  // Adam amplifies gradients that are rounding alone (docs/numerics.md)
+    options.settings.optimizer.learning_rate = 1e-3;
+    options.run.deterministic = true;
+    const auto device = make_backend(options.run, world);
+    RunConfig cpu;
+    cpu.device = "cpu";
+    const auto host = make_backend(cpu, world);
+    const double usual = options.run.precision == "fp32" ? 1e-4 : options.run.precision == "tf32" ? 1e-2 : 5e-2;
+    bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
+    return;
+  }
+  const auto backend = make_backend(options.run, world);
+  if (what == "training")
+    bench_training(*backend, options.settings, std::cout);
+  else if (backend->immediate())
+    bench_layers(*backend, options.settings, std::cout);
+  else
+    bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks");
+  bench->require_subcommand(1);
+  const std::vector<std::pair<std::string, std::string>> kinds{
+      {"training", "samples per second of whole training steps"},
+      {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
+      {"parity", "the same training steps on the GPU and on the CPU"}};
+  for (const auto& [what, meaning] : kinds) {
+    auto options = std::make_shared<BenchOptions>();
+    options->run.device = "cpu";
+    if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = "cuda";
+    CLI::App* sub = bench->add_subcommand(what, meaning);
+    const auto add = [sub](const std::string& name, auto& value, const std::string& text, const CLI::Validator& is) {
+      sub->add_option(name, value, text)->check(is)->capture_default_str();
+    };
+    sub->add_option("--preset", options->settings.preset, "network (mrmf presets lists them)")->capture_default_str();
+    sub->add_option("--sample", options->sample, "size of a sample, e.g. 64x64x64x4; the preset's own unless given");
+    sub->add_option("--length", options->length, "positions along the last axis of a sample, instead of its own")
+        ->check(CLI::PositiveNumber);
+    add("--batch", options->settings.batch, "rows per step", CLI::PositiveNumber);
+    add("--steps", options->settings.steps, what == "parity" ? "steps" : "timed steps", CLI::PositiveNumber);
+    add("--device", options->run.device, "what to compute on", CLI::IsMember({"auto", "cpu", "cuda"}));
+    add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));
+    if (what == "parity") {
+      options->run.precision = "fp32";
+      sub->add_option("--tolerance", options->tolerance,
+                      "largest relative difference of a loss; by precision unless given")
+          ->check(CLI::PositiveNumber);
+    } else {
+      add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
+      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
+    }
+    sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
+    sub->add_option("--json", options->settings.json, "file to write the figures to");
+    sub->callback([=, &command, &world, kind = what] { command = [=, &world] { run_bench(kind, *options, world); }; });
+  }
+}
+
+}  // namespace mrmf
