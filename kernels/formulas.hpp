@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/backend.hpp"
+#include "kernels/host_device.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {
@@ -16,24 +17,28 @@ struct DropoutMask {
   float scale;
 
   DropoutMask(const Step& step, std::uint64_t layer, float rate)
-      : key(mix(step.seed, layer, step.number >> 32)),
-        step_low(static_cast<std::uint32_t>(step.number)),
-        threshold(static_cast<std::uint32_t>(std::lround(rate * 65536.0F))),
-        scale(1.0F / (1.0F - static_cast<float>(threshold) / 65536.0F)) {}
+      : DropoutMask(step.seed, step.number, layer, threshold_of(rate)) {}
+  MRMF_HD DropoutMask(std::uint64_t seed, std::uint64_t number, std::uint64_t layer, std::uint32_t drop_below)
+      : key(mix(seed, layer, number >> 32)),
+        step_low(static_cast<std::uint32_t>(number)),
+        threshold(drop_below),
+        scale(1.0F / (1.0F - static_cast<float>(drop_below) / 65536.0F)) {}
 
-  Random4 block(std::int64_t id, Index feature) const {
+  static std::uint32_t threshold_of(float rate) { return static_cast<std::uint32_t>(std::lround(rate * 65536.0F)); }
+
+  MRMF_HD Random4 block(std::int64_t id, Index feature) const {
     const auto wide = static_cast<std::uint64_t>(id);
     return philox(key, {step_low, static_cast<std::uint32_t>(wide), static_cast<std::uint32_t>(wide >> 32),
                         static_cast<std::uint32_t>(feature / 8)});
   }
-  bool keeps(const Random4& block, Index feature) const {
+  MRMF_HD bool keeps(const Random4& block, Index feature) const {
     const std::uint32_t word = block[static_cast<std::size_t>((feature % 8) / 2)];
     return ((feature % 2 == 0) ? (word & 0xFFFFU) : (word >> 16)) >= threshold;
   }
 };
 
 /// NaN stays NaN (every comparison with it is false), so that a diverged network shows in its loss.
-inline float activation(ActivationKind kind, float slope, float x) {
+MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
   switch (kind) {
     case ActivationKind::relu: return x < 0 ? 0 : x;
     case ActivationKind::leaky_relu: return x > 0 ? x : slope * x;
@@ -44,7 +49,7 @@ inline float activation(ActivationKind kind, float slope, float x) {
 
 /// dx of the activation, from its output y (slope > 0 keeps the sign of the input). As PyTorch: dy passes where y is
 /// NaN.
-inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
+MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
   switch (kind) {
     case ActivationKind::relu: return y <= 0 ? 0 : dy;
     case ActivationKind::leaky_relu: return y <= 0 ? slope * dy : dy;
@@ -54,16 +59,16 @@ inline float activation_gradient(ActivationKind kind, float slope, float y, floa
 }
 
 /// Max pooling's rule: the first of equals wins, and NaN wins over everything, so that it is not lost.
-inline bool takes_maximum(float value, float best) { return (value > best) | (value != value); }
+MRMF_HD inline bool takes_maximum(float value, float best) { return (value > best) | (value != value); }
 
 /// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.
-inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {
+MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {
   velocity = s.momentum * velocity + (dw + s.weight_decay * w);
   w -= s.learning_rate * velocity;
 }
 
 /// Adam (Kingma & Ba 2014, algorithm 1) and AdamW (Loshchilov & Hutter 2017), PyTorch's order of operations.
-inline void adam_update(const AdamStep& s, float& w, float dw, float& m, float& v) {
+MRMF_HD inline void adam_update(const AdamStep& s, float& w, float dw, float& m, float& v) {
   const float g = dw + s.weight_decay * w;
   w -= s.learning_rate * s.decoupled_decay * w;
   m = s.beta1 * m + (1.0F - s.beta1) * g;

@@ -5,12 +5,14 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/host_device.hpp"
+
 namespace mrmf {
 
 using Random4 = std::array<std::uint32_t, 4>;
 
 /// Four 32-bit values for (key, counter).
-constexpr Random4 philox(std::uint64_t key, Random4 counter) {
+MRMF_HD constexpr Random4 philox(std::uint64_t key, Random4 counter) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -25,7 +27,7 @@ constexpr Random4 philox(std::uint64_t key, Random4 counter) {
 }
 
 /// Mixes words into one 64-bit key (splitmix64 finaliser), e.g. key(seed, stage, epoch).
-constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
+MRMF_HD constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
   std::uint64_t h = 0;
   for (const std::uint64_t word : {a, b, c}) {
     h += 0x9E3779B97F4A7C15ULL + word;

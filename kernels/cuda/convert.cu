@@ -1,0 +1,208 @@
+#include "kernels/cuda/convert.hpp"
+
+#include "kernels/cuda/elementwise.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/storage.cuh"
+#include "kernels/cuda/windows.cuh"
+
+namespace mrmf::cuda {
+namespace {
+
+/// Per element of y: reads the floats of its block, writes y. Sums in double, as the host averages.
+template <class T>
+struct Import {
+  Windows blocks;
+  std::uint32_t channels;
+  std::size_t vectors;
+  double share;
+  const float* x;
+  T* y;
+
+  MRMF_HD auto at(std::uint32_t vector) const {
+    return [f = *this, vector](std::uint32_t row) {
+      constexpr int w = width<T>;
+      double sum[w] = {};
+      f.blocks.for_each_tap(row, [&](std::uint32_t, std::uint32_t from) {
+        float value[w];
+        load_parameters(f.x + std::size_t{from} * f.channels, vector, f.channels, value);
+        for (int i = 0; i < w; ++i) sum[i] += value[i];
+      });
+      float mean[w];
+      for (int i = 0; i < w; ++i) mean[i] = static_cast<float>(sum[i] * f.share);
+      store(mean, f.y, row * f.vectors + vector);
+    };
+  }
+};
+
+/// Reads x, writes y.
+template <class T>
+struct Export {
+  std::uint32_t channels;
+  std::size_t vectors;
+  const T* x;
+  float* y;
+
+  MRMF_HD auto at(std::uint32_t vector) const {
+    return [f = *this, vector](std::uint32_t row) {
+      float value[width<T>];
+      load(f.x, row * f.vectors + vector, value);
+      const std::uint32_t first = vector * static_cast<std::uint32_t>(width<T>);
+      for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(width<T>); ++i)
+        if (first + i < f.channels) f.y[std::size_t{row} * f.channels + first + i] = value[i];
+    };
+  }
+};
+
+/// Reads w, writes the packed form; rows are (out, tap).
+template <class T>
+struct Pack {
+  std::uint32_t filled, in;  // rows and channels that w has
+  std::size_t vectors;
+  const float* w;
+  T* packed;
+
+  MRMF_HD auto at(std::uint32_t vector) const {
+    return [f = *this, vector](std::uint32_t row) {
+      float value[width<T>] = {};
+      if (row < f.filled) load_parameters(f.w + std::size_t{row} * f.in, vector, f.in, value);
+      store(value, f.packed, row * f.vectors + vector);
+    };
+  }
+};
+
+/// Reads the used part of the packed form, writes w.
+struct Unpack {
+  Divider by_in;
+  std::size_t stride;
+  const float* packed;
+  float* w;
+
+  MRMF_HD void operator()(std::uint32_t i) const {
+    std::uint32_t row = i;
+    const std::uint32_t channel = by_in.take(row);
+    w[i] = packed[row * stride + channel];
+  }
+};
+
+/// Where a feature of a sample lies: its stored element, counted from the first of the sample.
+struct Form {
+  Divider by_channels;
+  std::size_t stride, sample;  // stored elements of a position, of a sample
+
+  Form(const Storage& storage, const Shape& shape)
+      : by_channels(shape.channels),
+        stride(static_cast<std::size_t>(storage.channels(shape.channels))),
+        sample(static_cast<std::size_t>(product(shape.spatial)) * stride) {}
+  MRMF_HD std::size_t element(std::uint32_t feature) const {
+    const std::uint32_t channel = by_channels.take(feature);
+    return feature * stride + channel;
+  }
+};
+
+/// Reads single elements of x, writes y.
+template <class T>
+struct Reshape {
+  Form from;
+  Divider by_positions;
+  std::uint32_t channels;  // of y
+  std::size_t vectors;
+  const T* x;
+  T* y;
+
+  MRMF_HD auto at(std::uint32_t vector) const {
+    return [f = *this, vector](std::uint32_t row) {
+      std::uint32_t sample = row;
+      const std::uint32_t position = f.by_positions.take(sample);
+      float value[width<T>] = {};
+      for (int i = 0; i < width<T>; ++i) {
+        const std::uint32_t channel = vector * width<T> + static_cast<std::uint32_t>(i);
+        if (channel < f.channels)
+          value[i] = to_float(f.x[sample * f.from.sample + f.from.element(position * f.channels + channel)]);
+      }
+      store(value, f.y, row * f.vectors + vector);
+    };
+  }
+};
+
+template <class Words>
+struct Gather {
+  std::size_t words;  // of a row
+  const std::int64_t* ids;
+  const Words* table;
+  Words* y;
+
+  MRMF_HD auto at(std::uint32_t word) const {
+    return [f = *this, word](std::uint32_t row) {
+      f.y[row * f.words + word] = f.table[static_cast<std::size_t>(f.ids[row]) * f.words + word];
+    };
+  }
+};
+
+template <class Words>
+void gather(cudaStream_t stream, Index rows, Index words, const std::int64_t* ids, const void* table, void* y) {
+  for_each_row(
+      stream, rows, words,
+      Gather<Words>{static_cast<std::size_t>(words), ids, static_cast<const Words*>(table), static_cast<Words*>(y)});
+}
+
+}  // namespace
+
+void import_activation(const Work& work, const Shape& shape, const Extent& factors, const float* x, void* y) {
+  const PoolGeometry blocks{PoolKind::average, shape.channels, shape.spatial, factors, factors};
+  const Index vectors = work.storage.vectors(shape.channels);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, shape.n * product(blocks.out()), vectors,
+                 Import<T>{Windows(blocks), count32(shape.channels), static_cast<std::size_t>(vectors),
+                           1.0 / static_cast<double>(product(factors)), x, elements<T>(y)});
+  });
+}
+
+void export_activation(const Work& work, const Shape& shape, const void* x, float* y) {
+  const Index vectors = work.storage.vectors(shape.channels);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, shape.n * product(shape.spatial), vectors,
+                 Export<T>{count32(shape.channels), static_cast<std::size_t>(vectors), elements<T>(x), y});
+  });
+}
+
+void pack_weights(const Work& work, const WeightShape& shape, const float* w, void* packed) {
+  const Index vectors = work.storage.vectors(shape.in);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, work.storage.channels(shape.out) * shape.taps, vectors,
+                 Pack<T>{count32(shape.out * shape.taps), count32(shape.in), static_cast<std::size_t>(vectors), w,
+                         elements<T>(packed)});
+  });
+}
+
+void unpack_weights(const Work& work, const WeightShape& shape, const float* packed, float* w) {
+  for_each(work.stream, shape.out * shape.taps * shape.in,
+           Unpack{Divider(shape.in), static_cast<std::size_t>(work.storage.channels(shape.in)), packed, w});
+}
+
+void reshape(const Work& work, const Shape& from, const void* x, const Shape& to, void* y) {
+  MRMF_CHECK(from.count() == to.count(), "a reshape keeps the elements");
+  const Index vectors = work.storage.vectors(to.channels), positions = product(to.spatial);
+  if (equal_form(work.storage, from, to)) return copy(work, to.n * positions * vectors, x, y);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, to.n * positions, vectors,
+                 Reshape<T>{Form(work.storage, from), Divider(positions), count32(to.channels),
+                            static_cast<std::size_t>(vectors), elements<T>(x), elements<T>(y)});
+  });
+}
+
+bool equal_form(const Storage& storage, const Shape& from, const Shape& to) {
+  const bool unpadded = from.channels % storage.pad == 0 && to.channels % storage.pad == 0;
+  return unpadded || (from.channels == to.channels && product(from.spatial) == product(to.spatial));
+}
+
+void gather_rows(cudaStream_t stream, Index rows, Index row_bytes, const std::int64_t* ids, const void* table,
+                 void* y) {
+  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  MRMF_CHECK(row_bytes % 4 == 0, "rows to gather are whole floats");
+  if (row_bytes % 16 == 0 && aligned(table) && aligned(y))
+    gather<float4>(stream, rows, row_bytes / 16, ids, table, y);
+  else
+    gather<float>(stream, rows, row_bytes / 4, ids, table, y);
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,104 @@
+// Launches of kernels that are plain functors. With nvcc they are __global__ functions, in any other build the device
+// emulator of the tests runs the same functors in host loops; no other file of ours tells these two apart.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/divide.cuh"
+#include "kernels/cuda/work.hpp"
+
+#ifdef __CUDACC__
+#include "kernels/cuda/check.hpp"
+#else
+#include "kernels/cuda/launch_emulated.hpp"
+#endif
+
+#ifdef __CUDA_ARCH__
+#define MRMF_UNROLL _Pragma("unroll 4")  // several loads in flight
+#else
+#define MRMF_UNROLL
+#endif
+
+namespace mrmf::cuda {
+
+inline constexpr std::uint32_t block_threads = 256;
+
+/// How the threads of a launch share a matrix of rows x vectors (positions x channels). A thread keeps one vector of
+/// channels and visits every stride()-th row, so what belongs to the channels stays in its registers; neighbouring
+/// threads have neighbouring vectors, then neighbouring rows, so that accesses are coalesced.
+struct Tiles {
+  std::uint32_t rows = 0, vectors = 0;
+  std::uint32_t lanes = 1;   ///< vectors in a block
+  std::uint32_t groups = 1;  ///< rows in a block at a time
+  std::uint32_t chunks = 1;  ///< blocks beside one another that share a row's vectors
+  std::uint32_t blocks = 1;  ///< along the rows
+
+  MRMF_HD std::uint32_t stride() const { return blocks * groups; }
+  std::uint32_t threads() const { return lanes * groups; }
+};
+
+/// At least rows_per_thread rows to a thread, and at most max_blocks blocks. A function of the shape alone, never of
+/// the device: sums must not depend on it.
+inline Tiles make_tiles(Index rows, Index vectors, Index rows_per_thread, Index max_blocks) {
+  const auto parts = [](Index n, Index size) { return std::max<Index>(1, (n + size - 1) / size); };
+  const Index chunks = parts(vectors, block_threads);
+  const Index lanes = parts(vectors, chunks);
+  const Index groups = block_threads / lanes;
+  const Index blocks = std::min(parts(rows, groups * rows_per_thread), parts(max_blocks, chunks));
+  return {count32(rows), count32(vectors), count32(lanes), count32(groups), count32(chunks), count32(blocks)};
+}
+
+#ifdef __CUDACC__
+
+template <class F>
+__global__ void __launch_bounds__(block_threads) for_each_kernel(std::uint32_t n, F f) {
+  const std::uint32_t stride = gridDim.x * blockDim.x;
+  for (std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) f(i);
+}
+
+template <class F>
+__global__ void __launch_bounds__(block_threads) for_each_row_kernel(Tiles tiles, F f) {
+  const std::uint32_t vector = blockIdx.y * tiles.lanes + threadIdx.x % tiles.lanes;
+  if (vector >= tiles.vectors) return;
+  const auto body = f.at(vector);
+  const std::uint32_t first = blockIdx.x * tiles.groups + threadIdx.x / tiles.lanes;
+  for (std::uint32_t row = first; row < tiles.rows; row += tiles.stride()) body(row);
+}
+
+#endif
+
+/// f(i) for every i in [0, n), in no particular order.
+template <class F>
+void for_each(cudaStream_t stream, Index n, F f) {
+  const std::uint32_t count = count32(n);
+  if (count == 0) return;
+#ifdef __CUDACC__
+  const std::uint32_t blocks = std::min((count - 1) / block_threads + 1, 65536U);
+  for_each_kernel<<<blocks, block_threads, 0, stream>>>(count, f);
+  MRMF_CUDA(cudaGetLastError());
+#else
+  emulated_launch(stream, [count, f] {
+    for (std::uint32_t i = 0; i < count; ++i) f(i);
+  });
+#endif
+}
+
+/// f.at(vector) gives what treats the rows of that vector of channels: f.at(vector)(row) for every row and vector.
+template <class F>
+void for_each_row(cudaStream_t stream, Index rows, Index vectors, F f) {
+  if (rows == 0 || vectors == 0) return;
+  const Tiles tiles = make_tiles(rows, vectors, 4, 8448);  // 64 blocks for each of an H100's 132 multiprocessors
+#ifdef __CUDACC__
+  for_each_row_kernel<<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(tiles, f);
+  MRMF_CUDA(cudaGetLastError());
+#else
+  emulated_launch(stream, [tiles, f] {
+    for (std::uint32_t vector = 0; vector < tiles.vectors; ++vector) {
+      const auto body = f.at(vector);
+      for (std::uint32_t row = 0; row < tiles.rows; ++row) body(row);
+    }
+  });
+#endif
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,89 @@
+// What the passes of a batch norm share.
+#pragma once
+
+#include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/storage.cuh"
+#include "kernels/cuda/windows.cuh"
+#include "kernels/formulas.hpp"
+
+namespace mrmf::cuda {
+
+/// What comes behind the normalisation: an activation by its slope below zero, and windows that are averaged.
+struct Behind {
+  Windows windows;
+  float slope, share;
+  ActivationKind kind;
+
+  explicit Behind(const NormReluPool& settings)
+      : windows(pooling(settings)),
+        slope(settings.slope),
+        share(1.0F / static_cast<float>(windows.taps())),
+        kind(slope == 0 ? ActivationKind::relu : ActivationKind::leaky_relu) {}
+
+  /// The pooling, or the windows of one position that stand for none.
+  static PoolGeometry pooling(const NormReluPool& settings) {
+    if (settings.pool) return *settings.pool;
+    return {PoolKind::average, settings.norm.channels, {1, 1, product(settings.in)}, {1, 1, 1}, {1, 1, 1}};
+  }
+};
+
+/// The normalisation of one vector's channels: (x - mean) * factor + beta.
+template <int W>
+struct Affine {
+  float mean[W], factor[W], beta[W];
+
+  MRMF_HD float operator()(int i, float x) const { return (x - mean[i]) * factor[i] + beta[i]; }
+};
+
+/// Where a norm's parameters are.
+struct NormParameters {
+  const float *gamma, *beta, *mean;
+  const float* spread;  // inverse deviation, or the variance
+  bool is_variance;
+  float epsilon;
+  std::uint32_t channels;
+
+  NormParameters(const NormSettings& settings, const NormMemory& memory, bool training)
+      : gamma(memory.gamma.data()),
+        beta(memory.beta.data()),
+        mean(training ? memory.mean.data() : memory.running_mean.data()),
+        spread(training ? memory.inverse_deviation.data() : memory.running_variance.data()),
+        is_variance(!training),
+        epsilon(settings.epsilon),
+        channels(count32(settings.channels)) {}
+
+  /// Pad channels get the factor 0.
+  template <int W>
+  MRMF_HD Affine<W> read(std::uint32_t vector) const {
+    Affine<W> a;
+    float inverse[W];
+    load_parameters(mean, vector, channels, a.mean);
+    load_parameters(beta, vector, channels, a.beta);
+    load_parameters(gamma, vector, channels, a.factor);
+    load_parameters(spread, vector, channels, inverse);
+    for (int i = 0; i < W; ++i) {
+      if (is_variance) inverse[i] = 1.0F / std::sqrt(inverse[i] + epsilon);
+      a.factor[i] *= inverse[i];
+    }
+    return a;
+  }
+};
+
+/// The parts of a norm's scratch: two sums per channel and the number of positions (what ranks add), and the partial
+/// sums of blocks.
+struct NormScratch {
+  double* sums;
+  double* partials;
+
+  static Index sum_count(const NormReluPool& settings) { return 2 * settings.norm.channels + 1; }
+  NormScratch(const NormReluPool& settings, void* scratch)
+      : sums(static_cast<double*>(scratch)), partials(sums + sum_count(settings)) {}
+};
+
+inline Index norm_positions(const NormReluPool& settings, Index n) { return n * product(settings.in); }
+inline Index norm_windows(const NormReluPool& settings, Index n) {
+  return n * (settings.pool ? product(settings.pool->out()) : product(settings.in));
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,180 @@
+// Deterministic sums over rows, per channel: the same order of additions in every run, on every device and in the
+// emulator. A thread adds up to eight rows in float32 and then in double; the threads of a block are added by a tree;
+// the blocks by a second launch of one block per channel (by the first where one block did all).
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda/launch.cuh"
+
+namespace mrmf::cuda {
+
+inline constexpr std::uint32_t float_rows = 8;        // rows added in float32
+inline constexpr std::uint32_t finish_threads = 128;  // of the second launch
+inline constexpr Index reduce_blocks = 1056;          // 8 for each of an H100's 132 multiprocessors
+
+/// Sums over `rows` rows of `vectors` vectors, of which the first `channels` elements count.
+struct Reduction {
+  Index rows = 0, vectors = 0, channels = 0;
+  double* partials = nullptr;  ///< partial_doubles() of device memory
+
+  Tiles tiles() const { return make_tiles(rows, vectors, float_rows, reduce_blocks); }
+  /// Grows with the rows: what the largest number of rows needs serves fewer.
+  Index partial_doubles(int sums) const { return tiles().blocks * sums * channels; }
+};
+
+/// Halves the number of groups to add: group g < left - half gets group g + half, until one is left.
+MRMF_HD inline std::uint32_t half_of(std::uint32_t left) { return (left + 1) / 2; }
+
+/// One thread's sums over its rows.
+template <int K, int W, class F>
+MRMF_HD void add_rows(const Tiles& tiles, std::uint32_t first, std::uint32_t vector, const F& f,
+                      double (&sums)[K * W]) {
+  for (double& sum : sums) sum = 0;
+  if (vector >= tiles.vectors) return;
+  const auto body = f.at(vector);
+  const std::uint32_t stride = tiles.stride();
+  const auto keep = [&](const float(&part)[K][W]) {
+    for (int k = 0; k < K; ++k)
+      for (int w = 0; w < W; ++w) sums[k * W + w] += part[k][w];
+  };
+  std::uint32_t row = first;
+  for (; row + (float_rows - 1) * stride < tiles.rows; row += float_rows * stride) {
+    float part[K][W] = {};
+    MRMF_UNROLL
+    for (std::uint32_t i = 0; i < float_rows; ++i) body(row + i * stride, part);
+    keep(part);
+  }
+  float part[K][W] = {};
+  for (; row < tiles.rows; row += stride) body(row, part);
+  keep(part);
+}
+
+/// Hands a block's sums of one vector on: to the second launch, or to f.finish where there is one block alone.
+template <int K, int W, class F>
+MRMF_HD void hand_on(const Reduction& r, const Tiles& tiles, std::uint32_t block, std::uint32_t vector,
+                     const double (&sums)[K * W], const F& f) {
+  for (int w = 0; w < W; ++w) {
+    const Index channel = Index{vector} * W + w;
+    if (channel >= r.channels) continue;
+    double totals[K];
+    for (int k = 0; k < K; ++k) totals[k] = sums[k * W + w];
+    if (tiles.blocks == 1)
+      f.finish(channel, totals);
+    else
+      for (int k = 0; k < K; ++k) r.partials[(k * r.channels + channel) * tiles.blocks + block] = totals[k];
+  }
+}
+
+/// One thread's share of the blocks' sums of a channel.
+template <int K>
+MRMF_HD void add_blocks(const Reduction& r, const Tiles& tiles, Index channel, std::uint32_t thread,
+                        double (&totals)[K]) {
+  for (int k = 0; k < K; ++k) {
+    const double* const partials = r.partials + (k * r.channels + channel) * tiles.blocks;
+    totals[k] = 0;
+    for (std::uint32_t block = thread; block < tiles.blocks; block += finish_threads) totals[k] += partials[block];
+  }
+}
+
+#ifdef __CUDACC__
+
+/// Adds the groups' values; group 0 has the result. `shared` holds N doubles for every thread of half the groups.
+template <int N>
+__device__ void add_groups(double (&values)[N], double* shared, std::uint32_t lanes, std::uint32_t groups) {
+  const std::uint32_t group = threadIdx.x / lanes, slots = (groups / 2) * lanes;
+  for (std::uint32_t left = groups; left > 1; left = half_of(left)) {
+    const std::uint32_t half = half_of(left);
+    if (group >= half && group < left)
+      for (int i = 0; i < N; ++i) shared[i * slots + threadIdx.x - half * lanes] = values[i];
+    __syncthreads();
+    if (group < left - half)
+      for (int i = 0; i < N; ++i) values[i] += shared[i * slots + threadIdx.x];
+    __syncthreads();
+  }
+}
+
+template <int K, int W, class F>
+__global__ void __launch_bounds__(block_threads) reduce_kernel(Reduction r, Tiles tiles, F f) {
+  __shared__ double shared[K * W * block_threads / 2];
+  const std::uint32_t group = threadIdx.x / tiles.lanes;
+  const std::uint32_t vector = blockIdx.y * tiles.lanes + threadIdx.x % tiles.lanes;
+  double sums[K * W];
+  add_rows<K, W>(tiles, blockIdx.x * tiles.groups + group, vector, f, sums);
+  add_groups(sums, shared, tiles.lanes, tiles.groups);
+  if (group == 0 && vector < tiles.vectors) hand_on<K, W>(r, tiles, blockIdx.x, vector, sums, f);
+}
+
+template <int K, class F>
+__global__ void __launch_bounds__(finish_threads) finish_kernel(Reduction r, Tiles tiles, F f) {
+  __shared__ double shared[K * finish_threads / 2];
+  double totals[K];
+  add_blocks(r, tiles, blockIdx.x, threadIdx.x, totals);
+  add_groups(totals, shared, 1, finish_threads);
+  if (threadIdx.x == 0) f.finish(blockIdx.x, totals);
+}
+
+#else
+
+/// values[group * lanes + lane]: adds the groups in the order of the device's tree.
+template <int N>
+void add_groups(std::vector<std::array<double, N>>& values, std::uint32_t lanes, std::uint32_t groups) {
+  for (std::uint32_t left = groups; left > 1; left = half_of(left))
+    for (std::uint32_t thread = 0; thread < (left - half_of(left)) * lanes; ++thread)
+      for (int i = 0; i < N; ++i) values[thread][i] += values[thread + half_of(left) * lanes][i];
+}
+
+template <int K, int W, class F>
+void emulated_reduce(const Reduction& r, const Tiles& tiles, const F& f) {
+  std::vector<std::array<double, K * W>> sums(tiles.threads());
+  for (std::uint32_t chunk = 0; chunk < tiles.chunks; ++chunk)
+    for (std::uint32_t block = 0; block < tiles.blocks; ++block) {
+      double values[K * W];
+      for (std::uint32_t thread = 0; thread < tiles.threads(); ++thread) {
+        add_rows<K, W>(tiles, block * tiles.groups + thread / tiles.lanes, chunk * tiles.lanes + thread % tiles.lanes,
+                       f, values);
+        std::copy_n(values, K * W, sums[thread].begin());
+      }
+      add_groups<K * W>(sums, tiles.lanes, tiles.groups);
+      for (std::uint32_t lane = 0; lane < tiles.lanes && chunk * tiles.lanes + lane < tiles.vectors; ++lane) {
+        std::copy_n(sums[lane].begin(), K * W, values);
+        hand_on<K, W>(r, tiles, block, chunk * tiles.lanes + lane, values, f);
+      }
+    }
+}
+
+template <int K, class F>
+void emulated_finish(const Reduction& r, const Tiles& tiles, const F& f) {
+  std::vector<std::array<double, K>> totals(finish_threads);
+  for (Index channel = 0; channel < r.channels; ++channel) {
+    double values[K];
+    for (std::uint32_t thread = 0; thread < finish_threads; ++thread) {
+      add_blocks(r, tiles, channel, thread, values);
+      std::copy_n(values, K, totals[thread].begin());
+    }
+    add_groups<K>(totals, 1, finish_threads);
+    std::copy_n(totals[0].begin(), K, values);
+    f.finish(channel, values);
+  }
+}
+
+#endif
+
+/// K sums per channel, W channels to a vector. f.at(vector)(row, sums) adds a row's values to float sums[K][W] (it may
+/// write memory besides); f.finish(channel, totals) then gets double totals[K], also when there are no rows.
+template <int K, int W, class F>
+void reduce(cudaStream_t stream, const Reduction& r, F f) {
+  const Tiles tiles = r.tiles();
+#ifdef __CUDACC__
+  reduce_kernel<K, W><<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(r, tiles, f);
+  MRMF_CUDA(cudaGetLastError());
+  if (tiles.blocks == 1) return;
+  finish_kernel<K><<<count32(r.channels), finish_threads, 0, stream>>>(r, tiles, f);
+  MRMF_CUDA(cudaGetLastError());
+#else
+  emulated_launch(stream, [=] { emulated_reduce<K, W>(r, tiles, f); });
+  if (tiles.blocks > 1) emulated_launch(stream, [=] { emulated_finish<K>(r, tiles, f); });
+#endif
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,95 @@
+// Where the windows of a pooling lie. A row is a position of a sample, last axis fastest, samples after one another:
+// row numbers of input and output are what the kernels count in.
+#pragma once
+
+#include "kernels/cuda/divide.cuh"
+#include "kernels/geometry.hpp"
+
+namespace mrmf::cuda {
+
+class Windows {
+ public:
+  static constexpr std::uint32_t outside = ~0U;  ///< the tap of a position that no window covers
+
+  explicit Windows(const PoolGeometry& g) {
+    const Extent sizes = g.out();
+    for (int a = 0; a < 3; ++a) {
+      const auto axis = static_cast<std::size_t>(a);
+      in_[a] = count32(g.in[axis]), out_[a] = count32(sizes[axis]);
+      window_[a] = count32(g.window[axis]), stride_[a] = count32(g.stride[axis]);
+      by_in_[a] = Divider(g.in[axis]), by_out_[a] = Divider(sizes[axis]), by_stride_[a] = Divider(g.stride[axis]);
+    }
+  }
+
+  std::uint32_t taps() const { return window_[0] * window_[1] * window_[2]; }
+
+  /// use(tap, input row) for every tap of an output row's window.
+  template <class Use>
+  MRMF_HD void for_each_tap(std::uint32_t out_row, Use use) const {
+    const Place at = place(out_row, by_out_);
+    const std::uint32_t first = input_row(at);
+    std::uint32_t tap = 0;
+    for (std::uint32_t i = 0; i < window_[0]; ++i)
+      for (std::uint32_t j = 0; j < window_[1]; ++j)
+        for (std::uint32_t k = 0; k < window_[2]; ++k) use(tap++, first + (i * in_[1] + j) * in_[2] + k);
+  }
+
+  /// Where window = stride: use(tap, input row) for the window's taps and, of the last window along an axis, for the
+  /// positions behind it, too (`outside`), so that all output rows together meet every input row once.
+  template <class Use>
+  MRMF_HD void for_each_owned(std::uint32_t out_row, Use use) const {
+    const Place at = place(out_row, by_out_);
+    const std::uint32_t first = input_row(at);
+    std::uint32_t end[3];
+    for (int a = 0; a < 3; ++a) end[a] = at.axis[a] + 1 == out_[a] ? in_[a] - at.axis[a] * stride_[a] : stride_[a];
+    for (std::uint32_t i = 0; i < end[0]; ++i)
+      for (std::uint32_t j = 0; j < end[1]; ++j)
+        for (std::uint32_t k = 0; k < end[2]; ++k) {
+          const bool inside = i < window_[0] && j < window_[1] && k < window_[2];
+          use(inside ? (i * window_[1] + j) * window_[2] + k : outside, first + (i * in_[1] + j) * in_[2] + k);
+        }
+  }
+
+  /// use(tap, output row) for every window that covers an input row.
+  template <class Use>
+  MRMF_HD void for_each_cover(std::uint32_t in_row, Use use) const {
+    const Place at = place(in_row, by_in_);
+    std::uint32_t first[3], end[3];
+    for (int a = 0; a < 3; ++a) {
+      first[a] = at.axis[a] < window_[a] ? 0 : by_stride_[a].quotient(at.axis[a] - window_[a]) + 1;
+      const std::uint32_t last = by_stride_[a].quotient(at.axis[a]) + 1;
+      end[a] = last < out_[a] ? last : out_[a];
+    }
+    for (std::uint32_t i = first[0]; i < end[0]; ++i)
+      for (std::uint32_t j = first[1]; j < end[1]; ++j)
+        for (std::uint32_t k = first[2]; k < end[2]; ++k) {
+          const std::uint32_t ti = at.axis[0] - i * stride_[0], tj = at.axis[1] - j * stride_[1],
+                              tk = at.axis[2] - k * stride_[2];
+          use((ti * window_[1] + tj) * window_[2] + tk, ((at.sample * out_[0] + i) * out_[1] + j) * out_[2] + k);
+        }
+  }
+
+ private:
+  struct Place {
+    std::uint32_t sample, axis[3];
+  };
+
+  MRMF_HD static Place place(std::uint32_t row, const Divider (&by)[3]) {
+    Place at{};
+    at.axis[2] = by[2].take(row);
+    at.axis[1] = by[1].take(row);
+    at.axis[0] = by[0].take(row);
+    at.sample = row;
+    return at;
+  }
+  /// The first input row of the window at a place of the output.
+  MRMF_HD std::uint32_t input_row(const Place& at) const {
+    return ((at.sample * in_[0] + at.axis[0] * stride_[0]) * in_[1] + at.axis[1] * stride_[1]) * in_[2] +
+           at.axis[2] * stride_[2];
+  }
+
+  std::uint32_t in_[3], out_[3], window_[3], stride_[3];
+  Divider by_in_[3], by_out_[3], by_stride_[3];
+};
+
+}  // namespace mrmf::cuda
