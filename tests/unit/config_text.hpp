@@ -90,6 +90,7 @@ type = "dense"
 units = 4
 [[model.layers]]
 type = "tanh"
+scale = 1.2
 )";
 
 }  // namespace mrmf

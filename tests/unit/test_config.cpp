@@ -77,6 +77,7 @@ TEST_CASE("layers: fields, defaults and names") {
   CHECK_FALSE(layers[5].same_padding);
   CHECK(layers[7].rate == 0.5F);
   CHECK(layers[8].units == 4);
+  CHECK(layers[9].scale == 1.2F);
   CHECK(c.model.cut == "flatten");
 }
 
