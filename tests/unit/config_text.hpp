@@ -90,7 +90,6 @@ type = "dense"
 units = 4
 [[model.layers]]
 type = "tanh"
-scale = 1.2
 )";
 
 }  // namespace mrmf

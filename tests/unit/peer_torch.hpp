@@ -20,6 +20,7 @@ struct PeerCase {
   const nlohmann::json& with;     ///< its entry of "cases"
   Shape sample;                   ///< n is ignored
   std::vector<LayerSpec> layers;  ///< named as the golden file names their parameters
+  double multiple = 4;            ///< of PyTorch's own float32 deviation: what is allowed
 };
 
 /// CHECKs every stored result. `fuse` as in ModelSettings.

@@ -12,7 +12,7 @@ import re
 import numpy as np
 import torch
 
-TRAINED_ENTRIES = 256  # stored entries per tensor after training; a case's "entries" is the same before
+TRAINED_ENTRIES = 256  # largest number of stored entries per tensor after training; before: a case's "entries"
 INPUT = {"salt": 1, "scale": 4.0, "offset": 0.0}
 TARGET = {"salt": 2, "scale": 2.0, "offset": 0.0}
 
@@ -122,7 +122,7 @@ def stored_case(case, starts, exact, single, scales=None):
     """An entry of "cases" from the two runs' results. scales: {key: scale} for stored()."""
     results = {}
     for key, values in exact.items():
-        limit = TRAINED_ENTRIES if key.startswith("trained") else case["entries"]
+        limit = min(TRAINED_ENTRIES, case["entries"]) if key.startswith("trained") else case["entries"]
         results[key] = stored(values, single[key], limit, (scales or {}).get(key))
         print(f"{case['name']:6} {key:36} largest {results[key]['largest']:.3e}"
               f"  float32 deviation {results[key]['float32_deviation']:.1e}")
