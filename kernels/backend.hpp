@@ -222,7 +222,8 @@ class Backend {
   /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.
   virtual void reshape(ConstTensor x, Tensor y);
 
-  // Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate.
+  // Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate. `slope` (above 0) is
+  // leaky ReLU's for negative x, and tanh's at 0: y = slope * tanh(x).
   virtual void activate(ActivationKind kind, float slope, ConstSpan x, Span y) = 0;
   virtual void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) = 0;
   /// y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature), see

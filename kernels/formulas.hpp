@@ -42,7 +42,7 @@ MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
   switch (kind) {
     case ActivationKind::relu: return x < 0 ? 0 : x;
     case ActivationKind::leaky_relu: return x > 0 ? x : slope * x;
-    case ActivationKind::tanh: return std::tanh(x);
+    case ActivationKind::tanh: return slope * std::tanh(x);
   }
   return x;
 }
@@ -53,7 +53,7 @@ MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float
   switch (kind) {
     case ActivationKind::relu: return y <= 0 ? 0 : dy;
     case ActivationKind::leaky_relu: return y <= 0 ? slope * dy : dy;
-    case ActivationKind::tanh: return dy * (1.0F - y * y);
+    case ActivationKind::tanh: return dy * (slope - y * y / slope);
   }
   return dy;
 }

@@ -17,14 +17,19 @@ ActivationKind kind_of(LayerKind kind) {
 class Activation final : public Layer {
  public:
   Activation(Backend& backend, const Shape& in, const LayerSpec& spec)
-      : backend_(backend), kind_(kind_of(spec.kind)), slope_(spec.slope), output_(in) {
-    require(spec.kind != LayerKind::leaky_relu || slope_ > 0, spec, fmt::format("slope {} must be above 0", slope_));
+      : backend_(backend),
+        kind_(kind_of(spec.kind)),
+        slope_(kind_ == ActivationKind::tanh ? spec.scale : spec.slope),
+        output_(in) {
+    const bool used = kind_ != ActivationKind::relu;
+    require(!used || slope_ > 0, spec,
+            fmt::format("{} {} must be above 0", kind_ == ActivationKind::tanh ? "scale" : "slope", slope_));
   }
 
   std::string signature() const override {
     switch (kind_) {
       case ActivationKind::leaky_relu: return fmt::format("leaky_relu {}", slope_);
-      case ActivationKind::tanh: return "tanh";
+      case ActivationKind::tanh: return slope_ == 1.0F ? "tanh" : fmt::format("tanh {}", slope_);
       case ActivationKind::relu: break;
     }
     return "relu";
@@ -42,7 +47,7 @@ class Activation final : public Layer {
  private:
   Backend& backend_;
   ActivationKind kind_;
-  float slope_;
+  float slope_;  // as Backend::activate reads it
   Shape output_;
 };
 

@@ -27,7 +27,8 @@ struct LayerSpec {
   Extent pad_after{0, 0, 0};
   bool same_padding = false;  ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same"); no pads
   float rate = 0.0F;          ///< dropout
-  float slope = 0.01F;        ///< leaky ReLU
+  float slope = 0.01F;        ///< leaky ReLU, for negative values
+  float scale = 1.0F;         ///< tanh: y = scale * tanh(x)
   float momentum = 0.1F;      ///< batch norm, PyTorch's meaning: weight of the new batch
   float epsilon = 1e-5F;      ///< batch norm
   Initialiser initialiser = Initialiser::pytorch;

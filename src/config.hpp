@@ -64,7 +64,7 @@ struct DataConfig {
 };
 
 struct ModelConfig {
-  std::string preset;             ///< neuron_inverter | empty, then `layers`
+  std::string preset;             ///< a name of preset_list() | empty, then `layers`
   std::vector<LayerSpec> layers;  ///< filled from the preset when one is named
   std::string cut;                ///< name of the first layer of the top group; empty: the flatten
   bool operator==(const ModelConfig&) const = default;

@@ -100,6 +100,7 @@ std::vector<LayerKey> layer_keys() {
   add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, dense}, "how weights start");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
   add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
+  add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");
   add("momentum", MRMF_FIELD(momentum), above_to(0, 1), {batch_norm},
       "weight of the new batch in the running statistics (PyTorch's meaning)");
   add("epsilon", MRMF_FIELD(epsilon), above(0), {batch_norm}, "added to the variance");

@@ -71,6 +71,23 @@ class Commands(support.MrmfTest):
             total = [line.split() for line in block.splitlines() if line.split()[:1] == ["all"]][0]
             self.assertEqual(total[1:3], [parameters, flop])
 
+    def test_inspect_gives_cosmoflow_s_figures(self):
+        cases = {"[1]": ("2,048", "9,440,668", 18.53), "[2,1,1]": ("1,024", "7,343,516", 9.26),
+                 "[2,1,2]": ("512", "6,294,940", 4.63), "[2,2,2]": ("256", "5,770,652", 2.32)}
+        self.write("config.toml", support.CONFIG.split("[[model.layers]]")[0])
+        for resolution, (flat, parameters, gflop) in cases.items():
+            text = self.mrmf("inspect", "config.toml", "--set", "model.preset=cosmoflow", "--set",
+                             f"method.resolutions=[{resolution}]")
+            self.assertIn("sample 128x128x128x4 (the preset's own", text)
+            self.assertIn(f"flat features {flat}, running statistics 2,024", text)
+            total = [line.split() for line in text.splitlines() if line.split()[:1] == ["all"]][0]
+            self.assertEqual(total[1], parameters)
+            self.assertAlmostEqual(float(total[2]) / 1e3, gflop, delta=0.006)  # the figures have two decimals
+        text = self.mrmf("inspect", "config.toml", "--set", "model.preset=cosmoflow_mlperf")
+        total = [line.split() for line in text.splitlines() if line.split()[:1] == ["all"]][0]
+        self.assertEqual(total[1], "8,907,556")
+        self.assertAlmostEqual(float(total[2]) / 1e3, 68.86, delta=0.006)
+
     def test_inspect_takes_the_shape_from_the_data_or_the_command_line(self):
         support.make_data(self.path("data.h5"))
         self.config()

@@ -9,6 +9,7 @@ LayerCases elementwise_cases() {
     LayerSpec spec;
     spec.kind = kind;
     spec.slope = 0.125F;
+    spec.scale = 1.25F;
     spec.rate = 0.3F;
     for (const Shape& shape : {flat(5, 30), flat(3, 7), line(4, 9, 3), volume(2, {3, 4, 5}, 4)})
       cases.push_back({to_string(kind) + " " + to_string(shape), shape, spec});

@@ -77,6 +77,7 @@ TEST_CASE("layers: fields, defaults and names") {
   CHECK_FALSE(layers[5].same_padding);
   CHECK(layers[7].rate == 0.5F);
   CHECK(layers[8].units == 4);
+  CHECK(layers[9].scale == 1.0F);
   CHECK(c.model.cut == "flatten");
 }
 
@@ -87,6 +88,9 @@ TEST_CASE("the effective configuration reads back to an equal one") {
     CHECK(parse_config(written, "written.toml", {}) == c);
     CHECK(to_toml(parse_config(written, "written.toml", {})) == written);
   }
+  const Config scaled = parse_config(kLayers, "layers.toml", {"model.layers[9].scale=1.2"});
+  CHECK(scaled.model.layers[9].scale == 1.2F);
+  CHECK(parse_config(to_toml(scaled), "written.toml", {}) == scaled);
   Config odd = parse_config(kSmallest, "config.toml", {});
   odd.run.folder = "a \"quoted\" \\ folder\twith a tab";
   odd.training.optimizer.learning_rate = 0.1 + 0.2;  // needs 17 digits

@@ -87,7 +87,9 @@ TEST_CASE("unknown words list the allowed ones and the nearest") {
   CHECK(error("[method]\ntop = \"none\"\n") ==
         "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
-        "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter; "
+        "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter, "
+        "cosmoflow, "
+        "cosmoflow_mlperf; "
         "did you mean \"neuron_inverter\"?");
   CHECK(error("[training]\nbatch_norm = true\n") ==
         "c.toml:8: training.batch_norm is true; it must be one of local, global");
@@ -170,9 +172,10 @@ TEST_CASE("keys that contradict each other") {
                    0) == 0);
   CHECK(error("cut = \"conv1\"\n") ==
         "c.toml:7: model.cut is the first layer, which leaves no bottom to hand over; name a later one");
-  CHECK(error("",
-              {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
-        "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter");
+  CHECK(
+      error("",
+            {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
+      "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, cosmoflow_mlperf");
   CHECK(error("[training]\noptimizer = { rule = \"piecewise\" }\n") ==
         "c.toml:8: training.optimizer.rule: the rule \"piecewise\" needs training.optimizer.boundaries, such as [50, "
         "75]");

@@ -203,6 +203,9 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: impossible layers are refused by name")
   LayerSpec leaky = spec_of(LayerKind::leaky_relu);
   leaky.slope = 0.0F;
   refuses(flat(1, 9), leaky, "slope 0");
+  LayerSpec scaled = spec_of(LayerKind::tanh);
+  scaled.scale = 0.0F;
+  refuses(flat(1, 9), scaled, "scale 0");
   LayerSpec norm = spec_of(LayerKind::batch_norm);
   norm.epsilon = 0.0F;
   refuses(flat(1, 9), norm, "epsilon");

@@ -140,6 +140,10 @@ TEST_CASE("values: leaky ReLU and tanh") {
     spec.kind = LayerKind::tanh;
     CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[0] == doctest::Approx(std::tanh(0.5)).epsilon(1e-6));
     CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[1] == doctest::Approx(-1.0).epsilon(1e-6));
+    spec.scale = 1.5F;
+    CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[0] ==
+          doctest::Approx(1.5 * std::tanh(0.5)).epsilon(1e-6));
+    CHECK(forward(*backend, flat(1, 2), spec, {0.5F, -30}, {})[1] == doctest::Approx(-1.5).epsilon(1e-6));
   }
 }
 

@@ -3,59 +3,12 @@
 // says why its cases are well conditioned.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include "tests/unit/peer_torch.hpp"
 
-#include "layers/model.hpp"
-#include "src/optimizer.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
-
-namespace mrmf {
+namespace mrmf::test {
 namespace {
 
 using Json = nlohmann::json;
-
-const Json& golden() {
-  static const Json stored = Json::parse(std::ifstream(MRMF_SOURCE_FOLDER "/tests/peers/torch/golden.json"));
-  return stored;
-}
-
-// formula() of golden.py: exact in float32.
-void fill_by_formula(Span values, const Json& with) {
-  const auto salt = with.at("salt").get<std::uint32_t>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint32_t h = static_cast<std::uint32_t>(i) + salt * 0x9E3779B9U;
-    h = (h ^ (h >> 16)) * 0x7FEB352DU;
-    h = (h ^ (h >> 15)) * 0x846CA68BU;
-    h ^= h >> 16;
-    const double u = (h >> 12) * 0x1.0p-20 - 0.5;
-    values[i] = static_cast<float>(with.at("offset").get<double>() + with.at("scale").get<double>() * u);
-  }
-}
-
-// Deviations are relative to the tensor's largest magnitude. PyTorch's own float32 run deviates from its float64 run by
-// float32_deviation; another order of summation deviates by another draw of the same size, so four times that is
-// allowed, and never less than 32 roundings of float32 (2^-24 each), for tensors where PyTorch's draw was lucky.
-void compare(const Json& expected, const std::vector<double>& actual) {
-  const double allowed = std::max(4 * expected.at("float32_deviation").get<double>(), 32 * 0x1.0p-24);
-  REQUIRE(actual.size() == expected.at("count").get<std::size_t>());
-  const auto stride = expected.at("stride").get<std::size_t>();
-  double worst = 0, squares = 0;
-  std::size_t next = 0;
-  for (const Json& value : expected.at("values")) {
-    const double off = std::abs(actual[next] - value.get<double>());
-    worst = std::isfinite(off) ? std::max(worst, off) : std::numeric_limits<double>::infinity();
-    next += stride;
-  }
-  for (const double a : actual) squares += a * a;
-  CHECK(worst / expected.at("largest").get<double>() <= allowed);
-  const auto norm = expected.at("norm").get<double>();
-  CHECK(std::abs(std::sqrt(squares) / norm - 1) <= allowed);
-}
 
 std::vector<LayerSpec> neuron_inverter(const Json& with) {
   std::vector<LayerSpec> layers;
@@ -87,122 +40,21 @@ std::vector<LayerSpec> neuron_inverter(const Json& with) {
   return layers;
 }
 
-// One network of golden.json on one backend, taken through the same steps as run() of golden.py.
-class Comparison {
- public:
-  Comparison(Backend& backend, const Json& with, bool fuse)
-      : with_(with),
-        backend_(backend),
-        rows_(with.at("rows").get<Index>()),
-        sample_{rows_, {1, 1, with.at("length").get<Index>()}, 3, 1},
-        model_(backend, {{sample_, rows_, neuron_inverter(with), ""}, 1, fuse}),
-        x_(static_cast<std::size_t>(sample_.count())),
-        target_(static_cast<std::size_t>(model_.network().output().count())),
-        optimizer_(backend, OptimizerSettings{}, static_cast<Index>(model_.params().size())) {
-    fill_by_formula(x_, golden().at("input"));
-    fill_by_formula(target_, golden().at("target"));
-    visit_parameters(model_.params(), [&](const Json& start, Span part) { fill_by_formula(part, start); });
-  }
-
-  void run() {
-    const auto steps = with_.at("steps").get<int>();
-    std::vector<double> losses;
-    for (int number = 0; number < std::max(steps, 1); ++number) {
-      losses.push_back(train(static_cast<std::uint64_t>(number)));
-      if (number == 0) {
-        check_parameters("gradient ", model_.grads());
-        check_state("");
-      }
-      if (steps > 0) test::update(optimizer_, golden().at("adam").at("lr").get<double>(), model_);
-    }
-    check("losses", losses);
-    if (steps == 0) return;
-    check_parameters("trained ", model_.params());
-    check_state("trained ");
-  }
-
- private:
-  double train(std::uint64_t number) {
-    Step step;
-    step.number = number;
-    const std::vector<std::int64_t> ids(static_cast<std::size_t>(rows_), 0);
-    step.ids = ids;
-    const ConstTensor y = model_.forward(step, {sample_, x_});
-    if (number == 0) check("output", {y.data.begin(), y.data.end()});
-    const ConstTensor target(model_.network().output(), target_);
-    const double sum = test::loss_of(backend_, LossKind::mse, y, target, 1.0F / static_cast<float>(rows_),
-                                     model_.output_gradient(rows_));
-    // Stale gradients must not help.
-    visit_parameters(model_.grads(), [&](const Json&, Span part) { backend_.fill(part, std::nanf("")); });
-    model_.backward(step, {sample_, x_});
-    return sum / static_cast<double>(rows_);
-  }
-
-  // Calls visit(entry of golden.json, its part of the arena) for every parameter tensor in arena order.
-  template <class Visit>
-  void visit_parameters(Span arena, Visit visit) {
-    auto start = with_.at("parameters").begin();
-    for (const Entry& entry : model_.network().entries()) {
-      Index first = entry.params.first;
-      for (const Part& part : entry.footprint.params) {
-        REQUIRE(start->at("name") == entry.name + " " + part.name);
-        REQUIRE(start->at("count") == part.count());
-        visit(*start++, arena.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(part.count())));
-        first += part.count();
-      }
-    }
-    REQUIRE(start == with_.at("parameters").end());
-  }
-
-  void check_parameters(const std::string& prefix, Span arena) {
-    visit_parameters(arena, [&](const Json& start, Span part) {
-      check(prefix + start.at("name").get<std::string>(), {part.begin(), part.end()});
-    });
-  }
-
-  // Running statistics, and the evaluation-mode output they lead to.
-  void check_state(const std::string& prefix) {
-    for (const Entry& entry : model_.network().entries()) {
-      if (entry.kind != LayerKind::batch_norm) continue;
-      const Span state = model_.state().subspan(static_cast<std::size_t>(entry.state.first),
-                                                static_cast<std::size_t>(entry.state.count));
-      const auto half = static_cast<std::ptrdiff_t>(state.size() / 2);
-      check(prefix + "running mean", {state.begin(), state.begin() + half});
-      check(prefix + "running variance", {state.begin() + half, state.end()});
-    }
-    Step step;
-    step.training = false;
-    const ConstTensor y = model_.forward(step, {sample_, x_});
-    check(prefix + "evaluation output", {y.data.begin(), y.data.end()});
-  }
-
-  void check(const std::string& key, const std::vector<double>& actual) {
-    INFO(key);
-    compare(with_.at("results").at(key), actual);
-  }
-
-  const Json& with_;
-  Backend& backend_;
-  Index rows_;
-  Shape sample_;
-  Model model_;
-  std::vector<float> x_, target_;
-  Optimizer optimizer_;
-};
-
-void compare_with_torch(Backend& backend) {
-  for (const Json& with : golden().at("cases")) {
+void compare_neuron_inverter(Backend& backend) {
+  const Json golden = read_golden("golden.json");
+  for (const Json& with : golden.at("cases")) {
     for (const bool fuse : {false, true}) {
       const std::string name = with.at("name").get<std::string>() + (fuse ? ", fused" : ", layer by layer");
       INFO(name);
-      Comparison(backend, with, fuse).run();
+      const Shape sample{0, {1, 1, with.at("length").get<Index>()}, 3, 1};
+      compare_with_torch(backend, {golden, with, sample, neuron_inverter(with)}, fuse);
     }
   }
 }
 
-TEST_CASE("the reference backend agrees with PyTorch") { compare_with_torch(*make_reference_backend()); }
+TEST_CASE("the reference backend agrees with PyTorch") { compare_neuron_inverter(*make_reference_backend()); }
 
-TEST_CASE("the oneDNN backend agrees with PyTorch") { compare_with_torch(*make_onednn_backend(2)); }
+TEST_CASE("the oneDNN backend agrees with PyTorch") { compare_neuron_inverter(*make_onednn_backend(2)); }
 
 }  // namespace
-}  // namespace mrmf
+}  // namespace mrmf::test
