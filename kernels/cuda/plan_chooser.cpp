@@ -7,7 +7,7 @@
 
 namespace mrmf::cuda {
 
-PlanChooser::PlanChooser(Device& device) : device_(device), cache_(device.settings().plans) {}
+PlanChooser::PlanChooser(Device& device) : device_(device), cache_(device.settings().plans, device.model().key()) {}
 
 std::shared_ptr<const ConvPlan> PlanChooser::choose(const ConvProblem& problem) {
   std::shared_ptr<const ConvPlan>& plan = plans_[describe(problem)];
@@ -19,7 +19,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::choose(const ConvProblem& problem) 
 
 // A plan that was the fastest here before. It is checked like a new one: the file may come from elsewhere.
 std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
-  const std::optional<KeptPlan> entry = cache_.find(problem, device_.model());
+  const std::optional<KeptPlan> entry = cache_.find(describe(problem));
   if (!entry || entry->workspace > device_.settings().workspace) return nullptr;
   try {
     auto plan = std::make_shared<const ConvPlan>(conv_plan_from_json(problem, device_.model(), entry->plan));
@@ -32,12 +32,12 @@ std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
 std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   PlanLimits limits;
   limits.workspace = device_.settings().workspace;
-  const std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
+  std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
   ConvTrial trial(device_, problem);
-  const ConvPlan* best = nullptr;
+  ConvPlan* best = nullptr;
   double best_seconds = 0;
   std::string mistakes;
-  for (const ConvPlan& candidate : candidates) {
+  for (ConvPlan& candidate : candidates) {
     if (const auto mistake = trial.mistake(candidate)) {
       mistakes += "; " + candidate.description() + ": " + *mistake;
       continue;
@@ -53,8 +53,11 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   if (best == nullptr)
     throw FaultError("cuDNN computes " + describe(problem) + " wrongly on " + device_.name() + mistakes +
                      "; update cuDNN, or use another run.precision");
-  if (!problem.deterministic) cache_.keep(problem, device_.model(), {best->json(), best_seconds, best->workspace()});
-  return std::make_shared<const ConvPlan>(*best);
+  if (!problem.deterministic) {
+    cache_.put(describe(problem), {best->json(), 1e6 * best_seconds, best->workspace()});
+    cache_.save();  // where it cannot be written, the next run measures again
+  }
+  return std::make_shared<const ConvPlan>(std::move(*best));
 }
 
 }  // namespace mrmf::cuda
