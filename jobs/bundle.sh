@@ -93,8 +93,9 @@ write_readme() {
   local glibc check="" cuda="this bundle has no CUDA module."
   glibc=$(find "$out/lib" "$out/libexec" -type f -exec objdump -T {} + 2>/dev/null |
     grep -o 'GLIBC_2\.[0-9.]*' | sort -uV | tail -n 1)
-  [ $tests = 0 ] || check="  gpu/check.sh                             the check on a GPU: tests, parity, speed; writes gpu.md
-"
+  if [ $tests = 1 ]; then
+    check=$(printf '  %-40s %s' gpu/check.sh "the check on a GPU: tests, parity, speed; writes gpu.md")
+  fi
   [ ! -e "$out/libexec/libmrmf_cuda.so" ] || cuda="$(cat "$out/share/mrmf/cuda-libraries.txt")."
   awk -v glibc="${glibc#GLIBC_}" -v version="$("$build/mrmf" --version)" -v check="$check" -v cuda="$cuda" '
     { sub(/@GLIBC@/, glibc); sub(/@VERSION@/, version); sub(/@CHECK@/, check); sub(/@CUDA@/, cuda); print }' \
@@ -115,7 +116,7 @@ echo "bundle: $out, $(du -sm --apparent-size "$out" | cut -f 1) MB"
 
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
   -C "$build/bundle" -cf "$work/bundle.tar" mrmf
-xz -9 -T0 <"$work/bundle.tar" >"$work/bundle.tar.xz"
+xz -6 -T0 <"$work/bundle.tar" >"$work/bundle.tar.xz"
 size=$(stat -c %s "$work/bundle.tar.xz")
 [ "$size" -lt $((limit_mb * 1000000)) ] || fail "the archive has $((size / 1000000)) MB; the limit is $limit_mb MB"
 cp "$work/bundle.tar.xz" "$build/mrmf-bundle.tar.xz"

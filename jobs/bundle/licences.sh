@@ -22,8 +22,8 @@ line() {  # what, package
 }
 
 {
-  echo "Third-party software in this bundle. The licence files are Debian's copyright files of the packages, beside this"
-  echo "list. CUDA, cuDNN, NCCL and glibc are not carried."
+  echo "Third-party software in this bundle. The licence files are Debian's copyright files of the packages,"
+  echo "beside this list. CUDA, cuDNN, NCCL and glibc are not carried."
   echo
   printf '%-34s %-26s %-28s %s\n' file package version licence
   for path in "${files[@]}"; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Turns the folder that check.sh fills into the results page. Usage: results.py FOLDER >gpu.md
 
-Read are: steps.tsv (name, status, seconds, detail), environment.txt, ours-NETWORK-PRECISION-N.json (N: 1 before PyTorch,
-2 after), torch-NETWORK.json, layers-NETWORK-PRECISION.json. What is missing or damaged is said in its place.
+Read are: steps.tsv (name, status, seconds, detail), environment.txt, ours-NETWORK-PRECISION-N.json (N: 1 before
+PyTorch, 2 after), torch-NETWORK.json, layers-NETWORK-PRECISION.json. What is missing or damaged is said in its place.
 """
 import json
 import pathlib
@@ -114,7 +114,8 @@ def layers_section(folder, network, precision):
 
 def page(folder):
     folder = pathlib.Path(folder)
-    parts = ["# The check on a GPU", "Written by `make gpu-check` (tests/gpu/check.sh); every figure is of this one call.",
+    parts = ["# The check on a GPU",
+             "Written by `make gpu-check` (tests/gpu/check.sh); every figure is of this one call.",
              environment_section(folder), steps_section(folder)]
     parts += [speed_section(folder, network) for network in NETWORKS]
     parts.append("## Layers")

@@ -70,7 +70,8 @@ class Check(unittest.TestCase):
         variables = {**ENVIRONMENT, "RESULTS": str(results), "TORCH_PYTHON": str(self.folder / "torch"),
                      "KEEP": str(self.folder / "kept"), **environment}
         variables["PATH"] = f"{self.folder}/smi:" + variables["PATH"]
-        done = subprocess.run([self.folder / "gpu/check.sh"], capture_output=True, text=True, timeout=100, env=variables)
+        done = subprocess.run([self.folder / "gpu/check.sh"], capture_output=True, text=True, timeout=100,
+                              env=variables)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         rows = [line.split("\t") for line in (self.folder / "kept/steps.tsv").read_text().splitlines()]
         return done.stdout, results.read_text(), {row[0]: (row[1], row[3]) for row in rows}
@@ -114,7 +115,8 @@ class NoDevice(unittest.TestCase):
     def test_it_says_so_and_has_its_own_exit_code(self):
         """With the real test binary, which counts its cases."""
         mrmf = pathlib.Path(os.environ.get("MRMF", HERE.parents[1] / "build/mrmf"))
-        if subprocess.run("nvidia-smi -L | grep -q GPU || ls /dev/nvidia[0-9]*", shell=True, capture_output=True).returncode == 0:
+        probe = "nvidia-smi -L | grep -q GPU || ls /dev/nvidia[0-9]*"
+        if subprocess.run(probe, shell=True, capture_output=True).returncode == 0:
             self.skipTest("here is a GPU")
         done = subprocess.run([HERE / "check.sh", mrmf.parent], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 69, done.stderr)

@@ -31,7 +31,8 @@ class TorchBench(unittest.TestCase):
         for name in names[1:]:
             self.assertGreater(result["variants"][name]["samples_per_second"], 0, result)
         self.assertEqual(result["best_of"], {"tf32": names[1], "bf16": names[2]})
-        self.assertEqual(result["samples_per_second"], max(result["variants"][n]["samples_per_second"] for n in names[1:]))
+        rates = [result["variants"][name]["samples_per_second"] for name in names[1:]]
+        self.assertEqual(result["samples_per_second"], max(rates))
 
     def test_the_time_limit_ends_a_variant_and_refuses_the_next(self):
         result = self.bench("--device", "cpu", "--limit", "0.5", "--variants", EAGER + ";tf32, channels last, eager",
@@ -45,7 +46,8 @@ class TorchBench(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode if os.path.exists(PYTHON) else True:
+    probe = [PYTHON, "-c", "import torch"]
+    if not os.path.exists(PYTHON) or subprocess.run(probe, capture_output=True).returncode:
         print(f"torch_bench test: skipped: no PyTorch in {PYTHON}; make bench installs it, TORCH_PYTHON names another")
         sys.exit(77)
     unittest.main()
