@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check demo bench mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check demo bench bundle gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -34,6 +34,12 @@ bench: program ## training speed beside PyTorch and oneDNN's own best times (ins
 mutants: all ## plant known bugs one by one and show that the tests catch them
 	@tests/mutants.sh $(BUILD)
 
+bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CUDA's, for nodes that have none
+	@jobs/bundle.sh $(BUILD)
+
+gpu-check: all ## on a GPU: tests, parity, speed beside PyTorch, two ranks on one card; writes docs/results/gpu.md
+	@tests/gpu/check.sh $(BUILD)
+
 check: style test ## what CI and a careful committer run
 
 style: ## is the code formatted as .clang-format says? (clang-format 14)
@@ -59,7 +65,7 @@ clean: ## remove the build folder
 	@rm -rf $(BUILD)
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 12
 
 print-%:
 	@echo '$* = $($*)'

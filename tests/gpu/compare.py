@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Are two results of the GPU check the same? One line, and exit code 1 when not.
+
+    compare.py graph EAGER.json GRAPH.json     results of `mrmf bench parity --json`: equal to the last bit
+    compare.py runs ONE_RANK TWO_RANKS         run folders of `mrmf train`: equal final losses, but for rounding
+"""
+import json
+import math
+import pathlib
+import sys
+
+# bfloat16 resolves 0.4 %; ranks sum gradients in another order, and sixteen steps of Adam carry the difference on.
+RELATIVE = 0.02
+
+
+def read(path):
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"compare: {path} cannot be read: {error}")
+
+
+def graph(eager_file, graph_file):
+    """(equal?, line). Losses of every step, and the hash of the parameters after the last."""
+    eager, captured = read(eager_file), read(graph_file)
+    a, b = eager["losses"]["device"], captured["losses"]["device"]
+    if not a or len(a) != len(b):
+        return False, f"{len(a)} eager steps and {len(b)} captured ones"
+    if not all(math.isfinite(loss) for loss in a + b):
+        return False, "a loss is not finite"
+    for step, (x, y) in enumerate(zip(a, b), 1):
+        if x != y:
+            return False, f"losses of step {step} differ: eager {x!r}, graph {y!r}"
+    if eager["parameters_hash"] != captured["parameters_hash"]:
+        return False, f"losses of {len(a)} steps are equal, the parameters after them are not"
+    return True, f"{len(a)} losses and the parameters after them are equal to the last bit"
+
+
+def runs(one, two):
+    a, b = read(pathlib.Path(one) / "result.json"), read(pathlib.Path(two) / "result.json")
+    if (a["ranks"], b["ranks"]) != (1, 2):
+        return False, f"wanted runs of 1 and 2 ranks, got {a['ranks']} and {b['ranks']}"
+    x, y = a["validation_loss"], b["validation_loss"]
+    if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
+        return False, "a validation loss is not finite"
+    difference = abs(x - y) / abs(x)
+    return difference <= RELATIVE, (f"validation loss {x:.6g} on one rank, {y:.6g} on two: "
+                                    f"{100 * difference:.2g} % apart, allowed {100 * RELATIVE:g} %")
+
+
+def main():
+    kinds = {"graph": graph, "runs": runs}
+    if len(sys.argv) != 4 or sys.argv[1] not in kinds:
+        sys.exit(__doc__)
+    try:
+        equal, line = kinds[sys.argv[1]](*sys.argv[2:])
+    except KeyError as error:
+        equal, line = False, f"{sys.argv[2]} or {sys.argv[3]} lacks {error}"
+    print(line)
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
