@@ -1,0 +1,122 @@
+#include "tests/emulated/capture.hpp"
+
+#include <algorithm>
+
+namespace mrmf::emulated {
+namespace {
+
+void insert(std::vector<std::size_t>& set, std::size_t value) {
+  const auto at = std::lower_bound(set.begin(), set.end(), value);
+  if (at == set.end() || *at != value) set.insert(at, value);
+}
+
+/// Marks the nodes of `from` and everything before them.
+std::vector<bool> ancestors(const std::vector<Node>& nodes, std::vector<std::size_t> from) {
+  std::vector<bool> marked(nodes.size(), false);
+  while (!from.empty()) {
+    const std::size_t node = from.back();
+    from.pop_back();
+    if (marked[node]) continue;
+    marked[node] = true;
+    from.insert(from.end(), nodes[node].after.begin(), nodes[node].after.end());
+  }
+  return marked;
+}
+
+}  // namespace
+
+cudaStreamCaptureMode& thread_capture_mode() {
+  thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  return mode;
+}
+
+void invalidate(Capture& capture) { capture.invalid = true; }
+
+void add_node(CUstream_st& stream, Work work) {
+  Capture& capture = *stream.capture;
+  require(!capture.invalid, cudaErrorStreamCaptureInvalidated, "the capture was invalidated by an earlier call");
+  capture.nodes.push_back({std::move(work), stream.tail});
+  stream.tail = {capture.nodes.size() - 1};
+}
+
+void join(CUstream_st& stream, const CUevent_st& event) {
+  require(!event.capture->ended, cudaErrorCapturedEvent, "the event was recorded in a capture that has ended");
+  if (stream.capture && stream.capture != event.capture) {
+    invalidate(*stream.capture);
+    invalidate(*event.capture);
+    throw Failure(cudaErrorStreamCaptureMerge, "the wait would merge two captures");
+  }
+  require(!event.capture->invalid, cudaErrorStreamCaptureInvalidated, "the capture was invalidated by an earlier call");
+  if (!stream.capture) stream.tail.clear();
+  stream.capture = event.capture;
+  for (std::size_t node : event.nodes) insert(stream.tail, node);
+}
+
+void forbid_when_capturing(const CUstream_st& stream, const char* what) {
+  if (!stream.capture) return;
+  invalidate(*stream.capture);
+  throw Failure(cudaErrorStreamCaptureUnsupported, std::string(what) + " on a stream that is being captured");
+}
+
+void forbid_in_capture(Machine& machine, const char* what) {
+  const cudaStreamCaptureMode own = thread_capture_mode();
+  if (own == cudaStreamCaptureModeRelaxed) return;
+  for (const auto& capture : machine.captures) {
+    const bool same_thread = capture->thread == std::this_thread::get_id();
+    const bool hits = same_thread ? capture->mode != cudaStreamCaptureModeRelaxed
+                                  : capture->mode == cudaStreamCaptureModeGlobal && own == cudaStreamCaptureModeGlobal;
+    if (!hits) continue;
+    invalidate(*capture);
+    throw Failure(cudaErrorStreamCaptureUnsupported, std::string(what) + " during a stream capture");
+  }
+}
+
+std::vector<Node> end_capture(Machine& machine, CUstream_st& origin) {
+  const auto capture = origin.capture;
+  require(capture != nullptr, cudaErrorIllegalState, "the stream is not being captured");
+  require(capture->origin == &origin, cudaErrorStreamCaptureUnmatched, "the capture began in another stream");
+  require(capture->mode == cudaStreamCaptureModeRelaxed || capture->thread == std::this_thread::get_id(),
+          cudaErrorStreamCaptureWrongThread, "the capture began in another thread");
+  const auto joined = ancestors(capture->nodes, origin.tail);
+  bool unjoined = false;
+  machine.each_stream([&](CUstream_st& stream) {
+    if (stream.capture != capture) return;
+    for (std::size_t node : stream.tail) unjoined = unjoined || !joined[node];
+    stream.capture.reset();
+    stream.tail.clear();
+  });
+  capture->ended = true;
+  std::erase(machine.captures, capture);
+  require(!capture->invalid, cudaErrorStreamCaptureInvalidated, "the capture was invalidated by an earlier call");
+  require(!unjoined, cudaErrorStreamCaptureUnjoined, "a stream that took part in the capture was not joined back");
+  return std::move(capture->nodes);
+}
+
+GraphRun::GraphRun(std::shared_ptr<const std::vector<Node>> nodes)
+    : nodes_(std::move(nodes)), missing_(nodes_->size()), successors_(nodes_->size()) {
+  for (std::size_t node = 0; node < nodes_->size(); ++node) {
+    missing_[node] = (*nodes_)[node].after.size();
+    for (std::size_t before : (*nodes_)[node].after) successors_[before].push_back(node);
+    if (missing_[node] == 0) ready_.push_back(node);
+  }
+}
+
+bool GraphRun::run_one() {
+  for (std::size_t i = ready_.size(); i-- > 0;) {
+    const std::size_t node = ready_[i];
+    if (!(*nodes_)[node].work()) continue;
+    ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t next : successors_[node])
+      if (--missing_[next] == 0) insert(ready_, next);
+    return true;
+  }
+  return false;
+}
+
+bool GraphRun::advance() {
+  while (!ready_.empty())
+    if (!run_one()) return false;
+  return true;
+}
+
+}  // namespace mrmf::emulated
