@@ -135,7 +135,7 @@ void Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType
   require(type != CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_STATUS_NOT_SUPPORTED, naming(name) + " cannot be read back");
   if (count) *count = found_attribute.count;
   const auto written = static_cast<std::size_t>(std::min(room, found_attribute.count));
-  if (values) std::memcpy(values, found_attribute.bytes.data(), written * size_of(type));
+  if (values && written) std::memcpy(values, found_attribute.bytes.data(), written * size_of(type));
 }
 
 }  // namespace mrmf::emulated::dnn

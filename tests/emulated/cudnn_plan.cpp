@@ -42,7 +42,7 @@ template <class T>
 bool give(const std::vector<T>& list, std::int64_t room, std::int64_t* count, void* values) {
   if (count) *count = static_cast<std::int64_t>(list.size());
   const auto written = std::min(list.size(), static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
-  if (values) std::memcpy(values, list.data(), written * sizeof(T));
+  if (values && written) std::memcpy(values, list.data(), written * sizeof(T));
   return true;
 }
 

@@ -46,6 +46,7 @@ ncclResult_t end_group() {
   for (const auto& each : ended.starting) {
     if (each->identity().blocking) each->wait_until_ready();
     if (each->state() != ncclSuccess) result = each->state();
+    if (!each->identity().blocking && each->state() == ncclSuccess) result = ncclInProgress;  // as if it took longer
   }
   for (auto& launch : ended.launches) {
     if (launch.communicator->must_defer()) {

@@ -107,15 +107,25 @@ void Communicator::connect() {
   if (!duplicates()) state_ = ncclSuccess;
 }
 
-void Communicator::check_peers() {
+std::string Communicator::lost_peer() const {
   for (int rank = 0; rank < identity_.ranks; ++rank) {
     const Slot& slot = peer(rank);
     if (rank == identity_.rank || slot.pid == 0) continue;
-    if (slot.presence == Presence::aborted)
-      return fail(ncclRemoteError, "rank " + std::to_string(rank) + " has aborted the communicator");
+    if (slot.presence == Presence::aborted) return "rank " + std::to_string(rank) + " has aborted the communicator";
     if (slot.presence == Presence::here && is_dead(slot.pid))
-      return fail(ncclRemoteError, "the process of rank " + std::to_string(rank) + " has ended");
+      return "the process of rank " + std::to_string(rank) + " has ended";
   }
+  return "";
+}
+
+void Communicator::check_peers() {
+  const std::string lost = lost_peer();
+  if (lost.empty()) return;
+  if (state_ == ncclInProgress) {
+    connect();  // it may have ended after it was the last to come; the next look finds it gone
+    if (state_ != ncclInProgress) return;
+  }
+  fail(ncclRemoteError, lost);
 }
 
 /// Has a peer got ahead of this rank, so that it may be waiting for it?

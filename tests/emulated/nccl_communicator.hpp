@@ -61,6 +61,7 @@ class Communicator {
   void connect();
   bool duplicates();
   void check_peers();
+  std::string lost_peer() const;  ///< what became of a peer that is gone; empty: all are there
   bool is_awaited() const;
   void stop();
 

@@ -126,7 +126,7 @@ TEST_CASE("two ranks on one device are refused unless NCCL_HOSTID tells them apa
         cudaSetDevice(0);
         ncclComm_t comm = nullptr;
         const ncclResult_t result = ncclCommInitRank(&comm, 2, id, r);
-        if (apart) return result == ncclSuccess ? 0 : 1;
+        if (apart) return result == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess ? 0 : 1;
         const bool named = std::string(ncclGetLastError(nullptr)).find("Duplicate GPU detected") == 0;
         return result == ncclInvalidUsage && named ? 0 : 1;
       });
@@ -156,12 +156,15 @@ TEST_CASE("a peer whose process ends is a remote error; its collective waits unt
     cudaSetDevice(1);
     ncclComm_t comm = nullptr;
     ncclCommInitRank(&comm, 2, id, 1);
-    return 3;  // gone without a word
+    for (;;) pause();
+    return 0;
   });
   cudaSetDevice(0);
   Rank rank(2, id, 0);
   DeviceFloats value(std::vector<float>{1.0f});
   CHECK(ncclAllReduce(value.get(), value.get(), 1, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
+  CHECK(rank.async() == ncclSuccess);
+  kill(peer, SIGKILL);
   CHECK(becomes([&] { return rank.async() == ncclRemoteError; }));
   CHECK(cudaStreamQuery(rank.stream) == cudaErrorNotReady);
   cudaGetLastError();
