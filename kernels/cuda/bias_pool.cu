@@ -12,7 +12,7 @@ namespace {
 /// is the sum of the maximum and the bias.
 template <class T>
 struct Forward {
-  Windows windows;
+  Windows<> windows;
   std::size_t vectors;
   std::uint32_t channels;
   const T* y;
@@ -31,7 +31,7 @@ struct Forward {
       Bytes<w> taken;
       f.windows.for_each_tap(row, [&](std::uint32_t tap, std::uint32_t from) {
         float value[w];
-        load(f.y, from * f.vectors + vector, value);
+        load_constant(f.y, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i)
           if (tap == 0 || takes_maximum(value[i], best[i])) {
             best[i] = value[i];
@@ -55,7 +55,7 @@ struct Forward {
 /// adds to db what goes on: each element of dp reaches one element of dy at most.
 template <class T>
 struct Backward {
-  Windows windows;
+  Windows<> windows;
   std::size_t vectors;
   const T* p;
   const T* dp;
@@ -68,8 +68,8 @@ struct Backward {
       constexpr int w = width<T>;
       float output[w], gradient[w];
       Bytes<w> taken;
-      load(f.p, row * f.vectors + vector, output);
-      load(f.dp, row * f.vectors + vector, gradient);
+      load_constant(f.p, row * f.vectors + vector, output);
+      load_constant(f.dp, row * f.vectors + vector, gradient);
       taken.load(f.winner, row * f.vectors + vector);
       for (int i = 0; i < w; ++i) {
         gradient[i] = activation_gradient(ActivationKind::relu, 0, output[i], gradient[i]);
@@ -95,7 +95,7 @@ void bias_pool_forward(const Work& work, const PoolGeometry& geometry, Index n, 
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.out()), vectors,
-                 Forward<T>{Windows(geometry), static_cast<std::size_t>(vectors), count32(geometry.channels),
+                 Forward<T>{Windows<>(geometry), static_cast<std::size_t>(vectors), count32(geometry.channels),
                             elements<T>(data.y), data.b, elements<T>(data.p), data.winner});
   });
 }
@@ -104,7 +104,7 @@ void bias_pool_backward(const Work& work, const PoolGeometry& geometry, Index n,
   const Reduction r = reduction(work.storage, geometry, n, data.scratch);
   with_element(work.storage, [&]<class T>(T) {
     reduce<1, width<T>>(work.stream, r,
-                        Backward<T>{Windows(geometry), static_cast<std::size_t>(r.vectors), elements<T>(data.p),
+                        Backward<T>{Windows<>(geometry), static_cast<std::size_t>(r.vectors), elements<T>(data.p),
                                     elements<T>(data.dp), data.winner, elements<T>(data.dy), data.db});
   });
 }

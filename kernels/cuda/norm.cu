@@ -53,7 +53,7 @@ struct Statistics {
 
       MRMF_HD void operator()(std::uint32_t row, float (&sums)[2][width<T>]) const {
         float value[width<T>];
-        load(x, row * vectors + vector, value);
+        load_constant(x, row * vectors + vector, value);
         for (int i = 0; i < width<T>; ++i) {
           const float distance = value[i] - origin[i];
           sums[0][i] += distance;
@@ -94,7 +94,7 @@ struct GlobalStatistics {
 };
 
 /// Per element of y: reads its window of x, writes y.
-template <class T>
+template <class T, class Behind>
 struct Apply {
   Behind behind;
   NormParameters parameters;
@@ -108,7 +108,7 @@ struct Apply {
       float sum[w] = {};
       f.behind.windows.for_each_tap(row, [&](std::uint32_t, std::uint32_t from) {
         float value[w];
-        load(f.x, from * f.vectors + vector, value);
+        load_constant(f.x, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) sum[i] += activation(f.behind.kind, f.behind.slope, affine(i, value[i]));
       });
       for (int i = 0; i < w; ++i) sum[i] *= f.behind.share;
@@ -150,9 +150,11 @@ void norm_forward(const NormWork& norm, bool training, Index n, const void* x, c
   const Index vectors = storage.vectors(norm.settings.norm.channels);
   with_element(storage, [&]<class T>(T) {
     if (training) write_statistics<T>(norm, n, x, memory);
-    for_each_row(norm.work.stream, norm_windows(norm.settings, n), vectors,
-                 Apply<T>{Behind(norm.settings), NormParameters(norm.settings.norm, memory, training),
-                          static_cast<std::size_t>(vectors), elements<T>(x), elements<T>(y)});
+    with_behind(norm.settings, [&]<class B>(const B& behind) {
+      for_each_row(norm.work.stream, norm_windows(norm.settings, n), vectors,
+                   Apply<T, B>{behind, NormParameters(norm.settings.norm, memory, training),
+                               static_cast<std::size_t>(vectors), elements<T>(x), elements<T>(y)});
+    });
   });
 }
 

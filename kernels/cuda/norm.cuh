@@ -10,23 +10,25 @@
 namespace mrmf::cuda {
 
 /// What comes behind the normalisation: an activation by its slope below zero, and windows that are averaged.
+template <class Pooling>
 struct Behind {
-  Windows windows;
+  Pooling windows;
   float slope, share;
   ActivationKind kind;
 
-  explicit Behind(const NormReluPool& settings)
-      : windows(pooling(settings)),
-        slope(settings.slope),
+  Behind(const Pooling& pooling, float negative_slope)
+      : windows(pooling),
+        slope(negative_slope),
         share(1.0F / static_cast<float>(windows.taps())),
         kind(slope == 0 ? ActivationKind::relu : ActivationKind::leaky_relu) {}
-
-  /// The pooling, or the windows of one position that stand for none.
-  static PoolGeometry pooling(const NormReluPool& settings) {
-    if (settings.pool) return *settings.pool;
-    return {PoolKind::average, settings.norm.channels, {1, 1, product(settings.in)}, {1, 1, 1}, {1, 1, 1}};
-  }
 };
+
+/// Calls use(behind) with the type that fits; windows of one position stand for no pooling.
+template <class Use>
+void with_behind(const NormReluPool& settings, Use use) {
+  const PoolGeometry none{PoolKind::average, settings.norm.channels, settings.in, {1, 1, 1}, {1, 1, 1}};
+  with_windows(settings.pool.value_or(none), [&](const auto& windows) { use(Behind(windows, settings.slope)); });
+}
 
 /// The normalisation of one vector's channels: (x - mean) * factor + beta.
 template <int W>

@@ -26,7 +26,7 @@ std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& setti
 /// Reads x twice when training (statistics, result), else once; writes y.
 void norm_forward(const NormWork& norm, bool training, Index n, const void* x, const NormMemory& memory, void* y);
 
-/// After a training forward. Reads x and dy for the sums, and once more where dx is not null.
+/// After a training forward. Reads x and dy for the sums, and once more where dx is not null. dx overlaps neither.
 struct NormBackward {
   const void* x;
   const void* dy;

@@ -4,7 +4,7 @@ namespace mrmf::cuda {
 namespace {
 
 /// Per element of dy: reads it and its window of x. Sums of the gradient g at the norm's output, and of g (x - mean).
-template <class T>
+template <class T, class Behind>
 struct GradientSums {
   Behind behind;
   NormParameters parameters;
@@ -20,11 +20,11 @@ struct GradientSums {
                                                                                     float(&to)[2][width<T>]) {
       constexpr int w = width<T>;
       float arriving[w];
-      load(f.dy, row * f.vectors + vector, arriving);
+      load_constant(f.dy, row * f.vectors + vector, arriving);
       for (int i = 0; i < w; ++i) arriving[i] *= f.behind.share;
       f.behind.windows.for_each_tap(row, [&](std::uint32_t, std::uint32_t from) {
         float value[w];
-        load(f.x, from * f.vectors + vector, value);
+        load_constant(f.x, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) {
           const float g = activation_gradient(f.behind.kind, f.behind.slope, affine(i, value[i]), arriving[i]);
           to[0][i] += g;
@@ -45,7 +45,7 @@ struct GradientSums {
 
 /// Per element of dy: reads it and the positions of x that are its own, writes dx there:
 /// dx = factor (g - mean of g - normalised x * mean of (g normalised x)) = factor g - offset - (x - mean) tilt.
-template <class T>
+template <class T, class Behind>
 struct DataGradient {
   Behind behind;
   NormParameters parameters;
@@ -64,14 +64,14 @@ struct DataGradient {
     MRMF_HD void operator()(std::uint32_t row) const {
       constexpr int w = width<T>;
       float arriving[w];
-      load(f.dy, row * f.vectors + vector, arriving);
+      load_constant(f.dy, row * f.vectors + vector, arriving);
       for (int i = 0; i < w; ++i) arriving[i] *= f.behind.share;
       f.behind.windows.for_each_owned(row, [&](std::uint32_t tap, std::uint32_t at) {
         float value[w];
-        load(f.x, at * f.vectors + vector, value);
+        load_constant(f.x, at * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) {
           const float passed = activation_gradient(f.behind.kind, f.behind.slope, affine(i, value[i]), arriving[i]);
-          const float g = tap == Windows::outside ? 0 : passed;
+          const float g = tap == outside ? 0 : passed;
           value[i] = affine.factor[i] * g - offset[i] - (value[i] - affine.mean[i]) * tilt[i];
         }
         store(value, f.dx, at * f.vectors + vector);
@@ -99,22 +99,24 @@ struct DataGradient {
 void norm_backward(const NormWork& norm, Index n, const NormBackward& data, const NormMemory& memory) {
   const NormScratch scratch(norm.settings, norm.scratch);
   const NormSettings& settings = norm.settings.norm;
-  const Behind behind(norm.settings);
   const NormParameters parameters(settings, memory, true);
   const Reduction r{norm_windows(norm.settings, n), norm.work.storage.vectors(settings.channels), settings.channels,
                     scratch.partials};
   const auto vectors = static_cast<std::size_t>(r.vectors);
-  with_element(norm.work.storage, [&]<class T>(T) {
+  const auto positions = static_cast<double>(norm_positions(norm.settings, n));
+  const auto run = [&]<class T, class B>(T, const B& behind) {
     const auto *x = elements<T>(data.x), *dy = elements<T>(data.dy);
-    reduce<2, width<T>>(norm.work.stream, r,
-                        GradientSums<T>{behind, parameters, vectors, x, dy, data.dgamma, data.dbeta, scratch.sums,
-                                        static_cast<double>(norm_positions(norm.settings, n))});
+    reduce<2, width<T>>(
+        norm.work.stream, r,
+        GradientSums<T, B>{behind, parameters, vectors, x, dy, data.dgamma, data.dbeta, scratch.sums, positions});
     if (norm.ranks != nullptr)
       norm.ranks->sum({scratch.sums, static_cast<std::size_t>(NormScratch::sum_count(norm.settings))});
     if (data.dx != nullptr)
       for_each_row(norm.work.stream, r.rows, r.vectors,
-                   DataGradient<T>{behind, parameters, vectors, x, dy, elements<T>(data.dx), scratch.sums});
-  });
+                   DataGradient<T, B>{behind, parameters, vectors, x, dy, elements<T>(data.dx), scratch.sums});
+  };
+  with_element(norm.work.storage,
+               [&](auto element) { with_behind(norm.settings, [&](const auto& behind) { run(element, behind); }); });
 }
 
 }  // namespace mrmf::cuda

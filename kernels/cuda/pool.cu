@@ -11,7 +11,7 @@ namespace {
 /// Per element of y: reads its window of x, writes y and a byte.
 template <class T>
 struct MaxForward {
-  Windows windows;
+  Windows<> windows;
   std::size_t vectors;
   const T* x;
   T* y;
@@ -24,7 +24,7 @@ struct MaxForward {
       Bytes<w> taken;
       f.windows.for_each_tap(row, [&](std::uint32_t tap, std::uint32_t from) {
         float value[w];
-        load(f.x, from * f.vectors + vector, value);
+        load_constant(f.x, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i)
           if (tap == 0 || takes_maximum(value[i], best[i])) {
             best[i] = value[i];
@@ -40,7 +40,7 @@ struct MaxForward {
 /// Per element of y: reads its window of x, writes y.
 template <class T>
 struct AverageForward {
-  Windows windows;
+  Windows<> windows;
   std::size_t vectors;
   float share;
   const T* x;
@@ -52,7 +52,7 @@ struct AverageForward {
       float sum[w] = {};
       f.windows.for_each_tap(row, [&](std::uint32_t, std::uint32_t from) {
         float value[w];
-        load(f.x, from * f.vectors + vector, value);
+        load_constant(f.x, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) sum[i] += value[i];
       });
       for (int i = 0; i < w; ++i) sum[i] *= f.share;
@@ -64,7 +64,7 @@ struct AverageForward {
 /// Per element of dx: reads dy (and the byte) of each window that covers it, mostly from the caches; writes dx.
 template <class T>
 struct Backward {
-  Windows windows;
+  Windows<> windows;
   std::size_t vectors;
   float share;                 // of an average
   const std::uint8_t* winner;  // null: average
@@ -77,7 +77,7 @@ struct Backward {
       float sum[w] = {};
       f.windows.for_each_cover(row, [&](std::uint32_t tap, std::uint32_t from) {
         float gradient[w];
-        load(f.dy, from * f.vectors + vector, gradient);
+        load_constant(f.dy, from * f.vectors + vector, gradient);
         if (f.winner == nullptr) {
           for (int i = 0; i < w; ++i) sum[i] += f.share * gradient[i];
           return;
@@ -103,10 +103,10 @@ void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const
   with_element(work.storage, [&]<class T>(T) {
     if (geometry.kind == PoolKind::max)
       for_each_row(work.stream, rows, vectors,
-                   MaxForward<T>{Windows(geometry), stride, elements<T>(x), elements<T>(y), winner});
+                   MaxForward<T>{Windows<>(geometry), stride, elements<T>(x), elements<T>(y), winner});
     else
       for_each_row(work.stream, rows, vectors,
-                   AverageForward<T>{Windows(geometry), stride, share_of(geometry), elements<T>(x), elements<T>(y)});
+                   AverageForward<T>{Windows<>(geometry), stride, share_of(geometry), elements<T>(x), elements<T>(y)});
   });
 }
 
@@ -116,7 +116,7 @@ void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, cons
   const auto stride = static_cast<std::size_t>(vectors);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, rows, vectors,
-                 Backward<T>{Windows(geometry), stride, share_of(geometry),
+                 Backward<T>{Windows<>(geometry), stride, share_of(geometry),
                              geometry.kind == PoolKind::max ? winner : nullptr, elements<T>(dy), elements<T>(dx)});
   });
 }

@@ -95,7 +95,7 @@ __device__ void add_groups(double (&values)[N], double* shared, std::uint32_t la
 }
 
 template <int K, int W, class F>
-__global__ void __launch_bounds__(block_threads) reduce_kernel(Reduction r, Tiles tiles, F f) {
+__global__ void __launch_bounds__(block_threads, 2) reduce_kernel(Reduction r, Tiles tiles, F f) {
   __shared__ double shared[K * W * block_threads / 2];
   const std::uint32_t group = threadIdx.x / tiles.lanes;
   const std::uint32_t vector = blockIdx.y * tiles.lanes + threadIdx.x % tiles.lanes;

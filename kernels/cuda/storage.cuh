@@ -78,18 +78,31 @@ MRMF_HD inline std::uint32_t pack_bf16(float low, float high) {
 #endif
 }
 
-/// Vector number `i` of an array.
-MRMF_HD inline void load(const float* x, std::size_t i, float (&v)[4]) {
-  const float4 words = read_words<float4>(x + 4 * i);
-  v[0] = words.x, v[1] = words.y, v[2] = words.z, v[3] = words.w;
+MRMF_HD inline void unpack(const uint4& words, float (&v)[4]) {
+  v[0] = std::bit_cast<float>(words.x), v[1] = std::bit_cast<float>(words.y);
+  v[2] = std::bit_cast<float>(words.z), v[3] = std::bit_cast<float>(words.w);
 }
-MRMF_HD inline void load(const Bf16* x, std::size_t i, float (&v)[8]) {
-  const uint4 words = read_words<uint4>(x + 8 * i);
+MRMF_HD inline void unpack(const uint4& words, float (&v)[8]) {
   const std::uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
   for (int k = 0; k < 4; ++k) {
     v[2 * k] = std::bit_cast<float>(pairs[k] << 16);
     v[2 * k + 1] = std::bit_cast<float>(pairs[k] & 0xFFFF0000U);
   }
+}
+
+/// Vector number `i` of an array.
+template <class T>
+MRMF_HD void load(const T* x, std::size_t i, float (&v)[width<T>]) {
+  unpack(read_words<uint4>(x + i * width<T>), v);
+}
+/// The same of memory that nothing writes during the kernel: such loads may be moved before other stores.
+template <class T>
+MRMF_HD void load_constant(const T* x, std::size_t i, float (&v)[width<T>]) {
+#ifdef __CUDA_ARCH__
+  unpack(__ldg(reinterpret_cast<const uint4*>(x + i * width<T>)), v);
+#else
+  load(x, i, v);
+#endif
 }
 MRMF_HD inline void store(const float (&v)[4], float* x, std::size_t i) {
   write_words(float4{v[0], v[1], v[2], v[3]}, x + 4 * i);

@@ -7,10 +7,13 @@
 
 namespace mrmf::cuda {
 
+inline constexpr std::uint32_t outside = ~0U;  ///< the tap of a position that no window covers
+
+/// Side 0: any windows. Where they are cubes of a side known to the compiler, its loops are unrolled and several loads
+/// are in flight; side 1 says that there are no windows.
+template <std::uint32_t Side = 0>
 class Windows {
  public:
-  static constexpr std::uint32_t outside = ~0U;  ///< the tap of a position that no window covers
-
   explicit Windows(const PoolGeometry& g) {
     const Extent sizes = g.out();
     for (int a = 0; a < 3; ++a) {
@@ -26,27 +29,34 @@ class Windows {
   /// use(tap, input row) for every tap of an output row's window.
   template <class Use>
   MRMF_HD void for_each_tap(std::uint32_t out_row, Use use) const {
+    if constexpr (Side == 1) return use(0U, out_row);
     const Place at = place(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t tap = 0;
-    for (std::uint32_t i = 0; i < window_[0]; ++i)
-      for (std::uint32_t j = 0; j < window_[1]; ++j)
-        for (std::uint32_t k = 0; k < window_[2]; ++k) use(tap++, first + (i * in_[1] + j) * in_[2] + k);
+    for (std::uint32_t i = 0; i < window(0); ++i)
+      for (std::uint32_t j = 0; j < window(1); ++j)
+        for (std::uint32_t k = 0; k < window(2); ++k) use(tap++, first + (i * in_[1] + j) * in_[2] + k);
   }
 
   /// Where window = stride: use(tap, input row) for the window's taps and, of the last window along an axis, for the
   /// positions behind it, too (`outside`), so that all output rows together meet every input row once.
   template <class Use>
   MRMF_HD void for_each_owned(std::uint32_t out_row, Use use) const {
+    if constexpr (Side == 1) return use(0U, out_row);
     const Place at = place(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t end[3];
-    for (int a = 0; a < 3; ++a) end[a] = at.axis[a] + 1 == out_[a] ? in_[a] - at.axis[a] * stride_[a] : stride_[a];
+    bool whole = true;
+    for (int a = 0; a < 3; ++a) {
+      end[a] = at.axis[a] + 1 == out_[a] ? in_[a] - at.axis[a] * stride_[a] : window(a);
+      whole &= end[a] == window(a);
+    }
+    if (Side > 1 && whole) return for_each_tap(out_row, use);
     for (std::uint32_t i = 0; i < end[0]; ++i)
       for (std::uint32_t j = 0; j < end[1]; ++j)
         for (std::uint32_t k = 0; k < end[2]; ++k) {
-          const bool inside = i < window_[0] && j < window_[1] && k < window_[2];
-          use(inside ? (i * window_[1] + j) * window_[2] + k : outside, first + (i * in_[1] + j) * in_[2] + k);
+          const bool inside = i < window(0) && j < window(1) && k < window(2);
+          use(inside ? (i * window(1) + j) * window(2) + k : outside, first + (i * in_[1] + j) * in_[2] + k);
         }
   }
 
@@ -70,6 +80,8 @@ class Windows {
   }
 
  private:
+  MRMF_HD std::uint32_t window(int axis) const { return Side > 0 ? Side : window_[axis]; }
+
   struct Place {
     std::uint32_t sample, axis[3];
   };
@@ -91,5 +103,17 @@ class Windows {
   std::uint32_t in_[3], out_[3], window_[3], stride_[3];
   Divider by_in_[3], by_out_[3], by_stride_[3];
 };
+
+/// Calls use(windows) with the side that fits; windows = stride.
+template <class Use>
+void with_windows(const PoolGeometry& g, Use use) {
+  const auto cube = [&](Index side) { return g.window == Extent{side, side, side} && g.stride == g.window; };
+  if (cube(1))
+    use(Windows<1>(g));
+  else if (cube(2))
+    use(Windows<2>(g));
+  else
+    use(Windows<>(g));
+}
 
 }  // namespace mrmf::cuda

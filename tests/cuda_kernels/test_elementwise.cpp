@@ -1,0 +1,137 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "kernels/cuda/elementwise.hpp"
+#include "kernels/cuda/loss.hpp"
+#include "kernels/cuda/optimizer.hpp"
+#include "tests/cuda_kernels/stored.hpp"
+
+namespace mrmf::test {
+namespace {
+
+const std::unique_ptr<Backend> reference = make_reference_backend();
+
+std::vector<float> like(const std::vector<float>& x) { return std::vector<float>(x.size()); }
+
+}  // namespace
+
+TEST_CASE("cuda kernels: activations and their gradients, in place and not; NaN stays") {
+  Rng rng(8);
+  const Shape shape{7, {1, 1, 5}, 11, 1};
+  for (const ActivationKind kind : {ActivationKind::relu, ActivationKind::leaky_relu, ActivationKind::tanh})
+    for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
+      const cuda::Work work{nullptr, storage};
+      std::vector<float> x = exact(rng, shape.count()), dy = exact(rng, shape.count());
+      Stored in(storage, shape, x), y(storage, shape), gradient(storage, shape, dy);
+      std::vector<float> expected = like(x), expected_dx = like(x);
+      reference->activate(kind, 0.3F, x, expected);
+      cuda::activate(work, kind, 0.3F, in.vectors(), in.data(), y.data());
+      cuda::activate(work, kind, 0.3F, in.vectors(), in.data(), in.data());
+      CHECK(in.values() == y.values());
+      CHECK(distance(y.values(), expected) < tolerance(storage));
+      reference->activate_backward(kind, 0.3F, y.values(), dy, expected_dx);
+      cuda::activate_backward(work, kind, 0.3F, y.vectors(), y.data(), gradient.data(), gradient.data());
+      CHECK(distance(gradient.values(), expected_dx) < tolerance(storage));
+      CHECK(y.pads_are_zero());
+      CHECK(gradient.pads_are_zero());
+      x[0] = std::nanf("");
+      const Stored with_nan(storage, shape, x);
+      cuda::activate(work, kind, 0.3F, y.vectors(), with_nan.data(), y.data());
+      CHECK(std::isnan(y.values()[0]));
+    }
+}
+
+TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
+  Rng rng(9);
+  for (const Shape& shape : {Shape{5, {1, 1, 1}, 37, 0}, Shape{4, {1, 3, 5}, 3, 2}, Shape{3, {1, 1, 9}, 12, 1}})
+    for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
+      const std::vector<std::int64_t> ids{4, 1LL << 40, 0, 77, 3};
+      Step step;
+      step.seed = 11, step.number = (1ULL << 33) + 5, step.ids = ids;
+      const cuda::StepBlock block = cuda::StepBlock::of(step);
+      const std::vector<float> x = exact(rng, shape.count());
+      std::vector<float> expected = like(x);
+      reference->dropout(step, 6, 0.5F, {shape, x}, {shape, expected});
+      Stored y(storage, shape, x);
+      cuda::dropout({nullptr, storage}, {6, 0.5F, &block, ids.data()}, shape, y.data(), y.data());
+      CHECK(y.values() == expected);  // a scale of 2 is exact in both storages
+      CHECK(y.pads_are_zero());
+    }
+}
+
+TEST_CASE("cuda kernels: loss and its gradient over padded outputs") {
+  Rng rng(10);
+  for (const LossKind kind : {LossKind::mse, LossKind::mae})
+    for (const cuda::Storage& storage : {float_storage, bf16_storage})
+      for (const Index rows : {0, 1, 50, 3000}) {
+        CAPTURE(rows);
+        const Shape shape{rows, {1, 1, 1}, 19, 0};
+        const std::vector<float> y = exact(rng, shape.count()), target = uniform(rng, shape.count());
+        Step step;
+        step.loss_weight = 0.125F;
+        const cuda::StepBlock block = cuda::StepBlock::of(step);
+        std::vector<float> expected_dy = like(y);
+        float expected = 0, sum = 77, again = 78;
+        reference->loss(step, kind, {shape, y}, {shape, target}, expected_dy, Span(&expected, 1));
+        const Stored stored(storage, shape, y);
+        Stored dy(storage, shape);
+        std::vector<double> scratch(cuda::loss_bytes(storage, rows, 19) / sizeof(double) + 1, 99);
+        const cuda::LossWork work{kind, rows, 19, &block, scratch.data()};
+        cuda::loss({nullptr, storage}, work, stored.data(), target.data(), dy.data(), &sum);
+        cuda::loss({nullptr, storage}, work, stored.data(), target.data(), nullptr, &again);
+        CHECK(sum == doctest::Approx(expected).epsilon(1e-6));
+        CHECK(sum == again);
+        CHECK(distance(dy.values(), expected_dy) < tolerance(storage));
+        CHECK(dy.pads_are_zero());
+        CHECK(scratch.back() == 99);
+      }
+}
+
+TEST_CASE("cuda kernels: keep puts a value where the step says") {
+  Step step;
+  step.index = 2;
+  const cuda::StepBlock block = cuda::StepBlock::of(step);
+  std::vector<float> history(4, 7);
+  const float value = 3;
+  cuda::keep(nullptr, &block, &value, history.data());
+  CHECK(history == std::vector<float>{7, 7, 3, 7});
+}
+
+TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length and alignment") {
+  Rng rng(11);
+  Step step;
+  step.sgd = {0.1F, 0.9F, 1e-3F};
+  step.adam = {0.01F, 0.9F, 0.999F, 1e-8F, 1e-4F, 1e-2F, 0.5F, 0.25F};
+  const cuda::StepBlock block = cuda::StepBlock::of(step);
+  for (const std::size_t offset : {0, 1, 4})
+    for (std::size_t count = 0; count < 11; ++count) {
+      std::vector<float> w = uniform(rng, 20), m = uniform(rng, 20), v = uniform(rng, 20, 0, 1);
+      const std::vector<float> dw = uniform(rng, 20);
+      std::vector<float> expected_w = w, expected_m = m, expected_v = v;
+      const auto part = [&](std::vector<float>& all) { return Span(all).subspan(offset, count); };
+      const ConstSpan gradient = ConstSpan(dw).subspan(offset, count);
+      cuda::adam(nullptr, &block, part(w), gradient, part(m), part(v));
+      reference->adam(step, part(expected_w), gradient, part(expected_m), part(expected_v));
+      cuda::sgd(nullptr, &block, part(w), gradient, part(m));
+      reference->sgd(step, part(expected_w), gradient, part(expected_m));
+      CHECK(w == expected_w);
+      CHECK(m == expected_m);
+      CHECK(v == expected_v);
+    }
+}
+
+TEST_CASE("cuda kernels: fill, swap and copy") {
+  std::vector<float> a(7), b(7, 2);
+  cuda::fill(nullptr, Span(a).subspan(1, 5), 3);
+  cuda::swap(nullptr, Span(a).first(3), Span(b).first(3));
+  CHECK(a == std::vector<float>{2, 2, 2, 3, 3, 3, 0});
+  CHECK(b == std::vector<float>{0, 3, 3, 2, 2, 2, 2});
+  const Stored x(bf16_storage, {2, {1, 1, 1}, 5, 0}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  Stored y(bf16_storage, {2, {1, 1, 1}, 5, 0});
+  cuda::copy({nullptr, bf16_storage}, x.vectors(), x.data(), y.data());
+  CHECK(y.values() == x.values());
+}
+
+}  // namespace mrmf::test
