@@ -20,6 +20,7 @@ Finalizer finalizer(cudnnBackendDescriptorType_t type) {
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: return finalize_graph;
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR: return finalize_engine;
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: return finalize_engine_config;
+    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR: return finalize_knob_choice;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: return finalize_heuristics;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: return finalize_plan;
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: return finalize_variant_pack;

@@ -60,6 +60,7 @@ class Descriptor {
   std::shared_ptr<const Graph> graph;
   std::int64_t engine = -1;
   std::vector<std::int64_t> found;  // heuristics
+  std::int64_t knob_value = 0;      // of the one knob there is, CUDNN_KNOB_TYPE_KERNEL_CFG
 
  private:
   const Attribute& attribute(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
@@ -94,6 +95,7 @@ void finalize_pointwise_operation(Descriptor& d);
 void finalize_graph(Descriptor& d);
 void finalize_engine(Descriptor& d);
 void finalize_engine_config(Descriptor& d);
+void finalize_knob_choice(Descriptor& d);
 void finalize_heuristics(Descriptor& d);
 void finalize_plan(Descriptor& d);
 void finalize_variant_pack(Descriptor& d);

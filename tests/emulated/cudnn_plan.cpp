@@ -71,6 +71,18 @@ bool get_found(const Descriptor& d, std::int64_t room, std::int64_t* count, void
   return true;
 }
 
+/// Engines with tensor cores have one knob, so that their proposals differ by more than the engine.
+bool get_knobs(const Descriptor& d, std::int64_t room, std::int64_t* count, void* values) {
+  const bool has_knob = engine(d.engine).tensor_core && room > 0 && values;
+  if (has_knob) {
+    DescriptorPtr choice = Descriptor::finished(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    choice->knob_value = 10 + d.engine;
+    fill(values, 0, choice);
+  }
+  if (count) *count = has_knob ? 1 : 0;
+  return true;
+}
+
 std::vector<cudnnBackendNumericalNote_t> numerical_notes(const Engine& engine) {
   std::vector<cudnnBackendNumericalNote_t> notes;
   if (engine.tensor_core) notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
@@ -110,9 +122,16 @@ void finalize_engine(Descriptor& d) {
 }
 
 void finalize_engine_config(Descriptor& d) {
+  require(!d.has(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES), CUDNN_STATUS_NOT_SUPPORTED, "setting knobs is not emulated");
   const Descriptor& made = d.part(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   d.graph = made.graph;
   d.engine = made.engine;
+}
+
+void finalize_knob_choice(Descriptor& d) {
+  const auto knob = d.choice<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE);
+  require(knob == CUDNN_KNOB_TYPE_KERNEL_CFG, CUDNN_STATUS_NOT_SUPPORTED, "the engines have no such knob");
+  d.knob_value = d.integer(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
 }
 
 void finalize_heuristics(Descriptor& d) {
@@ -165,6 +184,15 @@ bool get_computed(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
       fill(values, 0, make(CUDNN_BACKEND_ENGINE_DESCRIPTOR, d, d.engine));
       if (count) *count = 1;
       return true;
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+      typed(CUDNN_TYPE_BACKEND_DESCRIPTOR);
+      return get_knobs(d, room, count, values);
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
+      typed(CUDNN_TYPE_KNOB_TYPE);
+      return give(std::vector{CUDNN_KNOB_TYPE_KERNEL_CFG}, room, count, values);
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
+      typed(CUDNN_TYPE_INT64);
+      return give(std::vector{d.knob_value}, room, count, values);
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
       typed(CUDNN_TYPE_INT64);
       return give(std::vector{d.engine}, room, count, values);

@@ -155,6 +155,20 @@ TEST_CASE("heuristics propose engines of every sort") {
   CHECK(exact == 1);
 }
 
+TEST_CASE("engines with tensor cores have a knob, others none") {
+  for (const Made& config : proposals(forward_graph(CUDNN_DATA_FLOAT), CUDNN_HEUR_MODE_A)) {
+    const Made choice(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    cudnnBackendDescriptor_t handle = choice.get();
+    std::int64_t count = -1;
+    REQUIRE_DNN(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                         1, &count, &handle));
+    const auto list = notes(config);
+    const bool tensor_cores = !list.empty() && list.front() == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    CHECK(count == (tensor_cores ? 1 : 0));
+    if (count == 1) CHECK(number(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) > 0);
+  }
+}
+
 TEST_CASE("MRMF_EMULATED_WRONG_ENGINE puts engines first whose results differ by a few percent") {
   const Environment wrong("MRMF_EMULATED_WRONG_ENGINE", "1");
   const Data d;
