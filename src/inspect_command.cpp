@@ -21,13 +21,6 @@ bool files_exist(const std::vector<std::string>& files) {
   return !files.empty();
 }
 
-// The usual shape of a sample of the preset; "" when none is named.
-std::string preset_sample(const std::string& name) {
-  for (const Preset& preset : preset_list())
-    if (preset.name == name) return preset.sample;
-  return "";
-}
-
 }  // namespace
 
 void inspect_command(const InspectOptions& options, Comm& world) {

@@ -126,6 +126,12 @@ std::vector<Preset> preset_list() {
        "128x128x128x4"}};
 }
 
+std::string preset_sample(const std::string& name) {
+  for (const Preset& preset : preset_list())
+    if (preset.name == name) return preset.sample;
+  return "";
+}
+
 std::vector<LayerSpec> preset_layers(const std::string& name) {
   const std::map<std::string, std::vector<LayerSpec> (*)()> networks{
       {"neuron_inverter", neuron_inverter}, {"cosmoflow", cosmoflow}, {"cosmoflow_mlperf", cosmoflow_mlperf}};
