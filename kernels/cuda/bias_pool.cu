@@ -55,6 +55,7 @@ struct Forward {
 /// adds to db what goes on: each element of dp reaches one element of dy at most.
 template <class T>
 struct Backward {
+  static constexpr int unroll = 1;
   Windows<> windows;
   std::size_t vectors;
   const T* p;

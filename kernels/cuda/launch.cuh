@@ -13,12 +13,6 @@
 #include "kernels/cuda/launch_emulated.hpp"
 #endif
 
-#ifdef __CUDA_ARCH__
-#define MRMF_UNROLL _Pragma("unroll 4")  // several loads in flight
-#else
-#define MRMF_UNROLL
-#endif
-
 namespace mrmf::cuda {
 
 inline constexpr std::uint32_t block_threads = 256;

@@ -10,6 +10,7 @@ namespace {
 /// vectors, so that all is one sum.
 template <class T>
 struct Loss {
+  static constexpr int unroll = 4;
   bool squared;
   Divider by_vectors;
   std::uint32_t outputs;

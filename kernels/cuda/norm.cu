@@ -31,6 +31,7 @@ struct StatisticsTarget {
 /// Reads x; sums of distances from a value of the channel, and of their squares.
 template <class T>
 struct Statistics {
+  static constexpr int unroll = 4;
   const T* x;
   std::size_t vectors, rows, channels;
   StatisticsTarget target;
@@ -109,7 +110,7 @@ struct Apply {
       f.behind.windows.for_each_tap(row, [&](std::uint32_t, std::uint32_t from) {
         float value[w];
         load_constant(f.x, from * f.vectors + vector, value);
-        for (int i = 0; i < w; ++i) sum[i] += activation(f.behind.kind, f.behind.slope, affine(i, value[i]));
+        for (int i = 0; i < w; ++i) sum[i] += f.behind.activate(affine(i, value[i]));
       });
       for (int i = 0; i < w; ++i) sum[i] *= f.behind.share;
       store(sum, f.y, row * f.vectors + vector);

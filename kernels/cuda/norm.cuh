@@ -12,15 +12,18 @@ namespace mrmf::cuda {
 /// What comes behind the normalisation: an activation by its slope below zero, and windows that are averaged.
 template <class Pooling>
 struct Behind {
+  static constexpr bool single = Pooling::side == 1;  // no pooling
   Pooling windows;
   float slope, share;
-  ActivationKind kind;
 
   Behind(const Pooling& pooling, float negative_slope)
-      : windows(pooling),
-        slope(negative_slope),
-        share(1.0F / static_cast<float>(windows.taps())),
-        kind(slope == 0 ? ActivationKind::relu : ActivationKind::leaky_relu) {}
+      : windows(pooling), slope(negative_slope), share(1.0F / static_cast<float>(windows.taps())) {}
+
+  // ReLU is taken as the leaky one of slope 0: a kind that the compiler knows leaves no branches between the loads.
+  MRMF_HD float activate(float x) const { return activation(ActivationKind::leaky_relu, slope, x); }
+  MRMF_HD float gradient(float x, float dy) const {
+    return activation_gradient(ActivationKind::leaky_relu, slope, x, dy);
+  }
 };
 
 /// Calls use(behind) with the type that fits; windows of one position stand for no pooling.

@@ -6,6 +6,7 @@ namespace {
 /// Per element of dy: reads it and its window of x. Sums of the gradient g at the norm's output, and of g (x - mean).
 template <class T, class Behind>
 struct GradientSums {
+  static constexpr int unroll = Behind::single ? 4 : 1;
   Behind behind;
   NormParameters parameters;
   std::size_t vectors;
@@ -26,7 +27,7 @@ struct GradientSums {
         float value[w];
         load_constant(f.x, from * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) {
-          const float g = activation_gradient(f.behind.kind, f.behind.slope, affine(i, value[i]), arriving[i]);
+          const float g = f.behind.gradient(affine(i, value[i]), arriving[i]);
           to[0][i] += g;
           to[1][i] += g * (value[i] - affine.mean[i]);
         }
@@ -70,7 +71,7 @@ struct DataGradient {
         float value[w];
         load_constant(f.x, at * f.vectors + vector, value);
         for (int i = 0; i < w; ++i) {
-          const float passed = activation_gradient(f.behind.kind, f.behind.slope, affine(i, value[i]), arriving[i]);
+          const float passed = f.behind.gradient(affine(i, value[i]), arriving[i]);
           const float g = tap == outside ? 0 : passed;
           value[i] = affine.factor[i] * g - offset[i] - (value[i] - affine.mean[i]) * tilt[i];
         }

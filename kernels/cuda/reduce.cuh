@@ -7,6 +7,13 @@
 
 #include "kernels/cuda/launch.cuh"
 
+#ifdef __CUDA_ARCH__
+#define MRMF_PRAGMA(text) _Pragma(#text)
+#define MRMF_UNROLL(times) MRMF_PRAGMA(unroll times)
+#else
+#define MRMF_UNROLL(times)
+#endif
+
 namespace mrmf::cuda {
 
 inline constexpr std::uint32_t float_rows = 8;        // rows added in float32
@@ -41,7 +48,7 @@ MRMF_HD void add_rows(const Tiles& tiles, std::uint32_t first, std::uint32_t vec
   std::uint32_t row = first;
   for (; row + (float_rows - 1) * stride < tiles.rows; row += float_rows * stride) {
     float part[K][W] = {};
-    MRMF_UNROLL
+    MRMF_UNROLL(F::unroll)
     for (std::uint32_t i = 0; i < float_rows; ++i) body(row + i * stride, part);
     keep(part);
   }
@@ -161,7 +168,8 @@ void emulated_finish(const Reduction& r, const Tiles& tiles, const F& f) {
 #endif
 
 /// K sums per channel, W channels to a vector. f.at(vector)(row, sums) adds a row's values to float sums[K][W] (it may
-/// write memory besides); f.finish(channel, totals) then gets double totals[K], also when there are no rows.
+/// write memory besides); F::unroll says how many rows' loads are to be in flight; f.finish(channel, totals) then gets
+/// double totals[K], also when there are no rows.
 template <int K, int W, class F>
 void reduce(cudaStream_t stream, const Reduction& r, F f) {
   const Tiles tiles = r.tiles();

@@ -9,6 +9,7 @@ namespace {
 /// Reads x.
 template <class T>
 struct Sums {
+  static constexpr int unroll = 4;
   std::size_t vectors;
   const T* x;
   float* sums;

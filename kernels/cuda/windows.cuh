@@ -14,6 +14,8 @@ inline constexpr std::uint32_t outside = ~0U;  ///< the tap of a position that n
 template <std::uint32_t Side = 0>
 class Windows {
  public:
+  static constexpr std::uint32_t side = Side;
+
   explicit Windows(const PoolGeometry& g) {
     const Extent sizes = g.out();
     for (int a = 0; a < 3; ++a) {
