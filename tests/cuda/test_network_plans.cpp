@@ -1,0 +1,125 @@
+// Every convolution of both networks has plans on an H200 and on an A100: built, support-checked, within the workspace
+// limit, on tensor cores where that is promised, and compiled.
+//
+// Making a plan of a precompiled engine takes no time, so that is done for every problem. NVRTC takes seconds: by
+// default one plan is compiled per device, engine, pass and number of axes, and the others are support-checked by the
+// heuristics. MRMF_COMPILE_ALL_PLANS=1 compiles the first choice of every problem, which takes minutes.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <future>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/conv_proposals.hpp"
+#include "tests/cuda/devices.hpp"
+#include "tests/cuda/networks.hpp"
+
+using namespace mrmf;
+using namespace mrmf::cuda;
+
+namespace {
+
+constexpr std::size_t limit = PlanLimits{}.workspace;
+
+/// Where the tensor-core engines want more than the limit, from a number of positions (rows x input size) on.
+struct Exception {
+  ConvPass pass;
+  Index in_channels, out_channels, positions;
+};
+// On sm_80 the TF32 engines for gradients first copy x and dy into another layout. CUDA cores do these layers within
+// the limit; bf16 has no such copies, and sm_90's engines need none.
+const std::vector<Exception> a100_tf32{
+    {ConvPass::backward_weights, 4, 32, 512 * 1600},     {ConvPass::backward_weights, 32, 92, 512 * 399},
+    {ConvPass::backward_data, 32, 92, 512 * 399},        {ConvPass::backward_weights, 4, 16, 8 * 64 * 64 * 64},
+    {ConvPass::backward_data, 4, 16, 8 * 64 * 64 * 64},  {ConvPass::backward_weights, 16, 32, 8 * 32 * 32 * 64},
+    {ConvPass::backward_data, 16, 32, 8 * 32 * 32 * 64}, {ConvPass::backward_weights, 32, 64, 8 * 32 * 32 * 32},
+    {ConvPass::backward_data, 32, 64, 8 * 32 * 32 * 32},
+};
+
+bool tensor_cores_expected(const ConvProblem& problem, const std::string& device) {
+  if (problem.precision == Precision::fp32) return false;
+  if (problem.precision == Precision::bf16 || device != "a100") return true;
+  const ConvGeometry& g = problem.geometry;
+  for (const Exception& e : a100_tf32) {
+    if (problem.pass == e.pass && g.in_channels == e.in_channels && g.out_channels == e.out_channels &&
+        problem.rows * product(g.in) >= e.positions) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Is there an engine with tensor cores among those that may be timed?
+bool tensor_cores_offered(const ConvProblem& problem, const DeviceModel& device) {
+  ConvProposals proposals(problem, device, limit);
+  while (const auto config = proposals.next()) {
+    if (config->notes.tensor_cores) return true;
+  }
+  return false;
+}
+
+/// One plan of each of these kinds is compiled.
+std::string kind_of(const ConvProblem& problem, const EngineConfig& config) {
+  const bool flat = problem.geometry.in[0] == 1 && problem.geometry.kernel[0] == 1;
+  return std::to_string(config.engine) + (flat ? " 2-D " : " 3-D ") + std::to_string(static_cast<int>(problem.pass));
+}
+
+struct Outcome {
+  int problems = 0;
+  int made = 0;
+  int compiled = 0;                   ///< of these, by NVRTC
+  std::set<std::string> kinds;        ///< of compiled plans
+  std::vector<std::string> failures;  ///< empty when all is well
+};
+
+void check_problem(const ConvProblem& problem, const std::string& name, const DeviceModel& device, Outcome& outcome) {
+  ++outcome.problems;
+  const auto fail = [&](const std::string& what) { outcome.failures.push_back(describe(problem) + ": " + what); };
+  ConvProposals proposals(problem, device, limit);
+  const auto config = proposals.next();
+  if (!config) return fail("no plan; " + proposals.last_refusal());
+  if (config->workspace > limit) fail("workspace");
+  // The first choice tells for bf16; TF32's heuristics may put a CUDA-core engine first, and timing decides.
+  const bool offered = config->notes.tensor_cores || tensor_cores_offered(problem, device);
+  if (offered != tensor_cores_expected(problem, name)) fail(offered ? "tensor cores after all" : "no tensor cores");
+  if (problem.precision == Precision::bf16 && !config->notes.tensor_cores)
+    fail("tensor cores are not the first choice");
+  const bool new_kind = config->notes.compiled && outcome.kinds.insert(kind_of(problem, *config)).second;
+  if (config->notes.compiled && !new_kind && std::getenv("MRMF_COMPILE_ALL_PLANS") == nullptr) return;
+  std::string reason;
+  const auto plan = ExecutionPlan::make(*config, device, reason);
+  if (!plan) return fail("the first choice, " + describe(*config) + ", is refused: " + reason);
+  if (plan->workspace() > limit) fail("the plan's workspace is above what the engine announced");
+  ++outcome.made;
+  if (config->notes.compiled) ++outcome.compiled;
+}
+
+Outcome check_device(const std::string& name) {
+  const DeviceModel device = described_device(name);
+  Outcome outcome;
+  for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
+    for (const ConvProblem& problem : network_problems(precision)) check_problem(problem, name, device, outcome);
+  }
+  return outcome;
+}
+
+void check(const std::string& name, const Outcome& outcome) {
+  INFO(name);
+  for (const std::string& failure : outcome.failures) FAIL_CHECK(failure);
+  // 8 cubes x 7 layers x 3 passes and 6 lengths x 8 passes, once each: a derivation that lost some would go unnoticed.
+  CHECK(outcome.problems == 3 * 192);
+  CHECK(outcome.made >= 2 * 192);  // all of tf32 and fp32
+  CHECK(outcome.compiled >= 4);    // bf16: forward and backward weights, of both networks
+  MESSAGE(name << ": " << outcome.problems << " problems, " << outcome.made << " plans made, " << outcome.compiled
+               << " of them compiled");
+}
+
+}  // namespace
+
+TEST_CASE("every convolution of both networks has plans on an H200 and an A100") {
+  auto a100 = std::async(std::launch::async, check_device, "a100");
+  check("h200", check_device("h200"));
+  check("a100", a100.get());
+}
