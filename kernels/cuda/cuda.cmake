@@ -77,4 +77,10 @@ add_library(mrmf_cuda MODULE ${MRMF_CUDA_SOURCES})
 target_link_libraries(mrmf_cuda PRIVATE mrmf_cudnn_plans mrmf_options mrmf_nccl mrmf_cudnn CUDA::cudart_static CUDA::cublasLt
   MPI::MPI_CXX fmt::fmt nlohmann_json::nlohmann_json)
 target_compile_definitions(mrmf_cuda PRIVATE OMPI_SKIP_MPICXX)
+target_link_options(mrmf_cuda PRIVATE LINKER:--no-undefined)
+# g++ sees what nvcc makes of a source, with line directives that -Wpedantic would report.
+target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-restrict>")
+if(MRMF_WERROR)
+  target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+endif()
 message(STATUS "CUDA module: CUDA ${CUDAToolkit_VERSION}, ${MRMF_cudnn_LIBRARY}, ${MRMF_nccl_LIBRARY}")
