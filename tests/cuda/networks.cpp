@@ -10,31 +10,9 @@ namespace mrmf::cuda {
 namespace {
 
 struct Training {
-  std::vector<LayerSpec> layers;
+  std::string preset;
   Shape sample;  ///< n is the batch
 };
-
-/// What of CosmoFlow shapes its convolutions: an input batch norm, seven 3^3 convolutions with TensorFlow's "same"
-/// padding, the fourth with stride 2, and an average pool of 2^3 after each of the first five.
-std::vector<LayerSpec> cosmoflow() {
-  std::vector<LayerSpec> layers(1);
-  layers[0].kind = LayerKind::batch_norm;
-  for (const Index filters : {16, 32, 64, 128, 256, 256, 256}) {
-    LayerSpec conv;
-    conv.kind = LayerKind::conv;
-    conv.units = filters;
-    conv.window = {3, 3, 3};
-    conv.same_padding = true;
-    if (filters == 128) conv.stride = {2, 2, 2};
-    LayerSpec pool;
-    pool.kind = LayerKind::average_pool;
-    pool.window = pool.stride = {2, 2, 2};
-    layers.push_back(conv);
-    if (layers.size() <= 10) layers.push_back(pool);
-  }
-  name_layers(layers);
-  return layers;
-}
 
 Index padded(Index channels, Precision precision) {
   const Index multiple = precision == Precision::bf16 ? 8 : 4;
@@ -63,7 +41,7 @@ std::vector<ConvProblem> convolutions(const Training& training, Precision precis
   std::vector<ConvProblem> problems;
   Shape shape = training.sample;
   bool trained_below = false;  // then gradients must reach this layer's input
-  for (const LayerSpec& spec : training.layers) {
+  for (const LayerSpec& spec : preset_layers(training.preset)) {
     if (spec.kind == LayerKind::flatten) break;
     if (spec.kind == LayerKind::conv) {
       const ConvGeometry geometry = conv_geometry(shape, spec);
@@ -81,12 +59,11 @@ std::vector<ConvProblem> convolutions(const Training& training, Precision precis
 std::vector<Training> trainings() {
   std::vector<Training> list;
   for (const Index length : {1600, 800, 400}) {
-    for (const Index batch : {512, 64})
-      list.push_back({preset_layers("neuron_inverter"), {batch, {1, 1, length}, 3, 1}});
+    for (const Index batch : {512, 64}) list.push_back({"neuron_inverter", {batch, {1, 1, length}, 3, 1}});
   }
   for (const Index depth : {128, 64}) {
     for (const Index height : {128, 64}) {
-      for (const Index width : {128, 64}) list.push_back({cosmoflow(), {8, {depth, height, width}, 4, 3}});
+      for (const Index width : {128, 64}) list.push_back({"cosmoflow", {8, {depth, height, width}, 4, 3}});
     }
   }
   return list;
