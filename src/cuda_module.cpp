@@ -15,7 +15,9 @@ namespace fs = std::filesystem;
 std::string module_path() {
   if (const char* path = std::getenv("MRMF_CUDA_MODULE")) return path;
   std::error_code error;
-  return (fs::read_symlink("/proc/self/exe", error).parent_path() / "libmrmf_cuda.so").string();
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path beside = folder / "libmrmf_cuda.so", above = folder / ".." / "libmrmf_cuda.so";  // of build/tests
+  return (fs::exists(beside, error) || !fs::exists(above, error) ? beside : above).string();
 }
 
 // A function of the module. It is never closed: memory and handles of the backend end with the process.

@@ -52,6 +52,8 @@ void Matmul::describe(const MatmulProblem& problem) {
   if (problem.bias) {
     set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+    const void* placeholder = device_.step();  // the choice of an algorithm asks for a pointer; run() sets the real one
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, placeholder);
   }
   a_.reset(problem.transpose_a ? layout(type, problem.inner, problem.rows) : layout(type, problem.rows, problem.inner));
   b_.reset(problem.transpose_b ? layout(type, problem.columns, problem.inner)

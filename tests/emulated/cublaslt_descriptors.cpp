@@ -159,6 +159,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: read(preference.alignment[1], buffer, size); break;
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: read(preference.alignment[2], buffer, size); break;
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: read(preference.alignment[3], buffer, size); break;
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: {  // the emulated products have one order of summation anyway
+        std::uint32_t mask = 0;
+        read(mask, buffer, size);
+        break;
+      }
       default: throw Refusal(CUBLAS_STATUS_NOT_SUPPORTED, "preference attribute " + std::to_string(name));
     }
     put(desc, preference);

@@ -10,7 +10,13 @@ namespace mrmf::test {
 
 bool tests_cuda() { return std::getenv("MRMF_TEST_CUDA") != nullptr; }
 
+bool& used_cuda() {
+  static bool used = false;
+  return used;
+}
+
 std::unique_ptr<Backend> cuda_backend(cuda::Precision precision) {
+  used_cuda() = true;
   cuda::Settings settings;
   settings.precision = precision;
   settings.deterministic = true;  // plans in a fixed order, untimed: many small ones are made here

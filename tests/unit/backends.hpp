@@ -13,6 +13,8 @@ namespace mrmf::test {
 
 /// MRMF_TEST_CUDA is set: the CUDA module (or its emulated twin, MRMF_CUDA_MODULE) is tested, too.
 bool tests_cuda();
+/// Set when a CUDA backend is made: main.cpp counts the cases that had one.
+bool& used_cuda();
 /// The CUDA backend seen from the host's memory.
 std::unique_ptr<Backend> cuda_backend(cuda::Precision precision);
 

@@ -40,7 +40,7 @@ class DeviceTensor : public DeviceMemory {
   void to_host(Span host);
 
  private:
-  void check_pads();
+  void check_pads(bool has_nan);
   Shape shape_;
 };
 
