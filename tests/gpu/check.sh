@@ -13,9 +13,9 @@ began=$SECONDS
 failures=0
 
 # The test cases of everything a backend does; the binary says how many of them ran on CUDA.
-readonly cases='operations*,layers*,layer facts*,values*,batch norm*,dropout*,NaN*'
+readonly cases='operations:*,layers:*,values:*,batch norm:*,dropout:*,NaN:*'
 # Those with kernels of our own, for compute-sanitizer.
-readonly kernel_cases='operations*,layers: pooling,layers: batch norm,layers: activations*,dropout*'
+readonly kernel_cases='operations:*,layers: pooling,layers: batch norm,layers: activations*,dropout:*'
 # Synchronisation inside a block happens in reductions.
 readonly race_case='layers: batch norm'
 

@@ -21,7 +21,7 @@ TEST_CASE("layers: dense") { check_all(dense_cases()); }
 TEST_CASE("layers: activations, dropout, flatten") { check_all(elementwise_cases()); }
 TEST_CASE("layers: fused convolution, pooling and ReLU") { check_all(conv_pool_relu_cases()); }
 
-TEST_CASE("layers: the fused layer is offered for the first convolution of the Neuron Inverter network") {
+TEST_CASE("layer facts: the fused layer is offered for the first convolution of the Neuron Inverter network") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
     CHECK(make_case(*backend, conv_pool_relu_cases().front()) != nullptr);

@@ -93,7 +93,7 @@ TEST_CASE("dropout: seed, step and layer each give another mask") {
   }
 }
 
-TEST_CASE("dropout: is the documented function of its counters, bit for bit") {
+TEST_CASE("dropout masks: are the documented function of its counters, bit for bit") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
     const Call call{.ids = {7, 4294967311, 1}, .seed = 3, .number = 9};
@@ -123,7 +123,7 @@ TEST_CASE("dropout: rate 0 and evaluation change nothing") {
   }
 }
 
-TEST_CASE("dropout: does not depend on the number of threads") {
+TEST_CASE("dropout masks: do not depend on the number of threads") {
   const Call call{.ids = consecutive(57)};
   CHECK(masks(*make_onednn_backend(1), call, 130) == masks(*make_onednn_backend(2), call, 130));
 }
