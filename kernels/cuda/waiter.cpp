@@ -31,6 +31,7 @@ void Waiter::poll(const std::function<cudaError_t()>& query) const {
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) MRMF_CUDA(status);
+    cudaGetLastError();  // "not ready" would come up again at the next launch's check
     if (i % polls_between_checks != 0) continue;
     const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
     check_(waited);
