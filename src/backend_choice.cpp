@@ -75,6 +75,7 @@ int choose_device(const RunConfig& run, Comm& world) {
 }
 
 std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
+  omp_set_num_threads(choose_threads(run.threads, world));  // for what the host does: reading, averaging, gathering
   cuda::Settings settings;
   settings.device = choose_device(run, world);
   settings.precision = run.precision == "bf16"   ? cuda::Precision::bf16

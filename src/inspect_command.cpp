@@ -44,7 +44,16 @@ void inspect_command(const InspectOptions& options, Comm& world) {
 }
 
 void doctor_command(Comm& world) {
-  const auto backend = make_backend(RunConfig{}, world);
+  std::unique_ptr<Backend> backend;
+  std::string no_gpu;
+  try {
+    backend = make_backend(RunConfig{}, world);
+  } catch (const ConfigError& error) {  // a GPU is there and cannot be used: that is what one asks a doctor for
+    no_gpu = error.what();
+    RunConfig cpu;
+    cpu.device = "cpu";
+    backend = make_backend(cpu, world);
+  }
   const int threads = choose_threads(0, world);
   if (!world.root()) return;
   const Machine machine = this_machine();
@@ -53,6 +62,7 @@ void doctor_command(Comm& world) {
                            machine.cores == 1 ? "" : "s")
             << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
             << fmt::format("backend    {}\n", backend->description())
+            << (no_gpu.empty() ? "" : fmt::format("GPU        cannot be used: {}\n", no_gpu))
             << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
             << fmt::format("ranks      {}\n", world.size()) << fmt::format("threads    {} on rank 0\n", threads)
             << fmt::format("plots      {}\n", kPython);

@@ -40,11 +40,6 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
   return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
 }
 
-// Steps of one key are the same calls with the same shapes.
-std::uint64_t record_key(const Step& step, Index rows) {
-  return static_cast<std::uint64_t>(rows) * 2 + (step.training ? 1 : 0);
-}
-
 std::string where(const TrainStep& step) {
   return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
                      resolution_text(step.resolution));
@@ -136,8 +131,23 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
   const EpochOrder validation = epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0);
   for (const Range& rows : validation.steps)
     if (rows.count > 0) sizes.insert(rows.count);
+  record_keys_ = record_keys(train);
   losses_ = at_.backend.allocate(std::ssize(train.steps) + std::ssize(validation.steps));
   for (const Index rows : sizes) learner.model.prepare(rows);
+}
+
+// A recorded step holds the sums over the ranks, and NCCL wants a sum recorded by all ranks or by none: so a key stands
+// for the rows of every rank in that step. Validation has no such sums; its keys are the rows, which are smaller.
+std::vector<std::uint64_t> Trainer::record_keys(const EpochOrder& order) {
+  constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
+  std::vector<std::int64_t> hashes;
+  for (const Range& rows : order.steps)
+    hashes.push_back(static_cast<std::int64_t>(
+        mix(static_cast<std::uint64_t>(at_.team.rank()), static_cast<std::uint64_t>(rows.count)) & hash_bits));
+  at_.team.sum(hashes);
+  std::vector<std::uint64_t> keys;
+  for (const std::int64_t hash : hashes) keys.push_back(static_cast<std::uint64_t>(hash) | (std::uint64_t{1} << 63));
+  return keys;
 }
 
 double Trainer::run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch_number) {
@@ -211,7 +221,7 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
   learner.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
   at_.backend.begin(now);
-  at_.backend.run(record_key(now, rows.count), [&] {
+  at_.backend.run(record_keys_[k], [&] {
     const ConstTensor y = model.forward(now, batch.x);
     at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
     model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kWhole : kBucket});
@@ -234,7 +244,7 @@ double Trainer::validate(Learner& learner, int batch) {
     time_.io += timer.lap();
     const Step now{.training = false, .index = done++};
     at_.backend.begin(now);
-    at_.backend.run(record_key(now, rows), [&] {
+    at_.backend.run(static_cast<std::uint64_t>(rows), [&] {
       const ConstTensor y = model.forward(now, fetched.x);
       at_.backend.loss(now, config_.loss, y, fetched.targets, {}, model.loss());
       at_.backend.keep(now, model.loss(), losses_.span());

@@ -50,6 +50,7 @@ class Trainer {
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
   Feed::Batch fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
+  std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
   OrderSettings order_settings(const Split& split, int batch) const;
   EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
@@ -59,7 +60,8 @@ class Trainer {
   TrainingConfig config_;
   std::unique_ptr<RankSum> team_sum_;  // null: alone
   std::unique_ptr<Feed> feed_;
-  Arena losses_;  // of the steps of an epoch
+  Arena losses_;                            // of the steps of an epoch
+  std::vector<std::uint64_t> record_keys_;  // of the training steps of an epoch
   Timer run_;
   EpochTime time_;            // of the epoch under way
   double total_seconds_ = 0;  // at the end of the epoch before

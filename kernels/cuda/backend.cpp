@@ -23,18 +23,10 @@ class CudaBackend final : public Backend {
   std::string description() const override { return device_.description(); }
 
   Arena allocate(Index count) override {
-    void* data = nullptr;
     const std::size_t bytes = std::max<std::size_t>(static_cast<std::size_t>(count) * sizeof(float), 16);
-    if (cudaMalloc(&data, bytes) == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // it would come up again at the next check
-      throw FaultError(fmt::format(
-          "{}: {:.2f} GB of device memory are wanted and {:.2f} GB are free; use a smaller "
-          "training.batch or more ranks",
-          device_.name(), static_cast<double>(bytes) * 1e-9, static_cast<double>(device_.free_memory()) * 1e-9));
-    }
-    MRMF_CUDA(cudaGetLastError());
+    auto* const data = static_cast<float*>(device_memory(bytes));
     Arena arena(
-        static_cast<float*>(data), static_cast<std::size_t>(count), +[](float* p) { cudaFree(p); });
+        data, static_cast<std::size_t>(count), +[](float* p) { cudaFree(p); });
     MRMF_CUDA(cudaMemsetAsync(data, 0, bytes, device_.stream()));
     return arena;
   }
@@ -67,6 +59,9 @@ class CudaBackend final : public Backend {
     copy(raw.get(), host.data(), host.size_bytes(), cudaMemcpyDeviceToHost);
   }
   std::unique_ptr<Feed> feed(const Shape& samples, Index outputs) override {
+    // All that a step of so many rows needs beyond its model's own: nothing may move once steps are recorded.
+    if (device_.step_feed().reserve(samples.n, device_.stream())) device_.recorder().forget();
+    device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), samples.n, outputs));
     return make_feed(device_, samples, outputs);
   }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/device_buffer.hpp"
@@ -24,9 +25,15 @@ class ConvTrial {
 
  private:
   void run(const ConvPlan& plan);
+  void choose_samples();
 
   Device& device_;
   ConvProblem problem_;
+  struct Sample {
+    Index at = 0;
+    double expected = 0;
+  };
+  std::vector<Sample> samples_;                     // of the result
   DeviceBuffer a_, b_, bias_, result_, workspace_;  // a, b: the two inputs of the pass
 };
 

@@ -10,6 +10,9 @@
 
 namespace mrmf::cuda {
 
+/// At least 1 byte. FaultError with the bytes wanted and free when there is not enough.
+void* device_memory(std::size_t bytes);
+
 struct FreeDevice {
   void operator()(void* p) const { cudaFree(p); }
 };
@@ -22,10 +25,7 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    void* data = nullptr;
-    MRMF_CUDA(cudaMalloc(&data, bytes));
-    data_.reset(data);
+    if (bytes > 0) data_.reset(device_memory(bytes));
   }
   template <class T = void>
   T* get() const {

@@ -8,7 +8,8 @@ StepFeed::StepFeed(const Waiter& waiter) : waiter_(waiter), block_(sizeof(StepBl
   for (Slot& slot : slots_) slot.block = PinnedBuffer(sizeof(StepBlock));
 }
 
-bool StepFeed::grow(std::size_t ids, cudaStream_t stream) {
+bool StepFeed::reserve(Index rows, cudaStream_t stream) {
+  const auto ids = static_cast<std::size_t>(rows);
   if (ids <= capacity_) return false;
   waiter_.wait(stream);  // queued work may still read the old memory
   capacity_ = ids;
@@ -18,7 +19,7 @@ bool StepFeed::grow(std::size_t ids, cudaStream_t stream) {
 }
 
 bool StepFeed::send(const Step& step, cudaStream_t stream) {
-  const bool grown = grow(step.ids.size(), stream);
+  const bool moved = reserve(std::ssize(step.ids), stream);
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
   if (slot.used) waiter_.wait(slot.copied.get());
@@ -30,7 +31,7 @@ bool StepFeed::send(const Step& step, cudaStream_t stream) {
   }
   slot.copied.record(stream);
   slot.used = true;
-  return grown;
+  return moved;
 }
 
 }  // namespace mrmf::cuda

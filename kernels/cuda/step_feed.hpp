@@ -14,7 +14,9 @@ class StepFeed {
  public:
   explicit StepFeed(const Waiter& waiter);
 
-  /// Queues the copy of the step's numbers and ids. True when the ids' memory grew: its address has changed.
+  /// Makes room for this many ids. True when their memory moved: recorded steps hold the old address.
+  bool reserve(Index ids, cudaStream_t stream);
+  /// Queues the copy of the step's numbers and ids. True as for reserve.
   bool send(const Step& step, cudaStream_t stream);
 
   const StepBlock* block() const { return block_.get<StepBlock>(); }    ///< on the device
@@ -27,7 +29,6 @@ class StepFeed {
     Event copied;
     bool used = false;
   };
-  bool grow(std::size_t ids, cudaStream_t stream);
 
   const Waiter& waiter_;
   DeviceBuffer block_, ids_;

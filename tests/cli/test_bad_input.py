@@ -81,7 +81,7 @@ class BadInput(support.MrmfTest):
         self.assertEqual(os.listdir(self.path("empty")), [])
 
     def test_device_that_is_not_there(self):
-        self.refused(2, "run.device=cuda", message="CUDA")
+        self.refused(2, "run.device=cuda", message='run.device = "cuda"')
 
     # --- data: exit code 3
 

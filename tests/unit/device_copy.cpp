@@ -74,7 +74,8 @@ void DeviceTensor::check_pads(bool has_nan) {
     std::memcpy(&bits, bytes + i * element, static_cast<std::size_t>(element));
     const std::uint32_t sign = element == kFloat ? 0x80000000U : 0x8000U;
     const bool nan = (bits & ~sign) > (element == kFloat ? 0x7F800000U : 0x7F80U);
-    MRMF_CHECK((bits & ~sign) == 0 || (nan && has_nan), "pad channel " + std::to_string(i % stored.channels) + " is not zero");
+    MRMF_CHECK((bits & ~sign) == 0 || (nan && has_nan),
+               "pad channel " + std::to_string(i % stored.channels) + " is not zero");
   }
 }
 
