@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/check.hpp"
+
 namespace mrmf::cuda {
 
 void* device_memory(std::size_t bytes) {
