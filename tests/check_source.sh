@@ -5,11 +5,12 @@ failed=0
 rule() {  # title, pattern, paths... : no line may match
   local title=$1 pattern=$2; shift 2
   local hits
-  hits=$(grep -nE --include='*.cpp' --include='*.hpp' --include='*.inl' -r "$pattern" "$@" 2>/dev/null)
+  hits=$(grep -nE --include='*.cpp' --include='*.hpp' --include='*.inl' --include='*.cu' --include='*.cuh' -r "$pattern" "$@" 2>/dev/null)
   if [ -n "$hits" ]; then echo "RULE: $title"; echo "$hits"; failed=1; fi
 }
 rule "dnnl only under kernels/onednn"          '#include <(oneapi/dnnl/)?dnnl'   src layers io mpi kernels/reference kernels/*.?pp
-rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas)'   src layers io kernels/reference kernels/onednn kernels/*.?pp
+rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas|nccl)' src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
+rule "src sees of the CUDA module its settings" '#include "kernels/cuda/[^s]'    src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
 rule "mpi.h only under mpi and io"             '#include <mpi\.h>'               src layers kernels
 rule "hdf5.h only under io"                    '#include <hdf5'                  src layers kernels mpi
 rule "kernels include kernels only"            '#include "(layers|src|io|mpi)/'  kernels
@@ -21,7 +22,7 @@ rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|
 rule "no printing outside src"                 'std::c(out|err)|printf\('        layers io mpi kernels
 rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                 src layers io mpi kernels
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
-long=$(find src layers io mpi kernels tests -name '*.?pp' -size +0 -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)
+long=$(find src layers io mpi kernels tests \( -name '*.?pp' -o -name '*.cu*' \) -size +0 -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)
 if [ -n "$long" ]; then echo "RULE: files stay under 400 lines"; echo "$long"; failed=1; fi
 [ $failed -eq 0 ] && echo "source rules: all hold"
 exit $failed
