@@ -167,6 +167,22 @@ class Feed {
   virtual Batch submit(Index rows) = 0;    ///< of what was filled; valid until the next submit
 };
 
+/// A data set in the backend's memory, of which steps pick their rows themselves.
+class SampleTable {
+ public:
+  struct Settings {
+    Shape samples;  ///< n: rows of the table
+    Index outputs = 0;
+    std::int64_t first = 0;  ///< id of row 0
+    Index most_rows = 0;     ///< of a batch
+  };
+  virtual ~SampleTable() = default;
+  /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
+  virtual void fill(Index row, const Feed::HostBatch& rows) = 0;
+  /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
+  virtual Feed::Batch gather(const Step& step) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -187,6 +203,9 @@ class Backend {
   virtual void write_activation(ConstSpan host, Tensor x);  ///< on the host float32 and unpadded
   virtual void read_activation(ConstTensor x, Span host);
   virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n
+
+  /// Null where the backend has no memory of its own, or too little.
+  virtual std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) { return (void)settings, nullptr; }
 
   // Steps.
   /// Makes the numbers of a step known. Before every step's first call.

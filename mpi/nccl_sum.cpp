@@ -47,9 +47,8 @@ class NcclSum final : public RankSum {
   ~NcclSum() override {
     device_.waiter().stop_watching();
     device_.recorder().forget();  // records hold the communicator
-    if (broken_)
-      abort();
-    else if (ncclCommFinalize(comm_) == ncclSuccess || finished())
+    if (comm_ == nullptr) return;
+    if (ncclCommFinalize(comm_) == ncclSuccess || finished())
       ncclCommDestroy(comm_);
     else
       abort();
@@ -131,6 +130,7 @@ class NcclSum final : public RankSum {
 
   // While the host waits for the device.
   void check(double waited) {
+    if (comm_ == nullptr) return;  // aborted: the wait that unwinding does
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
       fail(state, "a sum over the ranks");
@@ -138,15 +138,15 @@ class NcclSum final : public RankSum {
   }
 
   [[noreturn]] void fail(ncclResult_t result, const char* what) {
-    broken_ = true;
     const std::string text = std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(comm_);
+    abort();
     throw FaultError(fmt::format(
         "rank {}: NCCL failed in {}: {}; look for the first rank that ended (NCCL_DEBUG=INFO "
         "says more){}",
         rank_, what, text, result == ncclInvalidUsage ? "; two ranks on one GPU need run.ranks_share_gpu" : ""));
   }
   [[noreturn]] void fail_late(const char* what, double seconds) {
-    broken_ = true;
+    abort();
     throw FaultError(
         fmt::format("rank {}: {} has not ended within {:.0f} s; another rank hangs or has died", rank_, what, seconds));
   }
@@ -159,11 +159,13 @@ class NcclSum final : public RankSum {
     return state == ncclSuccess;
   }
 
-  // ncclCommAbort can itself hang when a peer is gone, so it gets a thread and a moment; the process ends anyway.
+  // Before anything is unwound: freeing memory waits for the device, and the device for the peer that is gone.
+  // ncclCommAbort can itself hang, so it gets a thread and a moment; the process ends anyway.
   void abort() {
     if (comm_ == nullptr) return;
     std::thread([comm = comm_] { ncclCommAbort(comm); }).detach();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    comm_ = nullptr;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 
   Device& device_;
@@ -172,7 +174,6 @@ class NcclSum final : public RankSum {
   Event ready_, done_;
   DeviceBuffer stamps_;
   ncclComm_t comm_ = nullptr;
-  bool broken_ = false;
 };
 
 }  // namespace

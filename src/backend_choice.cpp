@@ -83,6 +83,7 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
                                                  : cuda::Precision::tf32;
   settings.deterministic = run.deterministic;
   settings.graphs = run.graphs;
+  settings.resident = run.resident;
   settings.share_device = run.ranks_share_gpu;
   settings.timeout = run.timeout;
   settings.plans = run.plans.empty() ? default_plans() : run.plans;

@@ -25,7 +25,7 @@ struct BenchOptions {
 // Parity runs on the CPU, too, so its samples are small unless the user says otherwise.
 Shape bench_sample(const BenchOptions& options, bool parity) {
   const std::string usual = preset_sample(options.settings.preset);
-  const std::string small = parity && usual == "128x128x128x4" ? "32x32x32x4" : usual;
+  const std::string small = parity && usual == "128x128x128x4" ? "64x64x64x4" : usual;
   Shape sample = parse_sample(options.sample.empty() ? small : options.sample);
   if (options.length > 0) sample.spatial[2] = options.length;
   return sample;

@@ -15,7 +15,7 @@ double median(std::vector<double> values);
 /// Writes the text to `file`, unless the name is empty. ConfigError when it cannot.
 void write_json(const std::string& file, const std::string& text);
 
-/// Standard normal values, the same for the same seed.
+/// Standard normal values, the same for the same seed; they repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 
 }  // namespace mrmf

@@ -41,6 +41,7 @@ class BenchSteps {
   Feed::Batch loaded_;
   Arena losses_;
   Index done_ = 0;
+  int loads_ = 0;
 };
 
 /// Prints samples per second, with the batch in the backend's memory and, on a device, also with its loading. The last

@@ -102,6 +102,7 @@ struct RunConfig {
   std::string precision = "tf32";  ///< fp32 | tf32 | bf16
   bool deterministic = false;      ///< the same bits in every run
   bool graphs = true;              ///< record a training step once and replay it
+  bool resident = true;            ///< keep the samples in device memory where they fit
   bool ranks_share_gpu = false;    ///< let several ranks compute on one GPU: for tests
   double timeout = 300;            ///< seconds that a sum over ranks may take
   std::string plans;               ///< file of the fastest plans; empty: in the user's cache folder

@@ -128,6 +128,8 @@ void add_run(Keys& keys) {
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
       "GPU: the same bits in every run, somewhat slower (on the CPU every run is)");
   add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
+  add(keys, "run.resident", MRMF_FIELD(run.resident), {},
+      "GPU: keep the samples in its memory where they take less than 40 % of what is free");
   add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
       "GPU: let several ranks compute on one GPU, for tests; it is slow");
   add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),

@@ -115,9 +115,7 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
                      "; look for a faulty node or mixed builds of mrmf");
   learner.optimizer.configure(step.optimizer);
   time_ = {.io = at_.data.require(step.resolution)};
-  const Shape sample = at_.data.train().store->sample(step.resolution);
   at_.backend.forget();
-  feed_ = at_.backend.feed(sample.rows(step.batch), at_.data.shape().outputs);
   std::set<Index> sizes;
   const OrderSettings order = order_settings(at_.data.train(), step.batch);
   check(order);
@@ -131,6 +129,10 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
   const EpochOrder validation = epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0);
   for (const Range& rows : validation.steps)
     if (rows.count > 0) sizes.insert(rows.count);
+  const Timer timer;
+  train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
+  validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
+  time_.io += timer.seconds();
   record_keys_ = record_keys(train);
   losses_ = at_.backend.allocate(std::ssize(train.steps) + std::ssize(validation.steps));
   for (const Index rows : sizes) learner.model.prepare(rows);
@@ -208,10 +210,10 @@ std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
 void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k) {
   Timer timer;
   Model& model = learner.model;
-  const Feed::Batch batch = fetch(at_.data.train(), epoch.order, k, step.resolution);
+  const Range rows = epoch.order.steps[k];
+  train_->load(ids_of(epoch.order, rows));
   time_.io += timer.lap();
 
-  const Range rows = epoch.order.steps[k];
   Step now{.training = true,
            .seed = mix(config_.seed, stage_key(step)),
            .number = learner.optimizer.steps(),
@@ -222,6 +224,7 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
   learner.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
   at_.backend.begin(now);
   at_.backend.run(record_keys_[k], [&] {
+    const Feed::Batch batch = train_->batch(now);
     const ConstTensor y = model.forward(now, batch.x);
     at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
     model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kWhole : kBucket});
@@ -231,22 +234,23 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
   time_.compute += timer.lap();
 }
 
-double Trainer::validate(Learner& learner, int batch) {
+double Trainer::validate(Learner& learner, int batch_size) {
   Timer timer;
   const Split& split = at_.data.validation();
-  const EpochOrder order = epoch_order(order_settings(split, batch), config_.seed, 0, 0);
+  const EpochOrder order = epoch_order(order_settings(split, batch_size), config_.seed, 0, 0);
   Model& model = learner.model;
   Index done = 0;
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
     const Index rows = order.steps[k].count;
     if (rows == 0) continue;
-    const Feed::Batch fetched = fetch(split, order, k, learner.resolution);
+    const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
+    validation_->load(now.ids);
     time_.io += timer.lap();
-    const Step now{.training = false, .index = done++};
     at_.backend.begin(now);
     at_.backend.run(static_cast<std::uint64_t>(rows), [&] {
-      const ConstTensor y = model.forward(now, fetched.x);
-      at_.backend.loss(now, config_.loss, y, fetched.targets, {}, model.loss());
+      const Feed::Batch batch = validation_->batch(now);
+      const ConstTensor y = model.forward(now, batch.x);
+      at_.backend.loss(now, config_.loss, y, batch.targets, {}, model.loss());
       at_.backend.keep(now, model.loss(), losses_.span());
     });
     time_.compute += timer.lap();
@@ -257,16 +261,6 @@ double Trainer::validate(Learner& learner, int batch) {
   loss = at_.team.sum(loss) / static_cast<double>(split.shape.samples);
   time_.communication += timer.lap();
   return loss;
-}
-
-// The host gathers the rows; a device copies them while it still computes on the batch before.
-Feed::Batch Trainer::fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution) {
-  const Index rows = order.steps[k].count;
-  const Feed::HostBatch host = feed_->host(rows);
-  const Shape labels{.n = rows, .channels = split.store->outputs()};
-  split.store->gather(resolution, ids_of(order, order.steps[k]), {split.store->sample(resolution).rows(rows), host.x},
-                      {labels, host.targets});
-  return feed_->submit(rows);
 }
 
 // A validation set may be smaller than the batch, or leave ranks without samples.

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
-#include "src/data.hpp"
+#include "src/batches.hpp"
 #include "src/learner.hpp"
 #include "src/report.hpp"
 #include "src/stop_rule.hpp"
@@ -38,7 +39,7 @@ class Trainer {
   StageRecord train(Learner& learner, const TrainStep& step);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank.
-  double validate(Learner& learner, int batch);
+  double validate(Learner& learner, int batch_size);
 
   /// Since this trainer was made: models, coarsening, training, validation and fusion.
   double total_seconds() const { return run_.seconds(); }
@@ -48,7 +49,6 @@ class Trainer {
   void begin(Learner& learner, const TrainStep& step);
   double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
-  Feed::Batch fetch(const Split& split, const EpochOrder& order, std::size_t k, const Extent& resolution);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
   std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
@@ -58,10 +58,10 @@ class Trainer {
 
   Workplace at_;
   TrainingConfig config_;
-  std::unique_ptr<RankSum> team_sum_;  // null: alone
-  std::unique_ptr<Feed> feed_;
-  Arena losses_;                            // of the steps of an epoch
-  std::vector<std::uint64_t> record_keys_;  // of the training steps of an epoch
+  std::unique_ptr<RankSum> team_sum_;          // null: alone
+  std::optional<Batches> train_, validation_;  // of the stage under way
+  Arena losses_;                               // of the steps of an epoch
+  std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
   Timer run_;
   EpochTime time_;            // of the epoch under way
   double total_seconds_ = 0;  // at the end of the epoch before

@@ -59,10 +59,12 @@ class CudaBackend final : public Backend {
     copy(raw.get(), host.data(), host.size_bytes(), cudaMemcpyDeviceToHost);
   }
   std::unique_ptr<Feed> feed(const Shape& samples, Index outputs) override {
-    // All that a step of so many rows needs beyond its model's own: nothing may move once steps are recorded.
-    if (device_.step_feed().reserve(samples.n, device_.stream())) device_.recorder().forget();
-    device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), samples.n, outputs));
+    prepare_steps(samples.n, outputs);
     return make_feed(device_, samples, outputs);
+  }
+  std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override {
+    prepare_steps(settings.most_rows, settings.outputs);
+    return make_table(device_, settings);
   }
 
   void begin(const Step& step) override {
@@ -123,6 +125,12 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // All that steps of so many rows need beyond their model's own: nothing may move once steps are recorded.
+  void prepare_steps(Index rows, Index outputs) {
+    if (device_.step_feed().reserve(rows, device_.stream())) device_.recorder().forget();
+    device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), rows, outputs));
+  }
+
   static Index vectors(ConstSpan x) { return static_cast<Index>(x.size() / 4); }  // of 16 bytes
 
   // Waits: the host's memory may be gone when the caller goes on.

@@ -66,20 +66,15 @@ std::vector<Descriptor> backward_data(const ConvShapes& shapes, cudnnDataType_t 
   return operations;
 }
 
-/// With bf16 inputs cuDNN refuses an fp32 dw, but accepts a virtual one that is copied out.
+/// dw in the storage type: with bf16 inputs cuDNN refuses an fp32 dw, and by the detour of a virtual one it offers a
+/// single engine, which does not split the long sums over rows and positions.
 std::vector<Descriptor> backward_weights(const ConvShapes& shapes, cudnnDataType_t storage,
                                          const Descriptor& convolution) {
   const Descriptor x = make_tensor({id_x, shapes.x, storage});
   const Descriptor dy = make_tensor({id_dy, shapes.y, storage});
-  const Descriptor dw = make_tensor({id_result, shapes.w, CUDNN_DATA_FLOAT});
+  const Descriptor dw = make_tensor({id_result, shapes.w, storage});
   std::vector<Descriptor> operations;
-  if (storage == CUDNN_DATA_FLOAT) {
-    operations.push_back(backward_weights_operation(convolution, x, dy, dw));
-    return operations;
-  }
-  const Descriptor unrounded = make_tensor({id_unrounded, shapes.w, CUDNN_DATA_FLOAT, true});
-  operations.push_back(backward_weights_operation(convolution, x, dy, unrounded));
-  operations.push_back(identity_operation(unrounded, dw));
+  operations.push_back(backward_weights_operation(convolution, x, dy, dw));
   return operations;
 }
 

@@ -5,7 +5,7 @@
 
 namespace mrmf::cuda {
 
-/// forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw in fp32 for every precision.
+/// forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw, all in the storage type.
 Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device);
 
 /// The pointers of a pass by the ids that make_conv_graph gave the tensors.

@@ -23,7 +23,7 @@ ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_b
       as_is_(!device.storage().bf16 && padded_.weights() == geometry.weights()) {
   const auto bytes = [](Index count, Index element) { return static_cast<std::size_t>(count * element); };
   if (!as_is_) weights_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
-  if (padded_.weights() != geometry.weights()) gradient_ = DeviceBuffer(bytes(padded_.weights(), sizeof(float)));
+  if (!as_is_) gradient_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
   if (with_bias && padded_.out_channels != geometry.out_channels) {
     bias_ = DeviceBuffer(bytes(padded_.out_channels, sizeof(float)));
     MRMF_CUDA(cudaMemsetAsync(bias_.get(), 0, bias_.bytes(), device.stream()));
@@ -40,7 +40,12 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
     entry->second.forward = device_.plans().choose(problem);
     problem.bias = false;
     problem.pass = ConvPass::backward_data;
-    entry->second.data = device_.plans().choose(problem);
+    // A first layer never asks for dx, and needs no plan for it.
+    try {
+      entry->second.data = device_.plans().choose(problem);
+    } catch (const FaultError& error) {
+      entry->second.no_data = error.what();
+    }
     problem.pass = ConvPass::backward_weights;
     entry->second.weights = device_.plans().choose(problem);
   }
@@ -70,15 +75,17 @@ void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, vo
 }
 
 void ConvPasses::backward_data(Index rows, const void* dy, void* dx) {
-  run(*plans(rows).data, {.w = current_, .dy = dy, .result = dx});
+  const Plans& of_rows = plans(rows);
+  if (!of_rows.data) throw FaultError(of_rows.no_data);
+  run(*of_rows.data, {.w = current_, .dy = dy, .result = dx});
 }
 
 void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Span dw) {
-  void* const result = gradient_.bytes() > 0 ? gradient_.get() : static_cast<void*>(dw.data());
+  void* const result = as_is_ ? static_cast<void*>(dw.data()) : gradient_.get();
   run(*plans(rows).weights, {.x = x, .dy = dy, .result = result});
-  if (gradient_.bytes() > 0)
-    unpack_weights(device_.work(), {geometry_.out_channels, product(geometry_.kernel), geometry_.in_channels},
-                   gradient_.get<float>(), dw.data());
+  if (!as_is_)
+    unpack_stored_weights(device_.work(), {geometry_.out_channels, product(geometry_.kernel), geometry_.in_channels},
+                          gradient_.get(), dw.data());
 }
 
 }  // namespace mrmf::cuda

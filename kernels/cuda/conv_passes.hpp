@@ -27,6 +27,7 @@ class ConvPasses {
  private:
   struct Plans {
     std::shared_ptr<const ConvPlan> forward, data, weights;
+    std::string no_data;  // why there is no plan for dx
   };
   const Plans& plans(Index rows);
   void run(const ConvPlan& plan, const ConvPointers& pointers);
@@ -38,7 +39,7 @@ class ConvPasses {
   bool as_is_;                     // the parameters are what plans read: float32, no padding
   DeviceBuffer weights_;           // packed
   DeviceBuffer bias_;              // padded float32
-  DeviceBuffer gradient_;          // of the padded weights
+  DeviceBuffer gradient_;          // of the packed weights
   const void* current_ = nullptr;  // the weights that plans read
   std::map<Index, Plans> plans_;
 };

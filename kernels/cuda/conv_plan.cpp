@@ -55,9 +55,11 @@ void ConvPlan::run(cudnnHandle_t handle, const ConvPointers& pointers, void* wor
 std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceModel& device, const PlanLimits& limits) {
   ConvProposals proposals(problem, device, limits.workspace);
   std::vector<ConvPlan> plans;
+  int compiled = 0;
   while (static_cast<int>(plans.size()) < limits.candidates) {
     const std::optional<EngineConfig> config = proposals.next();
     if (!config) break;
+    if (config->notes.compiled && ++compiled > limits.compiled) continue;
     std::string reason;
     std::optional<ExecutionPlan> plan = ExecutionPlan::make(*config, device, reason);
     if (plan) {

@@ -31,7 +31,8 @@ std::string describe(const ConvProblem& problem);
 
 struct PlanLimits {
   std::size_t workspace = std::size_t{64} << 20;  ///< bytes; plans that want more are left out
-  int candidates = 12;                            ///< at most so many plans; each may take seconds to compile
+  int candidates = 20;                            ///< at most so many plans
+  int compiled = 2;                               ///< of which so many whose kernel takes seconds to compile
 };
 
 /// Device memory, channels-last, aligned to 16 bytes: x (rows, in, in_channels), w (out_channels, kernel, in_channels)
@@ -41,7 +42,7 @@ struct ConvPointers {
   const void* w = nullptr;
   const float* bias = nullptr;
   const void* dy = nullptr;
-  void* result = nullptr;  ///< y or dx in the storage type; dw in fp32. Overwritten
+  void* result = nullptr;  ///< y, dx or dw in the storage type. Overwritten
 };
 
 /// One way to do one convolution, ready to run.

@@ -71,16 +71,17 @@ struct Pack {
 };
 
 /// Reads the used part of the packed form, writes w.
+template <class T>
 struct Unpack {
   Divider by_in;
   std::size_t stride;
-  const float* packed;
+  const T* packed;
   float* w;
 
   MRMF_HD void operator()(std::uint32_t i) const {
     std::uint32_t row = i;
     const std::uint32_t channel = by_in.take(row);
-    w[i] = packed[row * stride + channel];
+    w[i] = to_float(packed[row * stride + channel]);
   }
 };
 
@@ -124,25 +125,29 @@ struct Reshape {
   }
 };
 
+/// Reads and writes one word.
 template <class Words>
 struct Gather {
-  std::size_t words;  // of a row
+  Divider words;  // of a row
+  std::size_t row_words;
   const std::int64_t* ids;
+  std::int64_t first;
   const Words* table;
   Words* y;
 
-  MRMF_HD auto at(std::uint32_t word) const {
-    return [f = *this, word](std::uint32_t row) {
-      f.y[row * f.words + word] = f.table[static_cast<std::size_t>(f.ids[row]) * f.words + word];
-    };
+  MRMF_HD void operator()(std::uint32_t i) const {
+    const std::uint32_t row = words.quotient(i);
+    const auto word = i - row * row_words;
+    y[i] = table[static_cast<std::size_t>(ids[row] - first) * row_words + word];
   }
 };
 
 template <class Words>
-void gather(cudaStream_t stream, Index rows, Index words, const std::int64_t* ids, const void* table, void* y) {
-  for_each_row(
-      stream, rows, words,
-      Gather<Words>{static_cast<std::size_t>(words), ids, static_cast<const Words*>(table), static_cast<Words*>(y)});
+void gather(cudaStream_t stream, const RowTable& table, Index rows, const std::int64_t* ids, void* y) {
+  const Index words = table.row_bytes / static_cast<Index>(sizeof(Words));
+  for_each(stream, rows * words,
+           Gather<Words>{Divider(words), static_cast<std::size_t>(words), ids, table.first,
+                         static_cast<const Words*>(table.rows), static_cast<Words*>(y)});
 }
 
 }  // namespace
@@ -174,9 +179,22 @@ void pack_weights(const Work& work, const WeightShape& shape, const float* w, vo
   });
 }
 
-void unpack_weights(const Work& work, const WeightShape& shape, const float* packed, float* w) {
+namespace {
+
+template <class T>
+void unpack(const Work& work, const WeightShape& shape, const T* packed, float* w) {
   for_each(work.stream, shape.out * shape.taps * shape.in,
-           Unpack{Divider(shape.in), static_cast<std::size_t>(work.storage.channels(shape.in)), packed, w});
+           Unpack<T>{Divider(shape.in), static_cast<std::size_t>(work.storage.channels(shape.in)), packed, w});
+}
+
+}  // namespace
+
+void unpack_weights(const Work& work, const WeightShape& shape, const float* packed, float* w) {
+  unpack(work, shape, packed, w);
+}
+
+void unpack_stored_weights(const Work& work, const WeightShape& shape, const void* packed, float* w) {
+  with_element(work.storage, [&]<class T>(T) { unpack(work, shape, static_cast<const T*>(packed), w); });
 }
 
 void reshape(const Work& work, const Shape& from, const void* x, const Shape& to, void* y) {
@@ -195,14 +213,13 @@ bool equal_form(const Storage& storage, const Shape& from, const Shape& to) {
   return unpadded || (from.channels == to.channels && product(from.spatial) == product(to.spatial));
 }
 
-void gather_rows(cudaStream_t stream, Index rows, Index row_bytes, const std::int64_t* ids, const void* table,
-                 void* y) {
+void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const std::int64_t* ids, void* y) {
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  MRMF_CHECK(row_bytes % 4 == 0, "rows to gather are whole floats");
-  if (row_bytes % 16 == 0 && aligned(table) && aligned(y))
-    gather<float4>(stream, rows, row_bytes / 16, ids, table, y);
+  MRMF_CHECK(table.row_bytes % 4 == 0, "rows to gather are whole floats");
+  if (table.row_bytes % 16 == 0 && aligned(table.rows) && aligned(y))
+    gather<float4>(stream, table, rows, ids, y);
   else
-    gather<float>(stream, rows, row_bytes / 4, ids, table, y);
+    gather<float>(stream, table, rows, ids, y);
 }
 
 }  // namespace mrmf::cuda

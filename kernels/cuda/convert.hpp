@@ -20,14 +20,22 @@ struct WeightShape {
 };
 /// The storage type, out and in padded with zeros, from float32.
 void pack_weights(const Work& work, const WeightShape& shape, const float* w, void* packed);
-/// float32 from padded float32, as a gradient of packed weights comes.
+/// float32 from padded float32, as a dense layer's gradient of packed weights comes.
 void unpack_weights(const Work& work, const WeightShape& shape, const float* packed, float* w);
+/// float32 from the packed form, as a convolution's gradient of packed weights comes.
+void unpack_stored_weights(const Work& work, const WeightShape& shape, const void* packed, float* w);
 
 /// y = x in another shape of as many elements per sample, both stored; `equal_form` says that this is a copy.
 void reshape(const Work& work, const Shape& from, const void* x, const Shape& to, void* y);
 bool equal_form(const Storage& storage, const Shape& from, const Shape& to);
 
-/// Row i of y = row ids[i] of the table; rows of a multiple of 4 bytes.
-void gather_rows(cudaStream_t stream, Index rows, Index row_bytes, const std::int64_t* ids, const void* table, void* y);
+/// Rows of a multiple of 4 bytes; row 0 has the id `first`.
+struct RowTable {
+  const void* rows = nullptr;
+  Index row_bytes = 0;
+  std::int64_t first = 0;
+};
+/// Row i of y = the table's row of id ids[i].
+void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const std::int64_t* ids, void* y);
 
 }  // namespace mrmf::cuda

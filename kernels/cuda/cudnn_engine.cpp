@@ -83,13 +83,16 @@ std::vector<EngineConfig> propose_engines(const Descriptor& graph, cudnnBackendH
   std::vector<EngineConfig> configs;
   for (Descriptor& config :
        heuristics.get_descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
-    const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    cudnnBackendDescriptor_t raw = engine.get();
-    config.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
-    const auto workspace = static_cast<std::size_t>(config.get_int(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
-    std::map<int, std::int64_t> knobs = knobs_of(config);
-    configs.push_back({std::move(config), engine.get_int(CUDNN_ATTR_ENGINE_GLOBAL_INDEX), std::move(knobs), workspace,
-                       notes_of(engine)});
+    try {
+      const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+      cudnnBackendDescriptor_t raw = engine.get();
+      config.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+      const auto workspace = static_cast<std::size_t>(config.get_int(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE));
+      std::map<int, std::int64_t> knobs = knobs_of(config);
+      configs.push_back({std::move(config), engine.get_int(CUDNN_ATTR_ENGINE_GLOBAL_INDEX), std::move(knobs), workspace,
+                         notes_of(engine)});
+    } catch (const FaultError&) {  // an engine that cannot say what it is is not proposed
+    }
   }
   return configs;
 }

@@ -17,6 +17,8 @@ std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& 
 /// Null unless `pool` is a max pooling with stride = window.
 std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool,
                                                 Index max_rows);
+/// Null where it would take too much of the memory that is left.
+std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings);
 std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs);
 
 }  // namespace mrmf::cuda

@@ -32,31 +32,35 @@ std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
 std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   PlanLimits limits;
   limits.workspace = device_.settings().workspace;
-  limits.candidates = 6;  // the fastest are proposed first, and each may take seconds to compile
   std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
   ConvTrial trial(device_, problem);
   ConvPlan* best = nullptr;
   double best_seconds = 0;
   std::string mistakes;
   for (ConvPlan& candidate : candidates) {
-    if (const auto mistake = trial.mistake(candidate)) {
-      mistakes += "; " + candidate.description() + ": " + *mistake;
+    try {
+      if (const auto mistake = trial.mistake(candidate)) throw FaultError(*mistake);
+      // Timing would choose now this plan, now that, and their sums differ in the last bits.
+      const double seconds = problem.deterministic ? 0 : trial.seconds(candidate);
+      if (best == nullptr || seconds < best_seconds) {
+        best = &candidate;
+        best_seconds = seconds;
+      }
+    } catch (const FaultError& error) {  // one engine that fails must not keep the others from their turn
+      mistakes += "; " + candidate.description() + ": " + error.what();
       continue;
-    }
-    // Timing would choose now this plan, now that, and their sums differ in the last bits.
-    const double seconds = problem.deterministic ? 0 : trial.seconds(candidate);
-    if (best == nullptr || seconds < best_seconds) {
-      best = &candidate;
-      best_seconds = seconds;
     }
     if (problem.deterministic) break;
   }
   if (best == nullptr)
-    throw FaultError("cuDNN computes " + describe(problem) + " wrongly on " + device_.name() + mistakes +
+    throw FaultError("no plan of cuDNN computes " + describe(problem) + " rightly on " + device_.name() + mistakes +
                      "; update cuDNN, or use another run.precision");
   if (!problem.deterministic) {
-    cache_.put(describe(problem), {best->json(), 1e6 * best_seconds, best->workspace()});
-    cache_.save();  // where it cannot be written, the next run measures again
+    try {
+      cache_.put(describe(problem), {best->json(), 1e6 * best_seconds, best->workspace()});
+      cache_.save();               // where it cannot be written, the next run measures again
+    } catch (const FaultError&) {  // likewise for a plan that cuDNN cannot write down
+    }
   }
   return std::make_shared<const ConvPlan>(std::move(*best));
 }

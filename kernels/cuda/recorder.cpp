@@ -16,14 +16,16 @@ void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
     calls();
     return;
   }
-  const auto [record_of_key, first] = records_.try_emplace(key);
-  if (first) {
-    calls();
+  if (!records_.contains(key)) {
+    records_[key] = nullptr;
+    calls();  // may forget all records, this one with them
     return;
   }
-  Graph& graph = record_of_key->second;
-  if (!graph) graph = record(calls);
-  MRMF_CUDA(cudaGraphLaunch(graph.get(), stream_));
+  if (!records_[key]) {
+    Graph graph = record(calls);
+    records_[key] = std::move(graph);
+  }
+  MRMF_CUDA(cudaGraphLaunch(records_[key].get(), stream_));
 }
 
 Recorder::Graph Recorder::record(const std::function<void()>& calls) {

@@ -15,6 +15,7 @@ struct Settings {
   Precision precision = Precision::tf32;
   bool deterministic = false;  ///< the same bits in every run: fixed plans, no atomic sums
   bool graphs = true;          ///< record a step once and replay it
+  bool resident = true;        ///< keep data sets in device memory where they fit
   bool share_device = false;   ///< several ranks compute on one GPU: for tests
   double timeout = 300;        ///< seconds after which a sum over ranks that has not ended is a fault
   std::string plans;           ///< file that keeps the fastest plans; empty: none

@@ -71,6 +71,11 @@ TEST_CASE("cuda kernels: weights are packed with zeros around them and unpacked 
         for (Index i = 0; i < shape.in; ++i) expected_dw.push_back(static_cast<float>(row * padded_in + i));
       cuda::unpack_weights({nullptr, storage}, shape, gradient.data(), dw.data());
       CHECK(dw == expected_dw);
+
+      // There and back in the storage type: w is exact in it.
+      std::vector<float> back(w.size(), NAN);
+      cuda::unpack_stored_weights({nullptr, storage}, shape, packed.data(), back.data());
+      CHECK(back == w);
     }
 }
 
@@ -95,13 +100,13 @@ TEST_CASE("cuda kernels: reshape keeps the features of a sample in order, both w
 
 TEST_CASE("cuda kernels: rows are gathered by id, in vectors or in words") {
   Rng rng(16);
-  const std::vector<std::int64_t> ids{6, 0, 3, 3};
+  const std::vector<std::int64_t> ids{106, 100, 103, 103};  // row 0 has the id 100
   for (const std::size_t words : {8, 19}) {
     const std::vector<float> table = uniform(rng, static_cast<Index>(7 * words));
     std::vector<float> y(4 * words);
-    cuda::gather_rows(nullptr, 4, static_cast<Index>(4 * words), ids.data(), table.data(), y.data());
+    cuda::gather_rows(nullptr, {table.data(), static_cast<Index>(4 * words), 100}, 4, ids.data(), y.data());
     for (std::size_t i = 0; i < y.size(); ++i)
-      REQUIRE(y[i] == table[static_cast<std::size_t>(ids[i / words]) * words + i % words]);
+      REQUIRE(y[i] == table[static_cast<std::size_t>(ids[i / words] - 100) * words + i % words]);
   }
 }
 

@@ -1,0 +1,52 @@
+#include "src/batches.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace mrmf {
+
+Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
+    : split_(&split), resolution_(resolution) {
+  const SampleStore& store = *split.store;
+  const Shape sample = store.sample(resolution);
+  const Range owned = store.owned();
+  table_ = backend.table({sample.rows(owned.count), store.outputs(), owned.first, most_rows});
+  if (table_)
+    fill_table(most_rows);
+  else
+    feed_ = backend.feed(sample.rows(most_rows), store.outputs());
+}
+
+void Batches::fill_table(Index most_rows) {
+  const SampleStore& store = *split_->store;
+  const Range owned = store.owned();
+  std::vector<float> x(static_cast<std::size_t>(store.sample(resolution_).rows(most_rows).count()));
+  std::vector<float> targets(static_cast<std::size_t>(most_rows * store.outputs()));
+  std::vector<std::int64_t> ids;
+  for (Index row = 0; row < owned.count; row += most_rows) {
+    const Index rows = std::min(most_rows, owned.count - row);
+    ids.resize(static_cast<std::size_t>(rows));
+    std::iota(ids.begin(), ids.end(), owned.first + row);
+    const Feed::HostBatch part{Span(x).first(static_cast<std::size_t>(store.sample(resolution_).rows(rows).count())),
+                               Span(targets).first(static_cast<std::size_t>(rows * store.outputs()))};
+    gather(ids, part);
+    table_->fill(row, part);
+  }
+}
+
+void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) const {
+  const SampleStore& store = *split_->store;
+  const auto rows = std::ssize(ids);
+  store.gather(resolution_, ids, {store.sample(resolution_).rows(rows), into.x},
+               {Shape{.n = rows, .channels = store.outputs()}, into.targets});
+}
+
+void Batches::load(std::span<const std::int64_t> ids) {
+  if (table_) return;
+  gather(ids, feed_->host(std::ssize(ids)));
+  loaded_ = feed_->submit(std::ssize(ids));
+}
+
+Feed::Batch Batches::batch(const Step& step) { return table_ ? table_->gather(step) : loaded_; }
+
+}  // namespace mrmf
