@@ -1,5 +1,6 @@
 #include "kernels/cuda/cudnn_engine.hpp"
 
+
 #include <algorithm>
 #include <array>
 #include <utility>
