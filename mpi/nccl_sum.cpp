@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "kernels/cuda/check_nccl.hpp"
 #include "kernels/cuda/device.hpp"
@@ -47,9 +48,8 @@ class NcclSum final : public RankSum {
   ~NcclSum() override {
     device_.waiter().stop_watching();
     device_.recorder().forget();  // records hold the communicator
-    if (broken_)
-      abort();
-    else if (ncclCommFinalize(comm_) == ncclSuccess || finished())
+    if (comm_ == nullptr) return;
+    if (ncclCommFinalize(comm_) == ncclSuccess || finished())
       ncclCommDestroy(comm_);
     else
       abort();
@@ -70,6 +70,7 @@ class NcclSum final : public RankSum {
 
   double take_seconds() override {
     StampBlock stamps;
+    device_.synchronise();  // by polling; the copy would block inside CUDA
     MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device_.stream()));
     device_.synchronise();
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device_.stream()));
@@ -131,6 +132,7 @@ class NcclSum final : public RankSum {
 
   // While the host waits for the device.
   void check(double waited) {
+    if (comm_ == nullptr) return;  // given up already
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
       fail(state, "a sum over the ranks");
@@ -138,15 +140,15 @@ class NcclSum final : public RankSum {
   }
 
   [[noreturn]] void fail(ncclResult_t result, const char* what) {
-    broken_ = true;
     const std::string text = std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(comm_);
+    abort();
     throw FaultError(fmt::format(
         "rank {}: NCCL failed in {}: {}; look for the first rank that ended (NCCL_DEBUG=INFO "
         "says more){}",
         rank_, what, text, result == ncclInvalidUsage ? "; two ranks on one GPU need run.ranks_share_gpu" : ""));
   }
   [[noreturn]] void fail_late(const char* what, double seconds) {
-    broken_ = true;
+    abort();
     throw FaultError(
         fmt::format("rank {}: {} has not ended within {:.0f} s; another rank hangs or has died", rank_, what, seconds));
   }
@@ -159,10 +161,11 @@ class NcclSum final : public RankSum {
     return state == ncclSuccess;
   }
 
-  // ncclCommAbort can itself hang when a peer is gone, so it gets a thread and a moment; the process ends anyway.
+  // At once: a sum that never ends would keep the memory that an error's way out frees. ncclCommAbort can itself hang
+  // when a peer is gone, so it gets a thread and a moment; the process ends anyway.
   void abort() {
     if (comm_ == nullptr) return;
-    std::thread([comm = comm_] { ncclCommAbort(comm); }).detach();
+    std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 
@@ -172,7 +175,6 @@ class NcclSum final : public RankSum {
   Event ready_, done_;
   DeviceBuffer stamps_;
   ncclComm_t comm_ = nullptr;
-  bool broken_ = false;
 };
 
 }  // namespace
