@@ -162,14 +162,14 @@ class Training(CudaTest):
 
 
 class Bench(CudaTest):
-    SMALL = ["--preset", "neuron_inverter", "--length", "400", "--batch", "4"]
+    SMALL = ["--preset", "neuron_inverter", "--length", "400"]
 
     def test_each_kind_writes_its_figures(self):
-        output = self.mrmf("bench", "training", *self.SMALL, "--steps", "2", "--device", "cuda", "--json", "t.json")
+        output = self.mrmf("bench", "training", *self.SMALL, "--batch", "4", "--steps", "2", "--device", "cuda", "--json", "t.json")
         for figures in (json.loads(output.splitlines()[-1]), json.loads(self.read("t.json"))):
             self.assertGreater(figures["samples_per_second"], 0)
             self.assertGreater(figures["loader_samples_per_second"], 0)
-        self.mrmf("bench", "layers", *self.SMALL, "--steps", "2", "--device", "cuda", "--json", "l.json")
+        self.mrmf("bench", "layers", *self.SMALL, "--batch", "1", "--steps", "1", "--device", "cuda", "--json", "l.json")
         layers = json.loads(self.read("l.json"))
         self.assertGreater(len(layers["layers"]), 5)
         self.assertTrue(all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in layers["layers"]))
