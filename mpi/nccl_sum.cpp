@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "kernels/cuda/check_nccl.hpp"
 #include "kernels/cuda/device.hpp"
@@ -69,6 +70,7 @@ class NcclSum final : public RankSum {
 
   double take_seconds() override {
     StampBlock stamps;
+    device_.synchronise();  // by polling; the copy would block inside CUDA
     MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device_.stream()));
     device_.synchronise();
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device_.stream()));
@@ -130,7 +132,7 @@ class NcclSum final : public RankSum {
 
   // While the host waits for the device.
   void check(double waited) {
-    if (comm_ == nullptr) return;  // aborted: the wait that unwinding does
+    if (comm_ == nullptr) return;  // given up already
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
       fail(state, "a sum over the ranks");
@@ -159,13 +161,12 @@ class NcclSum final : public RankSum {
     return state == ncclSuccess;
   }
 
-  // Before anything is unwound: freeing memory waits for the device, and the device for the peer that is gone.
-  // ncclCommAbort can itself hang, so it gets a thread and a moment; the process ends anyway.
+  // At once: a sum that never ends would keep the memory that an error's way out frees. ncclCommAbort can itself hang
+  // when a peer is gone, so it gets a thread and a moment; the process ends anyway.
   void abort() {
     if (comm_ == nullptr) return;
-    std::thread([comm = comm_] { ncclCommAbort(comm); }).detach();
-    comm_ = nullptr;
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 
   Device& device_;

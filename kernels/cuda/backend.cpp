@@ -133,9 +133,11 @@ class CudaBackend final : public Backend {
 
   static Index vectors(ConstSpan x) { return static_cast<Index>(x.size() / 4); }  // of 16 bytes
 
-  // Waits: the host's memory may be gone when the caller goes on.
+  // Waits: the host's memory may be gone when the caller goes on. And before: a copy of pageable memory blocks inside
+  // CUDA, where nobody would notice that a sum in front of it never ends.
   void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind) {
     if (bytes == 0) return;
+    device_.synchronise();
     MRMF_CUDA(cudaMemcpyAsync(to, from, bytes, kind, device_.stream()));
     device_.synchronise();
   }

@@ -1,10 +1,10 @@
 #include "kernels/cuda/cudnn_engine.hpp"
 
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "kernels/check.hpp"
 #include "kernels/cuda/check_cudnn.hpp"
 
 namespace mrmf::cuda {

@@ -33,7 +33,8 @@ class DeviceMemory {
   std::size_t find_room(std::size_t bytes) const;
 
   std::size_t total_, reserved_, used_ = 0, touched_ = 0;
-  char* base_ = nullptr;
+  void* mapped_ = nullptr;
+  char* base_ = nullptr;  // in what is mapped, on a huge page's boundary
   int opened_ = 0;
   std::map<std::size_t, std::size_t> allocations_;  // offset to bytes asked for
 };

@@ -16,5 +16,6 @@ int device_count() { return static_cast<int>(number("MRMF_EMULATED_GPUS", 1)); }
 int driver_version() { return static_cast<int>(number("MRMF_EMULATED_DRIVER", 13000)); }
 std::size_t device_memory() { return static_cast<std::size_t>(number("MRMF_EMULATED_MEMORY", 2LL << 30)); }
 bool wrong_engine() { return number("MRMF_EMULATED_WRONG_ENGINE", 0) != 0; }
+bool all_engines_wrong() { return number("MRMF_EMULATED_WRONG_ENGINE", 0) == 2; }
 
 }  // namespace mrmf::emulated

@@ -15,13 +15,16 @@ bool& used_cuda() {
   return used;
 }
 
-std::unique_ptr<Backend> cuda_backend(cuda::Precision precision) {
+std::unique_ptr<Backend> cuda_device(cuda::Precision precision, bool graphs) {
   used_cuda() = true;
   cuda::Settings settings;
   settings.precision = precision;
-  settings.deterministic = true;  // plans in a fixed order, untimed: many small ones are made here
-  return make_host_view(make_cuda_backend(settings));
+  settings.deterministic = true;  // timing would take long: many small plans are made here
+  settings.graphs = graphs;
+  return make_cuda_backend(settings);
 }
+
+std::unique_ptr<Backend> cuda_backend(cuda::Precision precision) { return make_host_view(cuda_device(precision)); }
 
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> list;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "tests/unit/backends.hpp"
 #include "tests/unit/check_slope.hpp"
 #include "tests/unit/layer_buffers.hpp"
@@ -9,26 +11,43 @@
 namespace mrmf::test {
 namespace {
 
-// Float sums of up to a few thousand terms against double ones: rounding grows as the root of the number of terms,
-// below 60 * 6e-8 of the norm. A wrong term among a few hundred is 1e-2.
-constexpr double kAgreement = 5e-6;
-
 constexpr std::uint64_t kSeed = 20240611;
 
 /// A layer under test, built for in.n rows, and where in the run its calls stand.
 struct Subject {
   Backend& backend;
   const LayerCase& layer_case;
+  const LayerCheck& check;
   std::unique_ptr<Layer> layer;
   std::vector<std::int64_t> ids;
   Step step;
 
-  Subject(Backend& b, const LayerCase& c) : backend(b), layer_case(c), layer(make_case(b, c)) {
+  Subject(Backend& b, const LayerCase& c, const LayerCheck& how)
+      : backend(b), layer_case(c), check(how), layer(make_case(b, c)) {
     for (Index row = 0; row < c.in.n; ++row) ids.push_back(row * 3000000007 + 11);
     step = {.training = true, .seed = 5, .number = 3, .ids = ids, .ranks = nullptr};
   }
   LayerBuffers buffers(Index rows) { return {backend, *layer, layer_case.in, rows}; }
 };
+
+float rounded(float value, int bits) {
+  int exponent = 0;
+  const float significand = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(significand, bits)), exponent - bits);
+}
+
+/// Random inputs of the kind that the check asks for.
+void fill(Subject& subject, LayerBuffers& b, std::uint64_t seed) {
+  b.fill(*subject.layer, seed);
+  if (subject.check.inputs == Inputs::whole) {
+    Rng rng(seed);
+    for (const Span span : {b.x.span(), b.dy.span(), b.params.span()})
+      for (float& value : span) value = static_cast<float>(std::floor(rng.uniform(-2, 3)));
+    return;
+  }
+  for (const Span span : {b.x.span(), b.dy.span(), b.params.span()})
+    for (float& value : span) value = rounded(value, subject.check.bits);
+}
 
 /// Forward and backward with poisoned outputs; checks what a call may read and write.
 void run(Subject& subject, LayerBuffers& b) {
@@ -57,27 +76,27 @@ void run(Subject& subject, LayerBuffers& b) {
   CHECK(b.guards_intact());
 }
 
-void check_agreement(const LayerBuffers& got, const LayerBuffers& want) {
-  CHECK(relative_distance(got.y.span(), want.y.span()) < kAgreement);
-  CHECK(relative_distance(got.dx.span(), want.dx.span()) < kAgreement);
-  CHECK(relative_distance(got.grads.span(), want.grads.span()) < kAgreement);
-  CHECK(relative_distance(got.state.span(), want.state.span()) < kAgreement);
+void check_agreement(const LayerBuffers& got, const LayerBuffers& want, const Agreement& agreement) {
+  CHECK(relative_distance(got.y.span(), want.y.span()) < agreement.y);
+  CHECK(relative_distance(got.dx.span(), want.dx.span()) < agreement.dx);
+  CHECK(relative_distance(got.grads.span(), want.grads.span()) < agreement.params);
+  CHECK(relative_distance(got.state.span(), want.state.span()) < agreement.params);
 }
 
 /// The same call on subject and oracle.
 void check_against(Subject& subject, Subject& oracle, Index rows) {
   INFO("rows: ", rows);
   LayerBuffers want = oracle.buffers(rows), got = subject.buffers(rows);
-  want.fill(*oracle.layer, kSeed);
+  fill(oracle, want, kSeed);
   got.copy_inputs(want);
   run(oracle, want);
   run(subject, got);
-  check_agreement(got, want);
+  check_agreement(got, want, subject.check.agreement);
 }
 
 void check_evaluation(Subject& subject, Subject& oracle) {
   LayerBuffers want = oracle.buffers(subject.layer_case.in.n), got = subject.buffers(subject.layer_case.in.n);
-  want.fill(*oracle.layer, kSeed + 1);
+  fill(oracle, want, kSeed + 1);
   got.copy_inputs(want);
   const auto state = got.state.values();
   Step step = subject.step;
@@ -85,23 +104,35 @@ void check_evaluation(Subject& subject, Subject& oracle) {
   want.forward(*oracle.layer, step);
   got.forward(*subject.layer, step);
   CHECK(all_finite(got.y.span()));
-  CHECK(relative_distance(got.y.span(), want.y.span()) < kAgreement);
+  CHECK(relative_distance(got.y.span(), want.y.span()) < subject.check.agreement.y);
   CHECK(got.state.values() == state);
   CHECK(got.guards_intact());
+}
+
+void check_same_bits(Subject& subject) {
+  LayerBuffers first = subject.buffers(subject.layer_case.in.n), second = subject.buffers(subject.layer_case.in.n);
+  fill(subject, first, kSeed + 4);
+  second.copy_inputs(first);
+  run(subject, first);
+  run(subject, second);
+  CHECK(first.y.values() == second.y.values());
+  CHECK(first.dx.values() == second.dx.values());
+  CHECK(first.grads.values() == second.grads.values());
+  CHECK(first.state.values() == second.state.values());
 }
 
 /// Without dx the gradients are what they are with it; with dx in the place of dy, too.
 void check_other_calls(Subject& subject) {
   Layer& layer = *subject.layer;
   LayerBuffers b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
-  b.fill(layer, kSeed + 2);
+  fill(subject, b, kSeed + 2);
   other.copy_inputs(b);
   run(subject, b);
 
   other.forward(layer, subject.step);
   layer.backward(other.lend(subject.step), {other.in, other.x.span()}, {other.out, other.y.span()},
                  {other.out, other.dy.span()}, {other.in, {}});
-  CHECK(relative_distance(other.grads.span(), b.grads.span()) < kAgreement);
+  CHECK(relative_distance(other.grads.span(), b.grads.span()) < Agreement{}.params);
   CHECK(other.guards_intact());
 
   if (!layer.footprint().in_place) return;
@@ -114,24 +145,29 @@ void check_other_calls(Subject& subject) {
   CHECK(other.guards_intact());
 }
 
+Curvature curvature(const LayerCase& c) {
+  if (c.relu) return Curvature::smooth_kinked;
+  return curvature_of(c.pool ? LayerKind::max_pool : c.spec.kind);
+}
+
 void check_slopes(Subject& subject) {
   LayerBuffers b = subject.buffers(subject.layer_case.in.n);
-  b.fill(*subject.layer, kSeed + 3);
-  const LayerCase& c = subject.layer_case;
-  check_slope({*subject.layer, subject.step, curvature_of(c.pool ? LayerKind::max_pool : c.spec.kind)}, b);
+  fill(subject, b, kSeed + 3);
+  check_slope({*subject.layer, subject.step, curvature(subject.layer_case)}, b);
 }
 
 }  // namespace
 
 std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& c) {
+  if (c.relu) return make_norm_relu_pool(backend, c.in, {c.spec, *c.relu, c.pool});
   if (c.pool) return make_conv_pool_relu(backend, c.in, c.spec, *c.pool);
   return make_layer(backend, c.in, c.spec, 7);
 }
 
-void check_layer(Backend& backend, const LayerCase& layer_case) {
+void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck& check) {
   INFO(backend.name(), ": ", layer_case.title);
   const auto reference = make_reference_backend();
-  Subject oracle(*reference, layer_case), subject(backend, layer_case);
+  Subject oracle(*reference, layer_case, check), subject(backend, layer_case, check);
   REQUIRE(oracle.layer != nullptr);
   if (subject.layer == nullptr) return;  // a fused operation that this backend does not offer
   CHECK(subject.layer->output() == oracle.layer->output());
@@ -139,8 +175,9 @@ void check_layer(Backend& backend, const LayerCase& layer_case) {
   const Index all = layer_case.in.n, fewer = all / 2 + 1;
   for (const Index rows : {all, fewer, all}) check_against(subject, oracle, rows);
   check_evaluation(subject, oracle);
+  check_same_bits(subject);
   check_other_calls(subject);
-  check_slopes(subject);
+  if (check.slopes) check_slopes(subject);
 }
 
 }  // namespace mrmf::test

@@ -14,9 +14,29 @@ struct LayerCase {
   std::string title;
   Shape in;
   LayerSpec spec;
-  std::optional<LayerSpec> pool{};  ///< given: the fused convolution + this pooling + ReLU
+  std::optional<LayerSpec> pool{};  ///< given: the fused convolution + this pooling + ReLU, or see relu
+  std::optional<LayerSpec> relu{};  ///< given: the fused batch norm + this activation, and then the pooling if given
 };
 using LayerCases = std::vector<LayerCase>;
+
+/// Relative distances from the reference. The defaults are those of float32.
+///
+/// Float sums of up to a few thousand terms against double ones: rounding grows as the root of the number of terms,
+/// below 60 * 6e-8 of the norm. A wrong term among a few hundred is 1e-2.
+struct Agreement {
+  double y = 5e-6, dx = 5e-6;
+  double params = 5e-6;  ///< gradients and state
+};
+
+enum class Inputs { fractions, whole };
+
+/// How to check a layer on a backend of lower precision than float32.
+struct LayerCheck {
+  Agreement agreement{};
+  int bits = 24;                      ///< of significance that x, dy and parameters have
+  Inputs inputs = Inputs::fractions;  ///< whole: small whole numbers, so that every product and sum is exact
+  bool slopes = true;                 ///< differences of low precision say nothing
+};
 
 /// Null where the backend does not offer the fused layer.
 std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& layer_case);
@@ -27,8 +47,9 @@ std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& layer_case);
 ///   * y, dx, gradients and state agree with the reference backend, also with fewer rows, with buffers that held
 ///     another call's results, and in evaluation mode, which leaves the state alone;
 ///   * dx and the gradients are the slopes of y in random directions;
+///   * the same call gives the same bits;
 ///   * in-place execution, where offered, and a missing dx change nothing else.
-void check_layer(Backend& backend, const LayerCase& layer_case);
+void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck& check = {});
 
 LayerCases conv_cases();
 LayerCases pool_cases();
@@ -36,5 +57,6 @@ LayerCases batch_norm_cases();
 LayerCases dense_cases();
 LayerCases elementwise_cases();  ///< activations, dropout, flatten
 LayerCases conv_pool_relu_cases();
+LayerCases norm_relu_pool_cases();
 
 }  // namespace mrmf::test

@@ -11,15 +11,18 @@ namespace {
 
 /// The longer the step, the less rounding weighs: y carries 6e-8, its difference 6e-8 / step.
 /// A layer that is linear in the argument allows any step. At a kink see drop_kinks(). A smooth one has an error of
-/// step^2 / 6 of its third derivative.
+/// step^2 / 6 of its third derivative. A smooth one with kinks takes the short step, and so has second differences of
+/// step^2 = 4e-6 times its curvature, well below those of a kink (step * change of slope).
 struct Difference {
   double step, tolerance;
+  double kink = 0;  // second differences above this are one
 };
 Difference difference_for(Curvature curvature) {
   switch (curvature) {
     case Curvature::linear: return {0.5, 2e-5};
-    case Curvature::kinked: return {0.002, 2e-4};
+    case Curvature::kinked: return {0.002, 2e-4, 2e-6};
     case Curvature::smooth: return {0.01, 6e-4};
+    case Curvature::smooth_kinked: return {0.001, 1e-3, 6e-6};
   }
   return {};
 }
@@ -29,10 +32,10 @@ struct Neighbours {
 };
 
 /// Where the one-sided slopes differ, a maximum or a sign changed hands inside the step: such an output gets weight 0.
-void drop_kinks(const Neighbours& y, Span dy) {
+void drop_kinks(const Neighbours& y, double kink, Span dy) {
   std::size_t dropped = 0;
   for (std::size_t i = 0; i < dy.size(); ++i)
-    if (std::abs(double{y.before[i]} + y.after[i] - 2.0 * y.here[i]) > 2e-6) {
+    if (std::abs(double{y.before[i]} + y.after[i] - 2.0 * y.here[i]) > kink) {
       dy[i] = 0.0F;
       ++dropped;
     }
@@ -56,7 +59,7 @@ void check_direction(const SlopeCheck& check, LayerBuffers& b, Guarded& argument
   y.after = output_at(difference.step);
   const auto argument_after = argument.values();
   y.here = output_at(0.0);
-  if (check.curvature == Curvature::kinked) drop_kinks(y, b.dy.span());
+  if (difference.kink > 0) drop_kinks(y, difference.kink, b.dy.span());
   b.backward(check.layer, check.step);
 
   // Both sides are a difference of the objective dot(dy, y) over the distance really moved after rounding.

@@ -7,7 +7,7 @@
 namespace mrmf::test {
 
 /// How y depends on x, and on the parameters, each alone; it decides the length of a difference step.
-enum class Curvature { linear, kinked, smooth };
+enum class Curvature { linear, kinked, smooth, smooth_kinked };
 Curvature curvature_of(LayerKind kind);
 
 struct SlopeCheck {

@@ -20,6 +20,7 @@ TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }
 TEST_CASE("layers: dense") { check_all(dense_cases()); }
 TEST_CASE("layers: activations, dropout, flatten") { check_all(elementwise_cases()); }
 TEST_CASE("layers: fused convolution, pooling and ReLU") { check_all(conv_pool_relu_cases()); }
+TEST_CASE("layers: fused batch norm, ReLU and pooling") { check_all(norm_relu_pool_cases()); }
 
 TEST_CASE("layer facts: the fused layer is offered for the first convolution of the Neuron Inverter network") {
   for (const auto& backend : backends()) {

@@ -1,0 +1,302 @@
+"""device = "cuda" through the command line, on the emulated device: test code that stands in for a GPU, so nothing here
+says anything about one. CMake names the emulated module in MRMF_CUDA_MODULE."""
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from unittest import mock
+
+import h5py
+import numpy as np
+
+import support
+
+MODULE = os.environ.get("MRMF_CUDA_MODULE", "")
+SGD = ["--set", "training.optimizer.name=sgd", "--set", "training.optimizer.learning_rate=0.02"]
+EXACT = ["--set", "run.precision=fp32", "--set", "run.deterministic=true"]
+
+# What a backend may fuse, on 1-D data: convolution, max pool, ReLU; batch norm, leaky ReLU, average pool.
+FUSABLE = ('[[model.layers]]\ntype = "flatten"\n', """[[model.layers]]
+type = "conv"
+filters = 5
+kernel = 3
+[[model.layers]]
+type = "batch_norm"
+[[model.layers]]
+type = "leaky_relu"
+[[model.layers]]
+type = "average_pool"
+window = 2
+[[model.layers]]
+type = "flatten"
+""")
+MRMF_METHOD = (support.MRMF_METHOD[0], support.MRMF_METHOD[1].replace("[[4], [2], [1]]", "[[2], [1]]"))
+
+
+class CudaTest(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=48, validation=20)
+        self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE])
+        # Never the user's own plans.
+        self.environment(MRMF_CUDA_MODULE=MODULE, XDG_CACHE_HOME=self.path("cache"), OMP_WAIT_POLICY="passive")
+
+    def environment(self, **variables):
+        patch = mock.patch.dict(os.environ, variables)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def train(self, run, *words, device="cuda", ranks=0):
+        """Trains in the folder `run`; returns the losses of its epochs."""
+        self.mrmf("train", "config.toml", "--overwrite", "--set", f"run.folder={run}", "--set", f"run.device={device}",
+                  *EXACT, *words, ranks=ranks)
+        return self.losses(run)
+
+    def losses(self, run):
+        return np.array([[e["train_loss"], e["validation_loss"]] for e in self.lines(run + "/epochs.jsonl")])
+
+    def backend(self, run):
+        return json.loads(self.read(run + "/result.json"))["versions"]["backend"]
+
+    def refused(self, code, *sets, message, **options):
+        words = [word for one in ("run.device=cuda", *sets) for word in ("--set", one)]
+        self.fails(code, "train", "config.toml", *words, message=message, **options)
+
+    def program_elsewhere(self):
+        """The program in a folder of its own, so that what lies beside it is the test's choice."""
+        folder = self.path("bin")
+        os.mkdir(folder)
+        shutil.copy(support.MRMF, folder)
+        patch = mock.patch.object(support, "MRMF", os.path.join(folder, "mrmf"))
+        patch.start()
+        self.addCleanup(patch.stop)
+        del os.environ["MRMF_CUDA_MODULE"]
+        return folder
+
+
+class Training(CudaTest):
+    # As between ranks or CPU backends (test_train.py): the order of float32 sums, under SGD.
+    SAME = 1e-5
+
+    def test_losses_are_those_of_the_cpu(self):
+        for method in ([], [MRMF_METHOD]):
+            with self.subTest(method=bool(method)):
+                self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, *method])
+                cpu, gpu = self.train("cpu", *SGD, device="cpu"), self.train("gpu", *SGD)
+                np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
+                self.assertIn("CUDA 13", self.backend("gpu"))
+
+    def test_recorded_steps_change_no_bit(self):
+        self.config(replace=[FUSABLE, MRMF_METHOD])  # Adam, dropout, batch norm, a fusion
+        support.make_data(self.path("data.h5"), train=53, validation=20)  # steps of several sizes
+        np.testing.assert_array_equal(self.train("on"), self.train("off", "--set", "run.graphs=false"))
+        with h5py.File(self.path("on/checkpoints/final.h5")) as on, h5py.File(self.path("off/checkpoints/final.h5")) as off:
+            names = []
+            on.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+            self.assertTrue(names)
+            for name in names:
+                np.testing.assert_array_equal(on[name][()], off[name][()], err_msg=name)
+
+    def test_two_ranks_train_as_one(self):
+        self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, ("layout = ", "shards = 2\nlayout = ")])
+        one = self.train("one", *SGD)
+        shared = self.train("shared", *SGD, "--set", "training.batch=8", "--set", "run.ranks_share_gpu=true", ranks=2)
+        np.testing.assert_allclose(shared, one, rtol=self.SAME)
+        self.environment(MRMF_EMULATED_GPUS="2")
+        two = self.train("two", *SGD, "--set", "training.batch=8", ranks=2)
+        np.testing.assert_array_equal(two, shared)
+
+    def test_evaluate_and_predict_agree_with_the_cpu(self):
+        losses = self.train("run")
+        outputs, means = {}, {}
+        config = self.read("run/config.toml")
+        for device in ("cuda", "cpu"):
+            self.assertIn('device = "cuda"', config)
+            self.write("run/config.toml", config.replace('device = "cuda"', f'device = "{device}"'))
+            lines = [line.split() for line in self.mrmf("evaluate", "run").splitlines()]
+            means[device] = [float(line[1]) for line in lines if line and line[0] == "mean"][0]
+            self.mrmf("predict", "run", "-o", device + ".h5")
+            with h5py.File(self.path(device + ".h5")) as file:
+                outputs[device] = file["prediction"][:]
+        np.testing.assert_allclose(means["cuda"], losses[-1][1], atol=1e-6)  # printed with six digits
+        np.testing.assert_allclose(means["cuda"], means["cpu"], atol=1.5e-6)
+        np.testing.assert_allclose(outputs["cuda"], outputs["cpu"], atol=1e-5)  # float32 sums of tens of terms
+
+    def test_low_precision_trains(self):
+        exact = self.train("fp32", *SGD)
+        for precision, tolerance in (("tf32", 5e-3), ("bf16", 5e-2)):  # of 2^-10 and 2^-8 a rounding
+            losses = self.train(precision, *SGD, "--set", f"run.precision={precision}")
+            np.testing.assert_allclose(losses, exact, rtol=tolerance)
+            self.assertFalse(np.array_equal(losses, exact))
+
+    def test_wrong_plans_are_skipped(self):
+        right = self.train("right", *SGD)
+        self.environment(MRMF_EMULATED_WRONG_ENGINE="1")
+        np.testing.assert_allclose(self.train("skipped", *SGD), right, rtol=self.SAME)
+        self.environment(MRMF_EMULATED_WRONG_ENGINE="2")
+        self.refused(4, message="cuDNN computes forward")
+
+    def test_plans_are_kept(self):
+        plans = self.path("plans.json")
+        words = ["--set", "run.deterministic=false", "--set", f"run.plans={plans}"]
+        first = self.train("first", *words)
+        kept = json.loads(self.read("plans.json"))
+        self.assertGreaterEqual(len(kept["plans"]), 5)  # the passes of two convolutions; the first needs no dx
+        before = os.stat(plans)
+        np.testing.assert_allclose(self.train("second", *words), first, rtol=5e-2)  # Adam; plans of other engines
+        self.assertEqual(os.stat(plans).st_mtime_ns, before.st_mtime_ns, "plans were made anew")
+        self.assertEqual(os.stat(plans).st_ino, before.st_ino, "plans were made anew")
+        for damaged in ("{", "[]", self.read("plans.json").replace('"plan": "', '"plan": "x')):
+            self.write("plans.json", damaged)
+            self.train("third", *words)
+            self.assertEqual(json.loads(self.read("plans.json"))["plans"].keys(), kept["plans"].keys())
+
+    def test_default_plans_lie_in_the_cache_folder(self):
+        self.train("run", "--set", "run.deterministic=false", "--set", "training.epochs=1")
+        self.assertTrue(os.path.exists(self.path("cache/mrmf/plans.json")))
+
+
+class Bench(CudaTest):
+    SMALL = ["--preset", "neuron_inverter", "--length", "400"]
+
+    def test_each_kind_writes_its_figures(self):
+        output = self.mrmf("bench", "training", *self.SMALL, "--batch", "4", "--steps", "2", "--device", "cuda", "--json", "t.json")
+        for figures in (json.loads(output.splitlines()[-1]), json.loads(self.read("t.json"))):
+            self.assertGreater(figures["samples_per_second"], 0)
+            self.assertGreater(figures["loader_samples_per_second"], 0)
+        self.mrmf("bench", "layers", *self.SMALL, "--batch", "1", "--steps", "1", "--device", "cuda", "--json", "l.json")
+        layers = json.loads(self.read("l.json"))
+        self.assertGreater(len(layers["layers"]), 5)
+        self.assertTrue(all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in layers["layers"]))
+
+    def test_parity(self):
+        self.mrmf("bench", "parity", *self.SMALL, "--steps", "3", "--json", "p.json")
+        figures = json.loads(self.read("p.json"))
+        self.assertEqual([len(figures["losses"][side]) for side in ("device", "host")], [3, 3])
+        self.assertLessEqual(figures["worst"], figures["tolerance"])
+        self.mrmf("bench", "parity", *self.SMALL, "--steps", "3", "--graph", "off", "--json", "eager.json")
+        eager = json.loads(self.read("eager.json"))
+        self.assertEqual(eager["losses"]["device"], figures["losses"]["device"])
+        self.assertEqual(eager["parameters_hash"], figures["parameters_hash"])
+        self.fails(4, "bench", "parity", *self.SMALL, "--steps", "2", "--precision", "bf16", "--tolerance", "1e-7",
+                   message="part by")
+
+
+class NoGpu(CudaTest):
+    def test_no_module(self):
+        folder = self.program_elsewhere()
+        self.refused(2, message=f"there is no {folder}/libmrmf_cuda.so")
+        self.train("cpu", device="auto")
+        self.assertIn("oneDNN", self.backend("cpu"))
+
+    def test_auto_opens_no_module_without_a_driver(self):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            self.skipTest("this machine has an NVIDIA driver")
+        except OSError:
+            pass
+        folder = self.program_elsewhere()
+        self.write("bin/libmrmf_cuda.so", "opening this fails")
+        self.refused(2, message="libmrmf_cuda.so")
+        self.train("cpu", device="auto")
+        self.assertIn("oneDNN", self.backend("cpu"))
+        # With a driver, it is opened.
+        os.remove(os.path.join(folder, "libmrmf_cuda.so"))
+        os.symlink(MODULE, os.path.join(folder, "libmrmf_cuda.so"))
+        os.symlink(MODULE, os.path.join(folder, "libcuda.so.1"))  # any library will do
+        self.environment(LD_LIBRARY_PATH=folder)
+        self.train("gpu", device="auto")
+        self.assertIn("CUDA", self.backend("gpu"))
+
+    def test_no_device(self):
+        self.environment(MRMF_EMULATED_GPUS="0")
+        self.refused(2, message="no NVIDIA GPU is visible to this process")
+        self.train("cpu", device="auto")
+        self.assertIn("oneDNN", self.backend("cpu"))
+
+    def test_too_old_a_driver(self):
+        self.environment(MRMF_EMULATED_DRIVER="12000")
+        self.refused(2, message="the NVIDIA driver supports CUDA 12.0 and this build needs 13.0")
+
+    def test_too_little_memory(self):
+        self.environment(MRMF_EMULATED_MEMORY=str(2 << 20))
+        output = self.mrmf("train", "config.toml", "--set", "run.device=cuda", "--set", "training.batch=48", "--set",
+                           "model.layers=[{type=\"flatten\"},{type=\"dense\",units=2000},{type=\"dense\",units=2}]",
+                           code=2)
+        # Parameters, gradients and two moments of 192 x 2000 + 2000 + 2000 x 2 + 2, and 2000 x 48 outputs thrice.
+        self.assertRegex(output, r"batch of 48 per rank needs 0\.01 GB of device memory and .* has 0\.00 GB free")
+
+    def test_two_ranks_on_one_card(self):
+        self.refused(2, "training.batch=8", message="several ranks would compute on one GPU", ranks=2)
+
+
+class Faults(CudaTest):
+    def start(self, *words):
+        """Two ranks in long training; returns mpirun's process once an epoch is done, and the ranks' process ids."""
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", support.MRMF, "train", "config.toml",
+                   "--set", "run.device=cuda", "--set", "run.ranks_share_gpu=true", "--set", "training.batch=8",
+                   "--set", "training.epochs=100000", *EXACT, *words]
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        epochs = self.path("run/epochs.jsonl")
+        deadline = time.monotonic() + 60
+        while not (os.path.exists(epochs) and os.path.getsize(epochs) > 0):
+            self.assertIsNone(process.poll(), "training ended before its first epoch")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            ranks = {self.rank_of(int(pid)): int(pid) for pid in file.read().split()}
+        return process, ranks
+
+    @staticmethod
+    def rank_of(pid):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for entry in file.read().split(b"\0"):
+                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    return int(entry.split(b"=")[1])
+        return None
+
+    @staticmethod
+    def runs(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except FileNotFoundError:
+            return False
+
+    def end_of(self, process):
+        output, _ = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        return output
+
+    def test_a_rank_that_dies(self):
+        process, ranks = self.start("--set", "run.timeout=2")
+        os.kill(ranks[1], signal.SIGKILL)
+        self.end_of(process)
+        deadline = time.monotonic() + 15
+        while self.runs(ranks[0]):
+            self.assertLess(time.monotonic(), deadline, "the other rank goes on")
+            time.sleep(0.05)
+
+    def test_a_rank_that_hangs(self):
+        process, ranks = self.start("--set", "run.timeout=2")
+        os.kill(ranks[1], signal.SIGSTOP)
+        began = time.monotonic()
+        self.assertIn("has not ended within 2 s; another rank hangs or has died", self.end_of(process))
+        self.assertLess(time.monotonic() - began, 30)
+
+
+if __name__ == "__main__":
+    if not MODULE:
+        print("MRMF_CUDA_MODULE does not name the emulated CUDA module")
+        sys.exit(77)
+    support.main()

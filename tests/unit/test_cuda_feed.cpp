@@ -1,0 +1,82 @@
+// Batches on their way to the device: one is copied while another is computed on.
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "tests/unit/backends.hpp"
+#include "tests/unit/small_model.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using cuda::Precision;
+
+constexpr Index kOutputs = 3;
+const Shape kSamples = line(6, 7, 5);
+
+/// A batch as the host fills it; whole numbers, which every storage type holds.
+struct HostCopy {
+  Index rows;
+  std::vector<float> x, targets;
+
+  HostCopy(Index n, std::uint64_t seed) : rows(n) {
+    Rng rng(seed);
+    const auto whole = [&](Index count) {
+      std::vector<float> values(static_cast<std::size_t>(count));
+      for (float& value : values) value = static_cast<float>(std::floor(rng.uniform(-100, 100)));
+      return values;
+    };
+    x = whole(kSamples.rows(n).count());
+    targets = whole(n * kOutputs);
+  }
+};
+
+/// What the device computed of a batch: the samples themselves, and the sum of its targets' magnitudes. No memory is
+/// freed before all is computed: that would wait for the device.
+struct Computed {
+  Arena x, zeros, sum;
+};
+
+Computed compute(Backend& backend, const Feed::Batch& batch) {
+  const Shape &samples = batch.x.shape, &labels = batch.targets.shape;
+  Computed result{backend.allocate(backend.activation_floats(samples)),
+                  backend.allocate(backend.activation_floats(labels)), backend.allocate(1)};
+  backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x.data, result.x.span());
+  backend.loss({}, LossKind::mae, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());
+  return result;
+}
+
+void check(Backend& backend, const Computed& got, const HostCopy& want) {
+  std::vector<float> x(want.x.size()), sum(1);
+  const ConstSpan stored = got.x.span();
+  backend.read_activation({kSamples.rows(want.rows), stored}, x);
+  CHECK(x == want.x);
+  double magnitude = 0;
+  for (const float value : want.targets) magnitude += std::abs(value) / static_cast<double>(kOutputs);
+  backend.read(got.sum.span(), sum);
+  CHECK(sum[0] == doctest::Approx(magnitude).epsilon(1e-6));
+}
+
+}  // namespace
+
+TEST_CASE("cuda: batches in flight do not mix" * doctest::skip(!tests_cuda())) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const auto backend = cuda_device(precision);
+    const auto feed = backend->feed(kSamples, kOutputs);
+    const std::vector<HostCopy> batches{{6, 1}, {6, 2}, {2, 3}, {6, 4}, {5, 5}};
+    std::vector<Computed> computed;
+    for (const HostCopy& batch : batches) {
+      const Feed::HostBatch host = feed->host(batch.rows);
+      REQUIRE(host.x.size() == batch.x.size());
+      REQUIRE(host.targets.size() == batch.targets.size());
+      std::ranges::copy(batch.x, host.x.begin());
+      std::ranges::copy(batch.targets, host.targets.begin());
+      computed.push_back(compute(*backend, feed->submit(batch.rows)));
+    }
+    // The last first: its work comes after that of all the others.
+    for (std::size_t i = batches.size(); i-- > 0;) check(*backend, computed[i], batches[i]);
+    for (std::size_t i = 0; i < batches.size(); ++i) check(*backend, computed[i], batches[i]);
+  }
+}
+
+}  // namespace mrmf::test

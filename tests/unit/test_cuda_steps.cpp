@@ -1,0 +1,100 @@
+// Whole training steps on CUDA: recorded against call by call, fused layers against single ones, batches in flight.
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "src/fusion.hpp"
+#include "tests/unit/backends.hpp"
+#include "tests/unit/device_training.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using cuda::Precision;
+
+const auto without_cuda = doctest::skip(!tests_cuda());
+
+/// Trains with changing numbers of rows, evaluating in between. Every key comes often enough to be replayed.
+void train_and_evaluate(DeviceTraining& training) {
+  const std::array<Index, 12> rows{8, 5, 8, 8, 5, 5, 8, 1, 5, 8, 1, 1};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    training.train(rows[i], i, 11 - at);
+    if (i % 3 == 1) training.evaluate(8, 50 + i, 20 + at);
+  }
+}
+
+constexpr int kKeys = 4, kSteps = 16;  // of train_and_evaluate
+
+}  // namespace
+
+TEST_CASE("cuda: recorded steps give the bits of steps made call by call" * without_cuda) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const auto with = cuda_device(precision, true), without = cuda_device(precision, false);
+    DeviceTraining recorded(*with, fusable_model(41, 3)), eager(*without, fusable_model(41, 3));
+    train_and_evaluate(recorded);
+    train_and_evaluate(eager);
+    CHECK(recorded.calls() == 2 * kKeys);  // once call by call, once to record
+    CHECK(eager.calls() == kSteps);
+    CHECK(recorded.losses() == eager.losses());
+    CHECK(recorded.everything() == eager.everything());
+  }
+}
+
+TEST_CASE("cuda: training from the same start gives the same bits" * without_cuda) {
+  std::vector<float> first;
+  for (int run = 0; run < 2; ++run) {
+    const auto backend = cuda_device(Precision::tf32, true);
+    DeviceTraining training(*backend, fusable_model(41, 3));
+    train_and_evaluate(training);
+    if (run == 0) first = training.everything();
+    CHECK(training.everything() == first);
+  }
+}
+
+TEST_CASE("cuda: replays see what a fusion moved" * without_cuda) {
+  std::array<std::vector<float>, 2> outcome;
+  for (const bool graphs : {true, false}) {
+    const auto backend = cuda_device(Precision::fp32, graphs);
+    DeviceTraining coarse(*backend, fusable_model(21, 3), 1), dense(*backend, fusable_model(41, 4), 2);
+    for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
+    const std::vector<float> before = dense.everything();
+    fuse(*backend, coarse.learner, dense.learner, {.moments = Moments::carry});
+    CHECK(dense.everything() != before);
+    for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
+    if (graphs) CHECK(dense.calls() == 2 * kKeys);  // what was recorded before the fusion still served after it
+    for (DeviceTraining* training : {&dense, &coarse}) {
+      const std::vector<float> end = training->everything(), losses = training->losses();
+      std::vector<float>& all = outcome[graphs ? 0 : 1];
+      all.insert(all.end(), end.begin(), end.end());
+      all.insert(all.end(), losses.begin(), losses.end());
+    }
+  }
+  CHECK(outcome[0] == outcome[1]);
+}
+
+// Summation orders differ: float32 rounding of sums of tens of terms of size one.
+TEST_CASE("cuda: fused layers give the gradients of single ones, and the reference's" * without_cuda) {
+  std::vector<std::unique_ptr<Backend>> list;
+  list.push_back(make_reference_backend());
+  list.push_back(cuda_device(Precision::fp32));
+  std::vector<float> expected;
+  for (const auto& backend : list)
+    for (const bool fuse : {false, true}) {
+      CAPTURE(backend->name());
+      CAPTURE(fuse);
+      ModelSettings settings = fusable_model(41, 3);
+      settings.fuse = fuse;
+      DeviceTraining training(*backend, settings);
+      CHECK(training.learner.model.units().size() == (fuse ? 11U : 16U));
+      training.evaluate(8, 2, 1);  // before the step: Adam makes much of gradients that are rounding alone
+      training.train(7, 1, 0);
+      std::vector<float> results = training.gradients();
+      const std::vector<float> losses = training.losses();
+      results.insert(results.end(), losses.begin(), losses.end());
+      if (expected.empty()) expected = results;
+      CHECK(relative_distance(results, expected) < 1e-5);
+    }
+}
+
+}  // namespace mrmf::test
