@@ -111,7 +111,7 @@ void check(const std::string& name, const Outcome& outcome) {
   // 8 cubes x 7 layers x 3 passes and 6 lengths x 8 passes, once each: a derivation that lost some would go unnoticed.
   CHECK(outcome.problems == 3 * 192);
   CHECK(outcome.made >= 2 * 192);  // all of tf32 and fp32
-  CHECK(outcome.compiled >= 4);    // bf16: forward and backward weights, of both networks
+  CHECK(outcome.compiled >= 2);    // forward with bias in bf16, of both networks
   MESSAGE(name << ": " << outcome.problems << " problems, " << outcome.made << " plans made, " << outcome.compiled
                << " of them compiled");
 }

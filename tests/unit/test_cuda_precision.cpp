@@ -39,8 +39,11 @@ TEST_CASE("cuda: tf32 multiplies numbers of 10 bits of mantissa exactly" * witho
 
 TEST_CASE("cuda: bf16 rounds what it stores, and nothing else" * without_cuda) {
   constexpr double rounding = 0x1p-8;
-  // tanh's dx comes from its stored, rounded output.
-  check_all(Precision::bf16, single_layers(), low(8, {.y = rounding, .dx = 2 * rounding}));
+  std::vector<LayerCases> others = single_layers();
+  others.erase(others.begin());
+  // A convolution's weight gradient is stored once, too; tanh's dx comes from its stored, rounded output.
+  check_all(Precision::bf16, {conv_cases()}, low(8, {.y = rounding, .dx = rounding, .params = rounding}));
+  check_all(Precision::bf16, others, low(8, {.y = rounding, .dx = 2 * rounding}));
 }
 
 // A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding.
