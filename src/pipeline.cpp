@@ -8,6 +8,9 @@ namespace mrmf {
 // one's bottom layers; the fused model is the coarse one of the next, finer stage; the last one is finetuned.
 Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at) {
   Trainer trainer(at, config.training);
+  if (!at.backend.immediate())
+    for (const TrainStep& step : plan.training())
+      trainer.rehearse(network_settings(config, plan, at.data.shape().sample, step.resolution), step);
   std::vector<StageRecord> done;
 
   const TrainStep& first = plan.stages.empty() ? plan.last : plan.stages.front().coarse;

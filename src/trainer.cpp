@@ -116,19 +116,9 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
   learner.optimizer.configure(step.optimizer);
   time_ = {.io = at_.data.require(step.resolution)};
   at_.backend.forget();
-  std::set<Index> sizes;
-  const OrderSettings order = order_settings(at_.data.train(), step.batch);
-  check(order);
-  const EpochOrder train = epoch_order(order, config_.seed, 0, 0);
-  for (const Range& rows : train.steps) sizes.insert(rows.count);
-  if (sizes.contains(0))
-    throw ConfigError(
-        fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
-                    "fewer ranks",
-                    step.batch, at_.team.rank(), where(step)));
+  const std::set<Index> sizes = batch_rows(step);
+  const EpochOrder train = epoch_order(order_settings(at_.data.train(), step.batch), config_.seed, 0, 0);
   const EpochOrder validation = epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0);
-  for (const Range& rows : validation.steps)
-    if (rows.count > 0) sizes.insert(rows.count);
   const Timer timer;
   train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
   validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
@@ -136,6 +126,30 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
   record_keys_ = record_keys(train);
   losses_ = at_.backend.allocate(std::ssize(train.steps) + std::ssize(validation.steps));
   for (const Index rows : sizes) learner.model.prepare(rows);
+}
+
+// The numbers of rows of this rank's batches in training and validation.
+std::set<Index> Trainer::batch_rows(const TrainStep& step) const {
+  std::set<Index> sizes;
+  const OrderSettings order = order_settings(at_.data.train(), step.batch);
+  check(order);
+  for (const Range& rows : epoch_order(order, config_.seed, 0, 0).steps) sizes.insert(rows.count);
+  if (sizes.contains(0))
+    throw ConfigError(
+        fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
+                    "fewer ranks",
+                    step.batch, at_.team.rank(), where(step)));
+  for (const Range& rows : epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0).steps)
+    if (rows.count > 0) sizes.insert(rows.count);
+  return sizes;
+}
+
+void Trainer::rehearse(const NetworkSettings& settings, const TrainStep& step) {
+  const Network network(at_.backend, settings);
+  const Execution execution = plan_execution(at_.backend, network, {settings, 0, true});
+  for (const Index rows : batch_rows(step))
+    for (const Unit& unit : execution.units) unit.run->prepare(rows);
+  run_ = {};
 }
 
 // A recorded step holds the sums over the ranks, and NCCL wants a sum recorded by all ranks or by none: so a key stands

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "src/batches.hpp"
 #include "src/learner.hpp"
@@ -34,6 +35,10 @@ class Trainer {
  public:
   Trainer(const Workplace& workplace, const TrainingConfig& config);
 
+  /// Has the backend choose, time and check its operations for every batch of this step, without a model's memory; then
+  /// total_seconds() starts anew. A device keeps what it found, so that no second of training goes to looking.
+  void rehearse(const NetworkSettings& network, const TrainStep& step);
+
   /// Trains `learner` as the step of the plan says. Returns what the stage's line of the report says.
   /// FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
   StageRecord train(Learner& learner, const TrainStep& step);
@@ -50,6 +55,7 @@ class Trainer {
   double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
+  std::set<Index> batch_rows(const TrainStep& step) const;
   std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
   OrderSettings order_settings(const Split& split, int batch) const;
