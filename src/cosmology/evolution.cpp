@@ -21,15 +21,14 @@ Evolution::Evolution(const Growth& growth, const Displacements& moved, int latti
   for (RealGrid& axis : position_) axis.resize(moved.first[0].size());
 }
 
-// Particles begin in the middle of the lattice's cells.
 void Evolution::start() {
   std::size_t p = 0;
   for (int x = 0; x < lattice_; ++x)
     for (int y = 0; y < lattice_; ++y)
       for (int z = 0; z < lattice_; ++z, ++p) {
-        position_[0][p] = static_cast<float>(x) + 0.5F;
-        position_[1][p] = static_cast<float>(y) + 0.5F;
-        position_[2][p] = static_cast<float>(z) + 0.5F;
+        position_[0][p] = static_cast<float>(x) + kLatticeOffset;
+        position_[1][p] = static_cast<float>(y) + kLatticeOffset;
+        position_[2][p] = static_cast<float>(z) + kLatticeOffset;
       }
 }
 
@@ -39,7 +38,7 @@ void Evolution::drift(double from, double to, double middle) {
   const auto second = static_cast<float>(growth_.second(to) - growth_.second(from));
   const auto time = static_cast<float>(
       integrate(from, to, 32, [&](double a) { return a <= 0 ? 0 : std::pow(a / middle, kSlope) / q(growth_, a); }));
-  const auto side = static_cast<float>(lattice_);
+  const float side = static_cast<float>(lattice_), inverse = 1 / side;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     float* x = position_[axis].data();
     const float* d1 = moved_.first[axis].data();
@@ -48,8 +47,9 @@ void Evolution::drift(double from, double to, double middle) {
     for (std::size_t p = 0; p < position_[axis].size(); ++p) {
       float at = x[p] + first * d1[p] + second * d2[p];
       if (v != nullptr) at += time * v[p];
-      at -= side * std::floor(at / side);
-      x[p] = at < side ? at : 0;  // what lies just below 0 is rounded up to the side
+      at -= side * static_cast<float>(static_cast<int>(at * inverse));
+      at = at < 0 ? at + side : at;
+      x[p] = at < side ? at : 0;  // what lies just below 0 was rounded up to the side
     }
   }
 }
@@ -61,15 +61,13 @@ void Evolution::kick(double from, double to, double at, ParticleMesh& mesh) {
   const double d = growth_.linear(at);
   const auto pull = static_cast<float>(time * 1.5 * growth_.omega_m() * at);
   const auto first = static_cast<float>(d), second = static_cast<float>(growth_.second(at) + 7.0 / 3.0 * d * d);
-  mesh.deposit(position_);
-  for (int i = 0; i < 3; ++i) {
-    mesh.prepare_force(i);
-    const auto axis = static_cast<std::size_t>(i);
+  mesh.update(position_);
+  mesh.add_forces(position_, pull, velocity_);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
     float* v = velocity_[axis].data();
     const float* d1 = moved_.first[axis].data();
     const float* d2 = moved_.second[axis].data();
-    for (std::size_t p = 0; p < position_[axis].size(); ++p)
-      v[p] += pull * (mesh.force(position_[0][p], position_[1][p], position_[2][p]) - first * d1[p] - second * d2[p]);
+    for (std::size_t p = 0; p < velocity_[axis].size(); ++p) v[p] -= pull * (first * d1[p] + second * d2[p]);
   }
 }
 

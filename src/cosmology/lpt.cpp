@@ -1,5 +1,6 @@
 #include "src/cosmology/lpt.hpp"
 
+#include <cmath>
 #include <numbers>
 
 namespace mrmf::cosmology {
@@ -36,31 +37,45 @@ RealGrid& second_source(const Fft& fft, const ModeGrid& contrast, ModeGrid& scra
 
 }  // namespace
 
-void attraction(const ModeGrid& source, int n, int axis, float factor, ModeGrid& result) {
+std::vector<float> exact_slopes(int n) {
+  std::vector<float> slopes(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i)
+    slopes[static_cast<std::size_t>(i)] = static_cast<float>(i == n / 2 ? 0 : frequency(i, n));
+  return slopes;
+}
+
+std::vector<float> difference_slopes(int n) {
+  std::vector<float> slopes = exact_slopes(n);
+  for (float& slope : slopes) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(slope) / n;
+    slope = static_cast<float>((8 * std::sin(angle) - std::sin(2 * angle)) / 6 * n / (2 * std::numbers::pi));
+  }
+  return slopes;
+}
+
+void attraction(const ModeGrid& source, const std::vector<float>& slopes, int axis, float factor, ModeGrid& result) {
+  const int n = static_cast<int>(slopes.size());
   // k / k^2 is frequency / frequency^2 / (2 pi / n).
   const float scale = factor * static_cast<float>(n / (2 * std::numbers::pi));
   for_each_mode(n, [&](std::size_t index, int x, int y, int z) {
     const int along = axis == 0 ? x : axis == 1 ? y : z;
     const int square = x * x + y * y + z * z;
-    if (square == 0 || along == n / 2) {  // the highest frequency has no sign, so no slope
-      result[index] = 0;
-      return;
-    }
-    const float f = scale * static_cast<float>(along) / static_cast<float>(square);
+    const float slope = slopes[static_cast<std::size_t>(along < 0 ? along + n : along)];
+    const float f = square == 0 ? 0 : scale * slope / static_cast<float>(square);
     result[index] = {-f * source[index].imag(), f * source[index].real()};
   });
 }
 
 void displace(const Fft& fft, const ModeGrid& contrast, ModeGrid& scratch, Displacements& out) {
-  const int n = fft.size();
+  const std::vector<float> slopes = exact_slopes(fft.size());
   ModeGrid source(fft.modes());
   fft.to_modes(second_source(fft, contrast, scratch, out), source);
   const float second = 3.0F / 7.0F / static_cast<float>(fft.points());
   for (int axis = 0; axis < 3; ++axis) {
     const auto a = static_cast<std::size_t>(axis);
-    attraction(contrast, n, axis, 1, scratch);
+    attraction(contrast, slopes, axis, 1, scratch);
     fft.to_field(scratch, out.first[a]);
-    attraction(source, n, axis, second, scratch);
+    attraction(source, slopes, axis, second, scratch);
     fft.to_field(scratch, out.second[a]);
   }
 }

@@ -12,10 +12,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string list(const std::string& folder, const std::vector<CubeFile>& files) {
-  std::string text;
-  for (const CubeFile& file : files)  // a JSON string is a TOML string
-    text += "  " + Json((std::filesystem::path(folder) / file.name).string()).dump() + ",\n";
-  return "[\n" + text + "]";
+  Json paths = Json::array();  // strings of JSON are strings of TOML
+  for (const CubeFile& file : files) paths.push_back((std::filesystem::path(folder) / file.name).string());
+  return paths.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -42,16 +41,10 @@ std::string metadata(const CosmologySimulation& settings, const CubeFile& file) 
 
 std::string data_section(const CosmologySimulation& settings) {
   const CubeFiles files = cube_files(settings);
-  return "[data]\nfiles = " + list(settings.folder, files.train) +
-         "\ntrain = { samples = \"3Dmap\", labels = \"unitPar\" }\n\n[data.validation]\nsamples = \"3Dmap\"\n"
-         "labels = \"unitPar\"\nfiles = " +
-         list(settings.folder, files.validation) + "\n\n# for mrmf evaluate --files:\n# test = " +
-         [&] {
-           std::string names;
-           for (const CubeFile& file : files.test) names += (names.empty() ? "" : " ") + file.name;
-           return names;
-         }() +
-         "\n";
+  const std::string names = "samples = \"3Dmap\", labels = \"unitPar\"";
+  return "[data]\nfiles = " + list(settings.folder, files.train) + "\ntrain = { " + names + " }\nvalidation = { " +
+         names + ", files = " + list(settings.folder, files.validation) +
+         " }\n# test = " + list(settings.folder, files.test) + "\n";
 }
 
 }  // namespace mrmf::cosmology

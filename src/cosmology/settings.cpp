@@ -35,7 +35,7 @@ double bytes_per_thread(const CosmologySimulation& s) {
   const double lattice = std::pow(s.size * s.particles, 3), mesh = lattice * std::pow(s.mesh, 3);
   const double vectors = s.method == "cola" ? 12 : 9;  // two displacements, position and velocity
   const double counts = std::pow(s.size, 3) * 4 * sizeof(std::uint16_t);
-  return sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 3 : 0)) + counts;
+  return sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts;
 }
 
 void check(const CosmologySimulation& s) {

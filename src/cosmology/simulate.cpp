@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "io/agreement.hpp"
@@ -14,6 +15,7 @@
 #include "io/hdf5.hpp"
 #include "src/cosmology/metadata.hpp"
 #include "src/cosmology/universe.hpp"
+#include "src/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -120,11 +122,36 @@ void prepare_folder(const CosmologySimulation& settings, Comm& comm) {
   });
 }
 
+void write_data_section(const CosmologySimulation& settings, Comm& comm) {
+  const std::string path = (std::filesystem::path(settings.folder) / "data.toml").string();
+  PartialFile partial(path, comm);
+  together(comm, [&] {
+    if (!comm.root()) return;
+    std::ofstream file(partial.path());
+    file << data_section(settings);
+    file.close();
+    if (!file) throw DataError(path + ": cannot be written; check space and permissions");
+  });
+  partial.commit();
+}
+
+void check_memory(const CosmologySimulation& settings) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+  const double wanted = bytes_per_thread(settings) * threads / gib, there = this_machine().memory_gib;
+  if (wanted > there)
+    throw ConfigError(
+        fmt::format("simulate cosmology: {:.1f} GiB are needed for a cube on each of {} threads and this "
+                    "machine has {:.1f} GiB; use fewer threads, a smaller size or fewer particles",
+                    wanted, threads, there));
+}
+
 }  // namespace
 
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
+  together(comm, [&] { check_memory(settings); });
   prepare_folder(settings, comm);
   Workers workers(settings);
   const CubeFiles files = cube_files(settings);
@@ -137,6 +164,7 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
       report.samples += file.samples.count;
       ++report.files;
     }
+  write_data_section(settings, comm);
   report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   report.cubes_per_second = static_cast<double>(report.samples) / report.seconds;
   return report;

@@ -49,6 +49,7 @@ double bytes_per_thread(const CosmologySimulation& settings);
 ///   physPar    (n, 4) float32                    the same as they are
 ///   redshifts  (4,) float32                      0, 0.5, 1.5, 3
 ///   namePar, meta.JSON (1,) string               names of the parameters; how the file was made
+/// and data.toml, the [data] section of a configuration that trains on them.
 /// DataError when the folder cannot be written or holds such files already. FaultError when more than 65535 particles
 /// meet in a voxel.
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
