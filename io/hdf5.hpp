@@ -53,11 +53,13 @@ class Hdf5File {
   void read_rows(const std::string& dataset, Index first, Index count, Span out) const;
   std::string read_text(const std::string& dataset) const;  ///< one string, of variable or fixed length
 
-  /// Collective: makes a contiguous data set of float32 (groups in the name are created). No fill values are written:
-  /// whoever creates it writes every row.
-  void create_dataset(const std::string& name, const std::vector<Index>& shape);
-  /// Independent per rank: rows [first, first + rows) from `values`.
+  /// Collective: makes a contiguous data set of float32 or uint16 (groups in the name are created). No fill values are
+  /// written: whoever creates it writes every row.
+  void create_dataset(const std::string& name, const std::vector<Index>& shape,
+                      ElementType type = ElementType::float32);
+  /// Independent per rank: rows [first, first + rows) from `values`, of the data set's own type.
   void write_rows(const std::string& name, Index first, ConstSpan values);
+  void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
   /// Collective: a (1,) variable-length string; the root's text counts. It is in the file after close().
   void write_text(const std::string& name, const std::string& text);
   /// Collective: a scalar string attribute of the root, below 64 KiB.
@@ -70,6 +72,8 @@ class Hdf5File {
  private:
   struct State;
   explicit Hdf5File(std::unique_ptr<State> state);
+  template <typename Element>
+  void write_elements(const std::string& name, Index first, std::span<const Element> values);
   std::unique_ptr<State> state_;
 };
 

@@ -12,11 +12,17 @@ namespace mrmf {
 namespace {
 
 /// An independent write of 2 GiB or more fails inside MPI-IO.
-constexpr Index largest_write = (Index{1} << 30) / static_cast<Index>(sizeof(float));
+template <typename Element>
+constexpr Index largest_write = (Index{1} << 30) / static_cast<Index>(sizeof(Element));
+
+hid_t memory_type(float) { return H5T_NATIVE_FLOAT; }
+hid_t memory_type(std::uint16_t) { return H5T_NATIVE_UINT16; }
 
 }  // namespace
 
-void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>& shape) {
+void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
+  MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16,
+             "type " + to_string(type) + " is not written");
   together(state_->writers(), [&] {
     const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
     H5Pset_create_intermediate_group(links.get(), 1);
@@ -26,13 +32,15 @@ void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>&
     H5Pset_obj_track_times(creation.get(), false);
     const std::vector<hsize_t> sizes(shape.begin(), shape.end());
     const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-    const h5::Dataset dataset(H5Dcreate2(state_->file.get(), name.c_str(), H5T_IEEE_F32LE, space.get(), links.get(),
-                                         creation.get(), H5P_DEFAULT));
+    const hid_t stored = type == ElementType::uint16 ? H5T_STD_U16LE : H5T_IEEE_F32LE;
+    const h5::Dataset dataset(
+        H5Dcreate2(state_->file.get(), name.c_str(), stored, space.get(), links.get(), creation.get(), H5P_DEFAULT));
     h5::require(bool(dataset), state_->at(name) + " cannot be created");
   });
 }
 
-void Hdf5File::write_rows(const std::string& name, Index first, ConstSpan values) {
+template <typename Element>
+void Hdf5File::write_elements(const std::string& name, Index first, std::span<const Element> values) {
   state_->writers();
   const h5::Dataset dataset(H5Dopen2(state_->file.get(), name.c_str(), H5P_DEFAULT));
   h5::require(bool(dataset), state_->at(name) + " cannot be opened");
@@ -45,14 +53,22 @@ void Hdf5File::write_rows(const std::string& name, Index first, ConstSpan values
   MRMF_CHECK(rows * row == static_cast<Index>(values.size()), state_->at(name) + ": not whole rows");
   MRMF_CHECK(first >= 0 && first + rows <= shape[0], state_->at(name) + ": rows outside of it");
 
-  const float* from = values.data();
-  for (const h5::Block& block : h5::blocks(shape, first, rows, largest_write)) {
+  const Element* from = values.data();
+  for (const h5::Block& block : h5::blocks(shape, first, rows, largest_write<Element>)) {
     const h5::Space source = h5::select(space.get(), block);
-    h5::require(H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, source.get(), space.get(), H5P_DEFAULT, from) >= 0,
+    h5::require(H5Dwrite(dataset.get(), memory_type(Element{}), source.get(), space.get(), H5P_DEFAULT, from) >= 0,
                 state_->at(name) + " cannot be written at row " + std::to_string(block.first[0]) +
                     " (is the file system full?)");
     from += block.elements;
   }
+}
+
+void Hdf5File::write_rows(const std::string& name, Index first, ConstSpan values) {
+  write_elements(name, first, values);
+}
+
+void Hdf5File::write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values) {
+  write_elements(name, first, values);
 }
 
 void Hdf5File::write_text(const std::string& name, const std::string& text) {

@@ -10,6 +10,7 @@
 #include "src/bench_command.hpp"
 #include "src/commands.hpp"
 #include "src/compare.hpp"
+#include "src/cosmology/simulate.hpp"
 #include "src/neuron/simulate.hpp"
 #include "src/plan.hpp"
 #include "src/plot.hpp"
@@ -35,10 +36,8 @@ void add_config(CLI::App& app, std::string& config, std::vector<std::string>& ov
       ->type_name("KEY=VALUE");
 }
 
-void add_simulate(CLI::App& app, Command& command, Comm& world) {
-  CLI::App* simulate = app.add_subcommand("simulate", "make a data set by simulation");
-  simulate->require_subcommand(1);
-  CLI::App* neuron = simulate->add_subcommand(
+void add_simulate_neuron(CLI::App& simulate, Command& command, Comm& world) {
+  CLI::App* neuron = simulate.add_subcommand(
       "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
   auto options = held<NeuronSimulation>();
   neuron->add_option("--output,-o", options->file, "HDF5 file to write")->required();
@@ -60,6 +59,36 @@ void add_simulate(CLI::App& app, Command& command, Comm& world) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
+}
+
+void add_simulate_cosmology(CLI::App& simulate, Command& command, Comm& world) {
+  CLI::App* cubes = simulate.add_subcommand(
+      "cosmology", "cubes of dark matter particles at four redshifts and the four parameters behind each");
+  auto options = held<CosmologySimulation>();
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return cubes->add_option(name, value, text)->capture_default_str();
+  };
+  cubes->add_option("--output,-o", options->folder, "folder for the HDF5 files; made when there is none")->required();
+  add("--samples,-n", options->samples, "number of cubes in all three splits (80/10/10)");
+  add("--per-file", options->per_file, "samples per file at most, 1 to 128");
+  add("--size", options->size, "voxels per axis, a power of two");
+  add("--box", options->box, "side in Mpc/h at H_0 = 70; a cube's is this times H_0 / 70");
+  add("--particles", options->particles, "particles per voxel and axis: 1, 2, 4 or 8");
+  add("--method", options->method, "lpt: displacements of second order; cola: time steps of gravity on top of them");
+  add("--steps", options->steps, "cola: time steps");
+  add("--mesh", options->mesh, "cola: mesh cells per particle and axis, 1 to 4");
+  add("--seed", options->seed, "seed; the same seed gives the same bytes");
+  add("--threads", options->threads,
+      "threads per rank; 0: the cores it may use, shared with ranks that may use them too. Each makes whole cubes of "
+      "its own: a cube is not split among threads or ranks");
+  cubes->callback([=, &command, &world] { command = [=, &world] { simulate_cosmology_command(*options, world); }; });
+}
+
+void add_simulate(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* simulate = app.add_subcommand("simulate", "make a data set by simulation");
+  simulate->require_subcommand(1);
+  add_simulate_neuron(*simulate, command, world);
+  add_simulate_cosmology(*simulate, command, world);
 }
 
 void add_inspect(CLI::App& app, Command& command, Comm& world) {

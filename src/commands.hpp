@@ -19,6 +19,8 @@ std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
 struct NeuronSimulation;
 void simulate_neuron_command(NeuronSimulation settings, Comm& world);
+struct CosmologySimulation;
+void simulate_cosmology_command(CosmologySimulation settings, Comm& world);
 
 struct TrainOptions {
   std::string config;

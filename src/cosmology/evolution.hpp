@@ -1,0 +1,39 @@
+// Particles from their lattice to redshift 0: by displacements alone, or by COLA time steps (Tassev, Zaldarriaga &
+// Eisenstein, JCAP 06 (2013) 036), which follow by a particle mesh what displacements of second order leave out.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "src/cosmology/growth.hpp"
+#include "src/cosmology/particle_mesh.hpp"
+
+namespace mrmf::cosmology {
+
+/// Positions are in cells of the lattice, in [0, lattice).
+class Evolution {
+ public:
+  /// Called with the position in the list of scale factors and all particles' positions.
+  using Snapshot = std::function<void(std::size_t index, const Vectors& position)>;
+
+  /// `moved` is displace()'s for `lattice`^3 particles; it and `growth` outlive the evolution.
+  Evolution(const Growth& growth, const Displacements& moved, int lattice);
+
+  /// Displacements of second order at each of the scale factors, which ascend.
+  void displaced(std::span<const double> scale_factors, const Snapshot& snapshot);
+  /// `steps` steps from a = 0.1 to 1, equal in a; snapshots on the way. All scale factors are in (0.1, 1].
+  void cola(std::span<const double> scale_factors, int steps, ParticleMesh& mesh, const Snapshot& snapshot);
+
+ private:
+  void start();
+  void drift(double from, double to, double middle);
+  void kick(double from, double to, double at, ParticleMesh& mesh);
+
+  const Growth& growth_;
+  const Displacements& moved_;
+  int lattice_;
+  Vectors position_;
+  Vectors velocity_;  // a^3 H / H_0 times the change with a of the way left out by displacements; empty: none
+};
+
+}  // namespace mrmf::cosmology

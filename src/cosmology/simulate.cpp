@@ -1,0 +1,173 @@
+#include "src/cosmology/simulate.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "io/agreement.hpp"
+#include "io/atomic_file.hpp"
+#include "io/hdf5.hpp"
+#include "src/cosmology/metadata.hpp"
+#include "src/cosmology/universe.hpp"
+#include "src/records.hpp"
+
+namespace mrmf {
+namespace {
+
+using namespace cosmology;
+
+constexpr auto kLabelAxis = static_cast<Index>(kLabels), kRedshiftAxis = static_cast<Index>(kRedshifts);
+
+/// Cubes and labels of consecutive samples.
+struct Samples {
+  std::vector<std::uint16_t> counts;
+  std::vector<float> labels, parameters;
+};
+
+/// Makes a rank's samples, one per thread at a time.
+class Workers {
+ public:
+  explicit Workers(const CosmologySimulation& settings)
+      : maker_(settings),
+        cube_(static_cast<std::size_t>(settings.size) * static_cast<std::size_t>(settings.size) *
+              static_cast<std::size_t>(settings.size) * kRedshifts) {
+    const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+    for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<UniverseMaker::Memory>(maker_));
+  }
+
+  Index count() const { return static_cast<Index>(memories_.size()); }
+
+  /// At most count() samples.
+  Samples make(const Range& range) {
+    const auto count = static_cast<std::size_t>(range.count);
+    Samples samples{std::vector<std::uint16_t>(count * cube_), {}, {}};
+    std::vector<std::array<float, kLabels>> labels(count);
+    std::vector<std::exception_ptr> errors(count);
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(memories_.size()))
+    for (std::size_t i = 0; i < count; ++i) try {
+        labels[i] = maker_.make(range.first + static_cast<Index>(i), *memories_[i],
+                                std::span(samples.counts).subspan(i * cube_, cube_));
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      const Cosmology c = cosmology_of(labels[i]);
+      samples.labels.insert(samples.labels.end(), labels[i].begin(), labels[i].end());
+      for (const double value : {c.omega_m, c.sigma_8, c.n_s, c.hubble})
+        samples.parameters.push_back(static_cast<float>(value));
+    }
+    return samples;
+  }
+
+ private:
+  UniverseMaker maker_;
+  std::size_t cube_;
+  std::vector<std::unique_ptr<UniverseMaker::Memory>> memories_;
+};
+
+void create_datasets(Hdf5File& file, Index rows, Index size) {
+  file.create_dataset("3Dmap", {rows, size, size, size, kRedshiftAxis}, ElementType::uint16);
+  file.create_dataset("unitPar", {rows, kLabelAxis});
+  file.create_dataset("physPar", {rows, kLabelAxis});
+  file.create_dataset("redshifts", {kRedshiftAxis});
+}
+
+/// One file, every rank a piece of its rows. Collective.
+void write_file(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
+                const std::function<void(Index)>& progress) {
+  PartialFile partial((std::filesystem::path(settings.folder) / cubes.name).string(), comm);
+  Hdf5File file = Hdf5File::create(partial.path(), comm);
+  create_datasets(file, cubes.samples.count, settings.size);
+  const Range rows = piece(cubes.samples.count, comm.rank(), comm.size());
+  together(comm, [&] {
+    for (Index done = 0; done < rows.count; done += workers.count()) {
+      const Range block{rows.first + done, std::min(workers.count(), rows.count - done)};
+      const Samples samples = workers.make({cubes.samples.first + block.first, block.count});
+      file.write_rows("3Dmap", block.first, samples.counts);
+      file.write_rows("unitPar", block.first, samples.labels);
+      file.write_rows("physPar", block.first, samples.parameters);
+      progress((done + block.count) * cubes.samples.count / rows.count);
+    }
+    if (comm.root()) file.write_rows("redshifts", 0, std::vector<float>(kRedshift.begin(), kRedshift.end()));
+  });
+  std::string names;
+  for (const char* name : kLabelNames) names += (names.empty() ? "" : ",") + std::string(name);
+  file.write_text("namePar", names);
+  file.write_text("meta.JSON", metadata(settings, cubes));
+  file.close();
+  partial.commit();
+}
+
+void prepare_folder(const CosmologySimulation& settings, Comm& comm) {
+  together(comm, [&] {
+    if (!comm.root()) return;
+    const std::filesystem::path folder = settings.folder;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error)
+      throw DataError(fmt::format("{}: cannot be made: {}; name another folder", settings.folder, error.message()));
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      if (entry.path().filename().string().starts_with(kFilePrefix))
+        throw DataError(fmt::format("{}: holds cubes already ({}); name another folder, or remove them",
+                                    settings.folder, entry.path().filename().string()));
+    if (error)
+      throw DataError(fmt::format("{}: cannot be read: {}; name another folder", settings.folder, error.message()));
+  });
+}
+
+void write_data_section(const CosmologySimulation& settings, Comm& comm) {
+  const std::string path = (std::filesystem::path(settings.folder) / "data.toml").string();
+  PartialFile partial(path, comm);
+  together(comm, [&] {
+    if (!comm.root()) return;
+    std::ofstream file(partial.path());
+    file << data_section(settings);
+    file.close();
+    if (!file) throw DataError(path + ": cannot be written; check space and permissions");
+  });
+  partial.commit();
+}
+
+void check_memory(const CosmologySimulation& settings) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+  const double wanted = bytes_per_thread(settings) * threads / gib, there = this_machine().memory_gib;
+  if (wanted > there)
+    throw ConfigError(
+        fmt::format("simulate cosmology: {:.1f} GiB are needed for a cube on each of {} threads and this "
+                    "machine has {:.1f} GiB; use fewer threads, a smaller size or fewer particles",
+                    wanted, threads, there));
+}
+
+}  // namespace
+
+CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
+  check(settings);
+  const auto start = std::chrono::steady_clock::now();
+  together(comm, [&] { check_memory(settings); });
+  prepare_folder(settings, comm);
+  Workers workers(settings);
+  const CubeFiles files = cube_files(settings);
+  CosmologyReport report;
+  for (const auto* split : {&files.train, &files.validation, &files.test})
+    for (const CubeFile& file : *split) {
+      write_file(settings, file, workers, comm, [&](Index done) {
+        if (progress && comm.root()) progress(report.samples + done, settings.samples);
+      });
+      report.samples += file.samples.count;
+      ++report.files;
+    }
+  write_data_section(settings, comm);
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.cubes_per_second = static_cast<double>(report.samples) / report.seconds;
+  return report;
+}
+
+}  // namespace mrmf

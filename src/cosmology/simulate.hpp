@@ -1,0 +1,57 @@
+// `mrmf simulate cosmology`: a data set in the published schema of the CosmoFlow cubes.
+//
+// Every sample is one universe: a periodic box of dark matter particles that fell together under gravity from random
+// initial conditions, counted in voxels at four redshifts. A network is to infer the four parameters behind it. The
+// files' bytes depend on the settings (output folder and threads apart) alone: not on ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+struct CosmologySimulation {
+  std::string folder;
+  Index samples = 160;   ///< of all three splits, 8:1:1 as published
+  Index per_file = 128;  ///< samples per file, at most
+  int size = 64;         ///< voxels per axis; a power of two
+  double box = 512;      ///< side at H_0 = 70 in Mpc/h; it follows H_0, so that it is the same in Mpc for all samples
+  int particles = 2;     ///< per voxel and axis: the mean count is its cube
+  std::string method = "cola";  ///< or "lpt": displacements of second order alone
+  int steps = 10;               ///< cola: time steps from a = 0.1 to 1, equal in a
+  int mesh = 1;                 ///< cola: cells of the mesh for the forces per particle and axis
+  std::uint64_t seed = 1;
+  int threads = 0;  ///< per rank, each with a cube of its own; 0: as OpenMP has it
+};
+
+struct CosmologyReport {
+  Index samples = 0, files = 0;
+  double seconds = 0;           ///< with writing
+  double cubes_per_second = 0;  ///< of all ranks together
+};
+
+/// Called on the root with samples done so far (estimated from the root's share) and in all.
+using CubeProgress = std::function<void(Index done, Index samples)>;
+
+/// ConfigError when the settings are impossible.
+void check(const CosmologySimulation& settings);
+
+/// Bytes that one thread holds while it makes a cube.
+double bytes_per_thread(const CosmologySimulation& settings);
+
+/// Collective. Makes the folder when there is none and writes the files of src/cosmology/files.hpp into it, each whole
+/// or not at all:
+///   3Dmap      (n, size, size, size, 4) uint16   particles per voxel at the redshifts
+///   unitPar    (n, 4) float32                    labels: Omega_m, sigma_8, n_s, H_0 scaled to [-1, 1)
+///   physPar    (n, 4) float32                    the same as they are
+///   redshifts  (4,) float32                      0, 0.5, 1.5, 3
+///   namePar, meta.JSON (1,) string               names of the parameters; how the file was made
+/// and data.toml, the [data] section of a configuration that trains on them.
+/// DataError when the folder cannot be written or holds such files already. FaultError when more than 65535 particles
+/// meet in a voxel.
+CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
+
+}  // namespace mrmf
