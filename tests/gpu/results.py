@@ -119,7 +119,7 @@ def page(folder):
              environment_section(folder), steps_section(folder)]
     parts += [speed_section(folder, network) for network in NETWORKS]
     parts.append("## Layers")
-    parts += [layers_section(folder, network, precision) for network in NETWORKS for precision in PRECISIONS]
+    parts += [layers_section(folder, network, "bf16") for network in NETWORKS]
     return "\n\n".join(parts) + "\n"
 
 
