@@ -1,33 +1,53 @@
+#include <algorithm>
+
 #include "layers/geometry.hpp"
 #include "layers/layers.hpp"
-#include "layers/norm_parameters.hpp"
 
 namespace mrmf {
 namespace {
 
+/// A batch norm, alone or with what the backend runs behind it in the same pass: parameters and signature are the batch
+/// norm's own, so a fused and an unfused model may exchange them.
 class BatchNorm final : public Layer {
  public:
-  BatchNorm(Backend& backend, const Shape& in, const LayerSpec& spec) : parameters_(in.channels), output_(in) {
-    require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
-    require(spec.epsilon > 0, spec, "epsilon must be above 0");
-    op_ = backend.norm({in.channels, spec.momentum, spec.epsilon}, in.n);
-  }
+  BatchNorm(Index channels, const Shape& output, std::unique_ptr<NormOp> op)
+      : channels_(static_cast<std::size_t>(channels)), output_(output), op_(std::move(op)) {}
 
-  std::string signature() const override { return parameters_.signature(); }
+  std::string signature() const override { return "batch_norm " + std::to_string(channels_); }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return parameters_.footprint(); }
-  void initialise(Rng&, Span params, Span state) const override { parameters_.initialise(params, state); }
-
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(lent.step, x, parameters_.memory(lent), y);
+  Footprint footprint() const override {
+    const std::vector<Index> shape{static_cast<Index>(channels_)};
+    return {.params = {{"gamma", shape}, {"beta", shape}},
+            .state = {{"running_mean", shape}, {"running_variance", shape}},
+            .cache = 2 * static_cast<Index>(channels_)};
   }
+  void initialise(Rng&, Span params, Span state) const override {
+    std::ranges::fill(first(params), 1.0F);
+    std::ranges::fill(second(params), 0.0F);
+    std::ranges::fill(first(state), 0.0F);
+    std::ranges::fill(second(state), 1.0F);
+  }
+
+  void forward(const Lent& lent, ConstTensor x, Tensor y) override { op_->forward(lent.step, x, memory(lent), y); }
   void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward(lent.step, x, dy, parameters_.memory(lent), parameters_.first(lent.grads),
-                  parameters_.second(lent.grads), dx);
+    op_->backward(lent.step, x, dy, memory(lent), first(lent.grads), second(lent.grads), dx);
   }
 
  private:
-  NormParameters parameters_;
+  /// Parameters, gradients, state and cache are all two values per channel, one kind after the other.
+  Span first(Span both) const { return both.first(channels_); }
+  Span second(Span both) const { return both.subspan(channels_, channels_); }
+
+  NormMemory memory(const Lent& lent) const {
+    return {.gamma = lent.params.first(channels_),
+            .beta = lent.params.subspan(channels_, channels_),
+            .running_mean = first(lent.state),
+            .running_variance = second(lent.state),
+            .mean = first(lent.cache),
+            .inverse_deviation = second(lent.cache)};
+  }
+
+  std::size_t channels_;
   Shape output_;
   std::unique_ptr<NormOp> op_;
 };
@@ -35,7 +55,27 @@ class BatchNorm final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec) {
-  return std::make_unique<BatchNorm>(backend, in, spec);
+  require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
+  require(spec.epsilon > 0, spec, "epsilon must be above 0");
+  return std::make_unique<BatchNorm>(in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon}, in.n));
+}
+
+std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
+  if (in.axes == 0) return nullptr;
+  NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon},
+                        .in = in.spatial,
+                        .axes = in.axes,
+                        .slope = specs.relu.kind == LayerKind::leaky_relu ? specs.relu.slope : 0.0F,
+                        .pool = {}};
+  Shape output = in;
+  if (specs.pool) {
+    settings.pool = pool_geometry(in, *specs.pool);
+    if (settings.pool->kind != PoolKind::average || settings.pool->stride != settings.pool->window) return nullptr;
+    output = output_shape(in, settings.pool->out(), in.channels);
+  }
+  std::unique_ptr<NormOp> op = backend.norm_relu_pool(settings, in.n);
+  if (!op) return nullptr;
+  return std::make_unique<BatchNorm>(in.channels, output, std::move(op));
 }
 
 }  // namespace mrmf

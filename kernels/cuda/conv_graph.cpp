@@ -39,42 +39,26 @@ ConvShapes shapes_of(const ConvProblem& problem) {
           with_leading(1, g.out_channels, Dims(axes, 1))};
 }
 
-std::vector<Descriptor> forward(const ConvProblem& problem, const ConvShapes& shapes, cudnnDataType_t storage,
-                                const Descriptor& convolution) {
-  const Descriptor x = make_tensor({id_x, shapes.x, storage});
-  const Descriptor w = make_tensor({id_w, shapes.w, storage});
-  const Descriptor y = make_tensor({id_result, shapes.y, storage});
+/// The operations of a pass. dw is in the storage type: with bf16 inputs cuDNN refuses an fp32 dw, and by the detour of
+/// a virtual one it offers a single engine, which does not split the long sums over rows and positions.
+std::vector<Descriptor> operations_of(const ConvProblem& problem, const Descriptor& convolution) {
+  const ConvShapes shapes = shapes_of(problem);
+  const cudnnDataType_t storage = problem.precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+  const auto tensor = [&](ConvPass made_by, TensorId id, const Dims& dims) {
+    return make_tensor({problem.pass == made_by ? id_result : id, dims, storage});
+  };
+  const Descriptor x = tensor(ConvPass::backward_data, id_x, shapes.x);
+  const Descriptor w = tensor(ConvPass::backward_weights, id_w, shapes.w);
+  const Descriptor y = tensor(ConvPass::forward, id_dy, shapes.y);
   std::vector<Descriptor> operations;
   if (!problem.bias) {
-    operations.push_back(forward_operation(convolution, x, w, y));
+    operations.push_back(convolution_operation(problem.pass, convolution, {x, w, y}));
     return operations;
   }
   const Descriptor bias = make_tensor({id_bias, shapes.bias, CUDNN_DATA_FLOAT});
   const Descriptor unrounded = make_tensor({id_unrounded, shapes.y, CUDNN_DATA_FLOAT, true});
-  operations.push_back(forward_operation(convolution, x, w, unrounded));
+  operations.push_back(convolution_operation(problem.pass, convolution, {x, w, unrounded}));
   operations.push_back(add_operation(unrounded, bias, y));
-  return operations;
-}
-
-std::vector<Descriptor> backward_data(const ConvShapes& shapes, cudnnDataType_t storage,
-                                      const Descriptor& convolution) {
-  const Descriptor dy = make_tensor({id_dy, shapes.y, storage});
-  const Descriptor w = make_tensor({id_w, shapes.w, storage});
-  const Descriptor dx = make_tensor({id_result, shapes.x, storage});
-  std::vector<Descriptor> operations;
-  operations.push_back(backward_data_operation(convolution, dy, w, dx));
-  return operations;
-}
-
-/// dw in the storage type: with bf16 inputs cuDNN refuses an fp32 dw, and by the detour of a virtual one it offers a
-/// single engine, which does not split the long sums over rows and positions.
-std::vector<Descriptor> backward_weights(const ConvShapes& shapes, cudnnDataType_t storage,
-                                         const Descriptor& convolution) {
-  const Descriptor x = make_tensor({id_x, shapes.x, storage});
-  const Descriptor dy = make_tensor({id_dy, shapes.y, storage});
-  const Descriptor dw = make_tensor({id_result, shapes.w, storage});
-  std::vector<Descriptor> operations;
-  operations.push_back(backward_weights_operation(convolution, x, dy, dw));
   return operations;
 }
 
@@ -83,16 +67,9 @@ std::vector<Descriptor> backward_weights(const ConvShapes& shapes, cudnnDataType
 Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device) {
   const ConvGeometry& g = problem.geometry;
   const std::size_t unused = unused_axes(g);
-  const ConvShapes shapes = shapes_of(problem);
-  const cudnnDataType_t storage = problem.precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
   const Descriptor convolution =
       make_convolution({spatial(g.pad_before, unused), spatial(g.pad_after, unused), spatial(g.stride, unused)});
-  switch (problem.pass) {
-    case ConvPass::forward: return make_graph(forward(problem, shapes, storage, convolution), device);
-    case ConvPass::backward_data: return make_graph(backward_data(shapes, storage, convolution), device);
-    case ConvPass::backward_weights: break;
-  }
-  return make_graph(backward_weights(shapes, storage, convolution), device);
+  return make_graph(operations_of(problem, convolution), device);
 }
 
 ExecutionPlan::Binding bind_conv(ConvPass pass, bool bias, const ConvPointers& pointers) {

@@ -13,6 +13,10 @@ ConvGeometry padded(const Storage& storage, ConvGeometry geometry) {
   return geometry;
 }
 
+WeightShape weight_shape(const ConvGeometry& geometry) {
+  return {geometry.out_channels, product(geometry.kernel), geometry.in_channels};
+}
+
 }  // namespace
 
 ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_bias)
@@ -22,8 +26,10 @@ ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_b
       with_bias_(with_bias),
       as_is_(!device.storage().bf16 && padded_.weights() == geometry.weights()) {
   const auto bytes = [](Index count, Index element) { return static_cast<std::size_t>(count * element); };
-  if (!as_is_) weights_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
-  if (!as_is_) gradient_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
+  if (!as_is_) {
+    weights_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
+    gradient_ = DeviceBuffer(weights_.bytes());
+  }
   if (with_bias && padded_.out_channels != geometry.out_channels) {
     bias_ = DeviceBuffer(bytes(padded_.out_channels, sizeof(float)));
     MRMF_CUDA(cudaMemsetAsync(bias_.get(), 0, bias_.bytes(), device.stream()));
@@ -59,8 +65,7 @@ void ConvPasses::run(const ConvPlan& plan, const ConvPointers& pointers) {
 void ConvPasses::pack(ConstSpan w, ConstSpan b) {
   current_ = w.data();
   if (!as_is_) {
-    pack_weights(device_.work(), {geometry_.out_channels, product(geometry_.kernel), geometry_.in_channels}, w.data(),
-                 weights_.get());
+    pack_weights(device_.work(), weight_shape(geometry_), w.data(), weights_.get());
     current_ = weights_.get();
   }
   if (bias_.bytes() > 0)
@@ -83,9 +88,7 @@ void ConvPasses::backward_data(Index rows, const void* dy, void* dx) {
 void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Span dw) {
   void* const result = as_is_ ? static_cast<void*>(dw.data()) : gradient_.get();
   run(*plans(rows).weights, {.x = x, .dy = dy, .result = result});
-  if (!as_is_)
-    unpack_stored_weights(device_.work(), {geometry_.out_channels, product(geometry_.kernel), geometry_.in_channels},
-                          gradient_.get(), dw.data());
+  if (!as_is_) unpack_stored_weights(device_.work(), weight_shape(geometry_), gradient_.get(), dw.data());
 }
 
 }  // namespace mrmf::cuda

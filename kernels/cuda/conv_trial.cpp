@@ -9,6 +9,7 @@
 #include "kernels/cuda/conv_expected.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/pattern.hpp"
+#include "kernels/cuda/storage.cuh"
 
 namespace mrmf::cuda {
 namespace {
@@ -20,8 +21,6 @@ std::vector<Index> sampled(Index count, int samples) {
     at.push_back(static_cast<Index>(static_cast<double>(count - 1) * std::fmod(0.6180339887 * i, 1.0)));
   return at;
 }
-
-float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
 }  // namespace
 
@@ -89,9 +88,9 @@ std::optional<std::string> ConvTrial::mistake(const ConvPlan& plan) {
   for (const auto& [i, want] : samples_) {
     float got = 0;
     if (narrow) {
-      std::uint16_t bits = 0;
-      MRMF_CUDA(cudaMemcpy(&bits, result_.get<std::uint16_t>() + i, sizeof(bits), cudaMemcpyDeviceToHost));
-      got = bf16_to_float(bits);
+      Bf16 stored{};
+      MRMF_CUDA(cudaMemcpy(&stored, result_.get<Bf16>() + i, sizeof(stored), cudaMemcpyDeviceToHost));
+      got = to_float(stored);
     } else {
       MRMF_CUDA(cudaMemcpy(&got, result_.get<float>() + i, sizeof(got), cudaMemcpyDeviceToHost));
     }

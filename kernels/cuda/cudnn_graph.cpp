@@ -18,28 +18,39 @@ std::vector<std::int64_t> channels_last_strides(const std::vector<std::int64_t>&
   return strides;
 }
 
-Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
-  const cudnnDataType_t math = CUDNN_DATA_FLOAT;
-  Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &math);
-  kind.finalize();
-  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  if (b != nullptr) operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  operation.finalize();
-  return operation;
-}
+/// What cuDNN calls the parts of a convolution's operation in one of its passes.
+struct PassNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
+};
 
-/// The result is overwritten: alpha 1, beta 0.
-void finish_convolution(Descriptor& operation, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
-  const float one = 1.0F;
-  const float zero = 0.0F;
-  operation.set(alpha, CUDNN_TYPE_FLOAT, 1, &one);
-  operation.set(beta, CUDNN_TYPE_FLOAT, 1, &zero);
-  operation.finalize();
+PassNames names_of(ConvPass pass) {
+  switch (pass) {
+    case ConvPass::forward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case ConvPass::backward_data:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvPass::backward_weights: break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
 }  // namespace
@@ -71,48 +82,34 @@ Descriptor make_convolution(const ConvolutionSpec& spec) {
   return convolution;
 }
 
-Descriptor forward_operation(const Descriptor& convolution, const Descriptor& x, const Descriptor& w,
-                             const Descriptor& y) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-  finish_convolution(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
-  return operation;
-}
-
-Descriptor backward_data_operation(const Descriptor& convolution, const Descriptor& dy, const Descriptor& w,
-                                   const Descriptor& dx) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, convolution);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, dy);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, dx);
-  finish_convolution(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
-  return operation;
-}
-
-Descriptor backward_weights_operation(const Descriptor& convolution, const Descriptor& x, const Descriptor& dy,
-                                      const Descriptor& dw) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, convolution);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, dy);
-  operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, dw);
-  finish_convolution(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+Descriptor convolution_operation(ConvPass pass, const Descriptor& convolution, const ConvTensors& tensors) {
+  const PassNames names = names_of(pass);
+  const float one = 1.0F, zero = 0.0F;  // the result is overwritten
+  Descriptor operation(names.type);
+  operation.set_descriptor(names.convolution, convolution);
+  operation.set_descriptor(names.x, tensors.x);
+  operation.set_descriptor(names.w, tensors.w);
+  operation.set_descriptor(names.y, tensors.y);
+  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one);
+  operation.set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero);
+  operation.finalize();
   return operation;
 }
 
 Descriptor add_operation(const Descriptor& x, const Descriptor& bias, const Descriptor& y) {
-  return pointwise(CUDNN_POINTWISE_ADD, x, &bias, y);
-}
-
-Descriptor identity_operation(const Descriptor& x, const Descriptor& y) {
-  return pointwise(CUDNN_POINTWISE_IDENTITY, x, nullptr, y);
+  const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+  const cudnnDataType_t math = CUDNN_DATA_FLOAT;
+  Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+  kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &math);
+  kind.finalize();
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+  operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  operation.finalize();
+  return operation;
 }
 
 Descriptor make_graph(const std::vector<Descriptor>& operations, const DeviceModel& device) {

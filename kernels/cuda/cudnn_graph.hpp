@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/cudnn_descriptor.hpp"
 #include "kernels/cuda/device_model.hpp"
 
@@ -27,15 +28,14 @@ struct ConvolutionSpec {
 /// A cross-correlation that accumulates in fp32.
 Descriptor make_convolution(const ConvolutionSpec& spec);
 
-/// Operations on tensors that make_tensor made; the last one named is the result.
-Descriptor forward_operation(const Descriptor& convolution, const Descriptor& x, const Descriptor& w,
-                             const Descriptor& y);
-Descriptor backward_data_operation(const Descriptor& convolution, const Descriptor& dy, const Descriptor& w,
-                                   const Descriptor& dx);
-Descriptor backward_weights_operation(const Descriptor& convolution, const Descriptor& x, const Descriptor& dy,
-                                      const Descriptor& dw);
+/// The tensors of a convolution, made by make_tensor; one of them, as the pass says, is the result.
+struct ConvTensors {
+  const Descriptor& x;  ///< or dx
+  const Descriptor& w;  ///< or dw
+  const Descriptor& y;  ///< or dy
+};
+Descriptor convolution_operation(ConvPass pass, const Descriptor& convolution, const ConvTensors& tensors);
 Descriptor add_operation(const Descriptor& x, const Descriptor& bias, const Descriptor& y);  ///< bias is broadcast
-Descriptor identity_operation(const Descriptor& x, const Descriptor& y);                     ///< converts types
 
 Descriptor make_graph(const std::vector<Descriptor>& operations, const DeviceModel& device);
 

@@ -31,17 +31,14 @@ void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
 Recorder::Graph Recorder::record(const std::function<void()>& calls) {
   // Thread-local: other threads (NCCL's, MPI's) may call CUDA meanwhile.
   MRMF_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-  recording_ = true;
   cudaGraph_t captured = nullptr;
   try {
     calls();
   } catch (...) {
-    recording_ = false;
     cudaStreamEndCapture(stream_, &captured);  // leaves the stream usable for the message's sake
     if (captured != nullptr) cudaGraphDestroy(captured);
     throw;
   }
-  recording_ = false;
   MRMF_CUDA(cudaStreamEndCapture(stream_, &captured));
   const std::unique_ptr<CUgraph_st, DestroyGraph> graph(captured);
   cudaGraphExec_t executable = nullptr;

@@ -18,7 +18,6 @@ class Recorder {
 
   void run(std::uint64_t key, const std::function<void()>& calls);
   void forget() { records_.clear(); }
-  bool recording() const { return recording_; }
 
  private:
   struct Destroy {
@@ -29,7 +28,6 @@ class Recorder {
 
   cudaStream_t stream_;
   bool enabled_;
-  bool recording_ = false;
   std::map<std::uint64_t, Graph> records_;  // an empty one: run once
 };
 
