@@ -87,7 +87,8 @@ std::string name_of(const Network& network, const Unit& unit) {
 }  // namespace
 
 std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision) {
-  // Measured by the methods of docs/numerics.md where marked; else scaled from the H200 by the data sheets' bandwidth.
+  // What an H200 is taken to reach in practice; none of it was measured by this program. An H100 has the same
+  // arithmetic and less bandwidth, by the ratio of the data sheets.
   const bool h200 = description.find("H200") != std::string::npos, h100 = description.find("H100") != std::string::npos;
   if (!h200 && !h100) return std::nullopt;
   const double flops = precision == "bf16" ? 790e12 : precision == "tf32" ? 400e12 : 60e12;
@@ -123,15 +124,8 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
 void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
                          std::ostream& out) {
   BenchSteps steps(backend, settings);
-  for (int i = 0; i < 3; ++i) steps.step();
-  backend.finish();
-  std::vector<double> whole;
-  for (int i = 0; i < std::max(3, settings.steps / 5); ++i) {
-    const Timer timer;
-    for (int k = 0; k < 5; ++k) steps.step();
-    backend.finish();
-    whole.push_back(timer.seconds() / 5);
-  }
+  warm_up(backend, steps);
+  const double step = step_seconds(backend, steps, std::max(settings.steps, 50), false);
   TimedUnits units(backend, steps, settings);
   const Model& model = steps.learner().model;
   const Network& network = model.network();
@@ -156,7 +150,6 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, const 
         fmt::format("{{\"name\": \"{}\", \"forward_us\": {:.2f}, \"backward_us\": {:.2f}, \"roofline_us\": {}}}", name,
                     1e6 * times.forward, 1e6 * times.backward, peak ? fmt::format("{:.2f}", 1e6 * floor) : "null"));
   }
-  const double step = median(whole);
   // Adam reads w, dw, m, v and writes w, m, v.
   floor_sum += peak ? 28.0 * static_cast<double>(network.trainable()) / peak->bytes_per_second : 0;
   out << fmt::format("{:<34}{:>24.1f}", "whole step, with loss and update", 1e6 * step);

@@ -20,22 +20,6 @@ ModelSettings model_settings(const BenchSettings& settings) {
   return result;
 }
 
-// Median seconds of a step; a device is given a few steps at a time, as in training.
-double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
-  const int at_a_time = backend.immediate() ? 1 : 10;
-  std::vector<double> seconds;
-  for (int done = 0; done < timed; done += at_a_time) {
-    const Timer timer;
-    for (int i = 0; i < at_a_time; ++i) {
-      if (load) steps.load();
-      steps.step();
-    }
-    backend.finish();
-    seconds.push_back(timer.seconds() / at_a_time);
-  }
-  return median(seconds);
-}
-
 }  // namespace
 
 BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
@@ -87,8 +71,7 @@ std::vector<float> BenchSteps::losses() {
   return values;
 }
 
-void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  BenchSteps steps(backend, settings);
+void warm_up(Backend& backend, BenchSteps& steps) {
   constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second, and replays from then on
   const Timer warming;        // a device also needs a moment until its clocks are up
   for (int i = 0; i < kWarmUp || (!backend.immediate() && warming.seconds() < 0.5); ++i) {
@@ -96,6 +79,26 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
     if (i >= kWarmUp) backend.finish();
   }
   backend.finish();
+}
+
+double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
+  const int at_a_time = backend.immediate() ? 1 : 10;
+  std::vector<double> seconds;
+  for (int done = 0; done < timed; done += at_a_time) {
+    const Timer timer;
+    for (int i = 0; i < at_a_time; ++i) {
+      if (load) steps.load();
+      steps.step();
+    }
+    backend.finish();
+    seconds.push_back(timer.seconds() / at_a_time);
+  }
+  return median(seconds);
+}
+
+void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
+  BenchSteps steps(backend, settings);
+  warm_up(backend, steps);
   const double step = step_seconds(backend, steps, settings.steps, false);
   const double loaded = backend.immediate() ? step : step_seconds(backend, steps, settings.steps, true);
   out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,

@@ -44,6 +44,11 @@ class BenchSteps {
   int loads_ = 0;
 };
 
+/// Steps until records are made and a device's clocks are up.
+void warm_up(Backend& backend, BenchSteps& steps);
+/// Median seconds of a step, a few at a time on a device; with `load`, each on a batch copied anew.
+double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load);
+
 /// Prints samples per second, with the batch in the backend's memory and, on a device, also with its loading. The last
 /// line is JSON: {"samples_per_second": ..., "step_seconds": ..., ...}.
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out);

@@ -26,6 +26,20 @@ struct Trainer::Epoch {
   Index steps() const { return static_cast<Index>(order.steps.size()); }
 };
 
+/// The order of a stage's first epoch: the sizes of its batches are those of every epoch.
+struct Trainer::Orders {
+  EpochOrder train, validation;
+
+  /// The numbers of rows that this rank's batches have; 0 where training leaves it without samples.
+  std::set<Index> rows() const {
+    std::set<Index> sizes;
+    for (const Range& step : train.steps) sizes.insert(step.count);
+    for (const Range& step : validation.steps)
+      if (step.count > 0) sizes.insert(step.count);
+    return sizes;
+  }
+};
+
 namespace {
 
 std::uint64_t stage_key(const TrainStep& step) {
@@ -116,38 +130,33 @@ void Trainer::begin(Learner& learner, const TrainStep& step) {
   learner.optimizer.configure(step.optimizer);
   time_ = {.io = at_.data.require(step.resolution)};
   at_.backend.forget();
-  const std::set<Index> sizes = batch_rows(step);
-  const EpochOrder train = epoch_order(order_settings(at_.data.train(), step.batch), config_.seed, 0, 0);
-  const EpochOrder validation = epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0);
+  const Orders order = orders(step);
   const Timer timer;
   train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
   validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
   time_.io += timer.seconds();
-  record_keys_ = record_keys(train);
-  losses_ = at_.backend.allocate(std::ssize(train.steps) + std::ssize(validation.steps));
-  for (const Index rows : sizes) learner.model.prepare(rows);
+  record_keys_ = record_keys(order.train);
+  losses_ = at_.backend.allocate(std::ssize(order.train.steps) + std::ssize(order.validation.steps));
+  for (const Index rows : order.rows()) learner.model.prepare(rows);
 }
 
-// The numbers of rows of this rank's batches in training and validation.
-std::set<Index> Trainer::batch_rows(const TrainStep& step) const {
-  std::set<Index> sizes;
-  const OrderSettings order = order_settings(at_.data.train(), step.batch);
-  check(order);
-  for (const Range& rows : epoch_order(order, config_.seed, 0, 0).steps) sizes.insert(rows.count);
-  if (sizes.contains(0))
+Trainer::Orders Trainer::orders(const TrainStep& step) const {
+  const OrderSettings settings = order_settings(at_.data.train(), step.batch);
+  check(settings);
+  Orders orders{epoch_order(settings, config_.seed, 0, 0),
+                epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0)};
+  if (orders.rows().contains(0))
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
                     "fewer ranks",
                     step.batch, at_.team.rank(), where(step)));
-  for (const Range& rows : epoch_order(order_settings(at_.data.validation(), step.batch), 0, 0, 0).steps)
-    if (rows.count > 0) sizes.insert(rows.count);
-  return sizes;
+  return orders;
 }
 
 void Trainer::rehearse(const NetworkSettings& settings, const TrainStep& step) {
   const Network network(at_.backend, settings);
   const Execution execution = plan_execution(at_.backend, network, {settings, 0, true});
-  for (const Index rows : batch_rows(step))
+  for (const Index rows : orders(step).rows())
     for (const Unit& unit : execution.units) unit.run->prepare(rows);
   run_ = {};
 }

@@ -55,7 +55,8 @@ class Trainer {
   double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
-  std::set<Index> batch_rows(const TrainStep& step) const;
+  struct Orders;
+  Orders orders(const TrainStep& step) const;
   std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
   OrderSettings order_settings(const Split& split, int batch) const;
