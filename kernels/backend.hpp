@@ -32,6 +32,12 @@ namespace mrmf {
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };
 
+/// What sums over the ranks took, in seconds.
+struct SumTime {
+  double waited = 0;  ///< calculation stood still for them
+  double hidden = 0;  ///< they went on beside calculation (0 where that cannot be told)
+};
+
 /// Sums over the ranks that train one model together, of values in the backend's memory; in place, the same result on
 /// every rank.
 class RankSum {
@@ -42,8 +48,8 @@ class RankSum {
   virtual void start(Span part) = 0;
   /// ...until here: what comes after sees the sums of all that was started.
   virtual void finish() = 0;
-  /// Seconds that calculation waited for the sums, since the last call of this.
-  virtual double take_seconds() = 0;
+  /// What the sums took since the last call of this.
+  virtual SumTime take_time() = 0;
 };
 
 /// The ranks that train one model together, as a backend needs them to make its own communicator.

@@ -24,8 +24,26 @@ class MpiSession {
   static std::string version();
 };
 
+/// A sum under way. Move-only; its span must live until it is done. Destroying one that is not done waits for nothing:
+/// only an error's way out may do that.
+class PendingSum {
+ public:
+  PendingSum(PendingSum&&) noexcept;
+  PendingSum& operator=(PendingSum&&) noexcept;
+  ~PendingSum();
+  bool test();    ///< is it done? Asking also moves it on: MPI works inside its own calls
+  void finish();  ///< returns when it is
+
+ private:
+  friend class Comm;
+  struct State;
+  explicit PendingSum(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
 /// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks and throws
-/// FaultError with MPI's own text. In-place; every rank ends with the same bits where the result is shared.
+/// FaultError: with MPI's own text, or when the other ranks keep it waiting for longer than limit(). In-place; every
+/// rank ends with the same bits where the result is shared.
 /// Spans may have any length (split at 1 GiB, below MPI's int counts) but have equal lengths on all ranks.
 class Comm {
  public:
@@ -41,10 +59,17 @@ class Comm {
   int size() const;
   bool root() const { return rank() == 0; }
 
+  /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). It goes on to what is
+  /// split off or duplicated later. A rank that hangs or has died would keep the others waiting for ever.
+  void limit(double seconds);
+  double limit() const;
+
   void sum(std::span<float> values);
   void sum(std::span<double> values);
   void sum(std::span<std::int64_t> values);
   double sum(double value);
+  /// Begins a sum that goes on beside what the caller does next. Every rank begins them in the same order.
+  PendingSum start_sum(std::span<float> values);
   double min(double value);
   double max(double value);
   bool any(bool value);  ///< true on every rank when it is true on one

@@ -68,13 +68,13 @@ class NcclSum final : public RankSum {
   }
   void finish() override { join(); }
 
-  double take_seconds() override {
+  SumTime take_time() override {
     StampBlock stamps;
     device_.synchronise();  // by polling; the copy would block inside CUDA
     MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device_.stream()));
     device_.synchronise();
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device_.stream()));
-    return 1e-9 * static_cast<double>(stamps.total);
+    return {.waited = 1e-9 * static_cast<double>(stamps.total)};
   }
 
  private:

@@ -133,7 +133,7 @@ void add_run(Keys& keys) {
   add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
       "GPU: let several ranks compute on one GPU, for tests; it is slow");
   add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
-      "GPU: seconds after which a sum over the ranks that has not ended ends the run");
+      "seconds that a rank waits for the others in training before it ends the run");
   add(keys, "run.plans", MRMF_FIELD(run.plans), {},
       "GPU: file that keeps the fastest convolution plans; mrmf/plans.json in the user's cache folder unless set");
 }

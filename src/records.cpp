@@ -22,22 +22,45 @@ Extent extent_of(const Json& json) {
   return extent;
 }
 
+// Means under the plain names, the ranks' least and most beside them.
+void add_split(Json& json, const TimeSplit& split) {
+  const auto add = [&](const std::string& part, const RankSeconds& s) {
+    json[part + "_seconds"] = s.mean;
+    json[part + "_range"] = {s.least, s.most};
+  };
+  add("io", split.io);
+  add("compute", split.compute);
+  add("communication", split.communication);
+  json["hidden_seconds"] = split.hidden;
+}
+
+// Records of earlier versions have one rank's seconds alone.
+TimeSplit split_of(const Json& json) {
+  const auto part = [&](const std::string& name) {
+    const double mean = json.at(name + "_seconds");
+    const auto range = json.find(name + "_range");
+    if (range == json.end()) return RankSeconds{mean, mean, mean};
+    return RankSeconds{mean, range->at(0), range->at(1)};
+  };
+  return {part("io"), part("compute"), part("communication"), json.value("hidden_seconds", 0.0)};
+}
+
 Json epoch_json(const EpochRecord& r) {
-  return {{"stage", r.stage},
-          {"role", r.role},
-          {"resolution", factors(r.resolution)},
-          {"epoch", r.epoch},
-          {"samples", r.samples},
-          {"train_loss", number(r.train_loss)},
-          {"validation_loss", number(r.validation_loss)},
-          {"seconds", r.seconds},
-          {"io_seconds", r.io_seconds},
-          {"compute_seconds", r.compute_seconds},
-          {"communication_seconds", r.communication_seconds},
-          {"learning_rate", r.learning_rate},
-          {"batch", r.batch},
-          {"ranks", r.ranks},
-          {"total_seconds", r.total_seconds}};
+  Json json{{"stage", r.stage},
+            {"role", r.role},
+            {"resolution", factors(r.resolution)},
+            {"epoch", r.epoch},
+            {"samples", r.samples},
+            {"train_loss", number(r.train_loss)},
+            {"validation_loss", number(r.validation_loss)},
+            {"seconds", r.seconds},
+            {"learning_rate", r.learning_rate},
+            {"batch", r.batch},
+            {"ranks", r.ranks},
+            {"total_seconds", r.total_seconds},
+            {"gflop", r.gflop}};
+  add_split(json, r.split);
+  return json;
 }
 
 EpochRecord epoch_of(const Json& j) {
@@ -49,26 +72,25 @@ EpochRecord epoch_of(const Json& j) {
           .train_loss = number_of(j.at("train_loss")),
           .validation_loss = number_of(j.at("validation_loss")),
           .seconds = j.at("seconds"),
-          .io_seconds = j.at("io_seconds"),
-          .compute_seconds = j.at("compute_seconds"),
-          .communication_seconds = j.at("communication_seconds"),
+          .split = split_of(j),
           .learning_rate = j.at("learning_rate"),
           .batch = j.at("batch"),
           .ranks = j.at("ranks"),
-          .total_seconds = j.at("total_seconds")};
+          .total_seconds = j.at("total_seconds"),
+          .gflop = j.value("gflop", 0.0)};
 }
 
 Json stage_json(const StageRecord& r) {
-  return {{"stage", r.stage},
-          {"role", r.role},
-          {"resolution", factors(r.resolution)},
-          {"epochs", r.epochs},
-          {"seconds", r.seconds},
-          {"io_seconds", r.io_seconds},
-          {"compute_seconds", r.compute_seconds},
-          {"communication_seconds", r.communication_seconds},
-          {"reason", r.reason},
-          {"last", epoch_json(r.last)}};
+  Json json{{"stage", r.stage},
+            {"role", r.role},
+            {"resolution", factors(r.resolution)},
+            {"epochs", r.epochs},
+            {"seconds", r.seconds},
+            {"gflop", r.gflop},
+            {"reason", r.reason},
+            {"last", epoch_json(r.last)}};
+  add_split(json, r.split);
+  return json;
 }
 
 StageRecord stage_of(const Json& j) {
@@ -77,9 +99,8 @@ StageRecord stage_of(const Json& j) {
           .resolution = extent_of(j.at("resolution")),
           .epochs = j.at("epochs"),
           .seconds = j.at("seconds"),
-          .io_seconds = j.at("io_seconds"),
-          .compute_seconds = j.at("compute_seconds"),
-          .communication_seconds = j.at("communication_seconds"),
+          .split = split_of(j),
+          .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason")};
 }
@@ -131,12 +152,21 @@ std::vector<Index> factors(const Extent& resolution) {
   return {resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end()};
 }
 
+RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
+  mean += other.mean, least += other.least, most += other.most;
+  return *this;
+}
+
+TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
+  io += other.io, compute += other.compute, communication += other.communication, hidden += other.hidden;
+  return *this;
+}
+
 void StageRecord::add(const EpochRecord& epoch) {
   ++epochs;
   seconds += epoch.seconds;
-  io_seconds += epoch.io_seconds;
-  compute_seconds += epoch.compute_seconds;
-  communication_seconds += epoch.communication_seconds;
+  split += epoch.split;
+  gflop += epoch.gflop;
   last = epoch;
 }
 

@@ -13,6 +13,21 @@ namespace mrmf {
 /// A resolution as the configuration, the plan and the records write it: no leading ones.
 std::vector<Index> factors(const Extent& resolution);
 
+/// Seconds over the ranks of a team.
+struct RankSeconds {
+  double mean = 0, least = 0, most = 0;
+  RankSeconds& operator+=(const RankSeconds& other);
+  bool operator==(const RankSeconds&) const = default;
+};
+
+/// What an epoch's seconds went to, as in the paper's Tables 4 and 8.
+struct TimeSplit {
+  RankSeconds io, compute, communication;
+  double hidden = 0;  ///< mean seconds that sums over the ranks went on beside computation; in none of the three
+  TimeSplit& operator+=(const TimeSplit& other);
+  bool operator==(const TimeSplit&) const = default;
+};
+
 /// One epoch: a line of epochs.jsonl, with these names as keys. A loss that is not finite is null there.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
@@ -22,11 +37,13 @@ struct EpochRecord {
   Index samples = 0;  ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;
   double seconds = 0;  ///< of the epoch, validation included
-  double io_seconds = 0, compute_seconds = 0, communication_seconds = 0;
+  TimeSplit split{};
   double learning_rate = 0;
   int batch = 0;  ///< per rank
   int ranks = 1;
   double total_seconds = 0;  ///< since the run began, to the end of this epoch
+  /// Billions of operations: forward of convolutions and dense layers of every sample, thrice for those of training.
+  double gflop = 0;
   bool operator==(const EpochRecord&) const = default;
 };
 
@@ -36,7 +53,9 @@ struct StageRecord {
   std::string role;
   Extent resolution{1, 1, 1};
   int epochs = 0;
-  double seconds = 0, io_seconds = 0, compute_seconds = 0, communication_seconds = 0;
+  double seconds = 0;
+  TimeSplit split{};  ///< the epochs' sums
+  double gflop = 0;
   EpochRecord last{};    ///< its losses are the stage's
   std::string reason{};  ///< why it ended: epochs | plateau | target
   void add(const EpochRecord& epoch);

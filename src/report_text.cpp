@@ -84,8 +84,8 @@ std::string result_table(const RunResult& result) {
   double seconds = 0;
   for (const StageRecord& s : result.stages) {
     text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.5f}  {}\n", s.stage,
-                        s.role, resolution_text(s.resolution), s.epochs, s.seconds, s.io_seconds, s.compute_seconds,
-                        s.communication_seconds, s.last.validation_loss, s.reason);
+                        s.role, resolution_text(s.resolution), s.epochs, s.seconds, s.split.io.mean,
+                        s.split.compute.mean, s.split.communication.mean, s.last.validation_loss, s.reason);
     epochs += s.epochs;
     seconds += s.seconds;
   }

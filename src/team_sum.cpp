@@ -2,31 +2,52 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "src/timer.hpp"
 
 namespace mrmf {
 namespace {
 
+// By MPI: a sum that was started goes on beside backward as far as MPI moves it on by itself; each later start, and
+// finish, move all of them on.
 class TeamSum final : public RankSum {
  public:
   explicit TeamSum(Comm& team) : team_(&team) {}
+
   void sum(std::span<double> values) override {
     const Timer timer;
     team_->sum(values);
-    seconds_ += timer.seconds();
+    time_.waited += timer.seconds();
   }
   void start(Span part) override {
     const Timer timer;
-    team_->sum(part);
-    seconds_ += timer.seconds();
+    if (under_way_.empty()) flight_ = {};
+    for (PendingSum& sum : under_way_) sum.test();
+    under_way_.push_back(team_->start_sum(part));
+    add_waited(timer.seconds());
   }
-  void finish() override {}
-  double take_seconds() override { return std::exchange(seconds_, 0.0); }
+  void finish() override {
+    if (under_way_.empty()) return;
+    const Timer timer;
+    for (PendingSum& sum : under_way_) sum.finish();
+    under_way_.clear();
+    add_waited(timer.seconds());
+    time_.hidden += flight_.seconds() - std::exchange(waited_in_flight_, 0.0);
+  }
+  SumTime take_time() override { return std::exchange(time_, {}); }
 
  private:
+  void add_waited(double seconds) {
+    time_.waited += seconds;
+    waited_in_flight_ += seconds;
+  }
+
   Comm* team_;
-  double seconds_ = 0;
+  std::vector<PendingSum> under_way_;
+  Timer flight_;  // since the first of them began
+  double waited_in_flight_ = 0;
+  SumTime time_;
 };
 
 void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {

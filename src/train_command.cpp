@@ -88,6 +88,7 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
 
 void train_command(const TrainOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
+  world.limit(config.run.timeout);
   const Plan plan = make_plan(config);
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);

@@ -47,11 +47,21 @@ std::uint64_t stage_key(const TrainStep& step) {
 }
 
 constexpr std::size_t kLookEvery = 64;
-constexpr Index kWhole = std::numeric_limits<Index>::max();
-constexpr Index kBucket = Index{1} << 21;  // floats: long enough that a sum's latency is small beside its transfer
+// Floats of a part of the gradients that is summed beside backward: long enough that a sum's latency is small beside
+// its transfer, between devices and between hosts.
+constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
   return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+}
+
+TimeSplit split_of(const EpochTime& time, Comm& team) {
+  const auto over_ranks = [&](double seconds) {
+    const std::vector<double> all = team.gather(seconds);
+    const auto [least, most] = std::minmax_element(all.begin(), all.end());
+    return RankSeconds{std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()), *least, *most};
+  };
+  return {over_ranks(time.io), over_ranks(time.compute), over_ranks(time.communication), over_ranks(time.hidden).mean};
 }
 
 std::string where(const TrainStep& step) {
@@ -74,7 +84,7 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
   stage.resolution = step.resolution;
   StopReason reason = StopReason::none;
   while (reason == StopReason::none) {
-    EpochRecord epoch = new_record(step, rate, stop.epochs());
+    EpochRecord epoch = new_record(learner, step, rate, stop.epochs());
     epoch.train_loss = run_epoch(learner, step, rate, stop.epochs());
     if (!config_.global_batch_norm) {
       const Timer timer;
@@ -98,7 +108,8 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
   return stage;
 }
 
-EpochRecord Trainer::new_record(const TrainStep& step, const LearningRate& rate, int epoch) const {
+EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, const LearningRate& rate,
+                                int epoch) const {
   EpochRecord record;
   record.stage = step.stage;
   record.role = to_string(step.role);
@@ -108,6 +119,8 @@ EpochRecord Trainer::new_record(const TrainStep& step, const LearningRate& rate,
   record.learning_rate = rate.at(epoch, 0, 1);
   record.batch = step.batch;
   record.ranks = at_.team.size();
+  const auto passes = static_cast<double>(3 * record.samples + at_.data.validation().shape.samples);
+  record.gflop = 1e-9 * passes * learner.model.network().flop();
   return record;
 }
 
@@ -115,9 +128,7 @@ EpochRecord Trainer::new_record(const TrainStep& step, const LearningRate& rate,
 void Trainer::finish_record(EpochRecord& record) {
   record.total_seconds = run_.seconds();
   record.seconds = record.total_seconds - total_seconds_;
-  record.io_seconds = time_.io;
-  record.compute_seconds = time_.compute;
-  record.communication_seconds = time_.communication;
+  record.split = split_of(time_, at_.team);
   total_seconds_ = record.total_seconds;
   time_ = {};
 }
@@ -196,10 +207,12 @@ double Trainer::run_epoch(Learner& learner, const TrainStep& step, const Learnin
         {&step, epoch_number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
   }
   if (team_sum_) {
+    const SumTime sums = team_sum_->take_time();
     // A device may wait for a sum while the host gathers the next batch: that part is I/O already.
-    const double waited = std::min(team_sum_->take_seconds(), time_.compute);
+    const double waited = std::min(sums.waited, time_.compute);
     time_.compute -= waited;
     time_.communication += waited;
+    time_.hidden += sums.hidden;
   }
   return loss / static_cast<double>(split.shape.samples);
 }
@@ -250,7 +263,7 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
     const Feed::Batch batch = train_->batch(now);
     const ConstTensor y = model.forward(now, batch.x);
     at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
-    model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kWhole : kBucket});
+    model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kHostBucket : kDeviceBucket});
     learner.optimizer.update(now, model.params(), model.grads());
     at_.backend.keep(now, model.loss(), losses_.span());
   });

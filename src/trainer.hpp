@@ -28,7 +28,7 @@ struct Workplace {
 /// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8. They add up to less than the epoch's
 /// seconds where a stage begins: models are built, fused and compared between ranks there.
 struct EpochTime {
-  double io = 0, compute = 0, communication = 0;
+  double io = 0, compute = 0, communication = 0, hidden = 0;
 };
 
 class Trainer {
@@ -60,7 +60,7 @@ class Trainer {
   std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
   OrderSettings order_settings(const Split& split, int batch) const;
-  EpochRecord new_record(const TrainStep& step, const LearningRate& rate, int epoch) const;
+  EpochRecord new_record(const Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch) const;
   void finish_record(EpochRecord& record);
 
   Workplace at_;

@@ -16,7 +16,7 @@ class Twice final : public RankSum {
   }
   void start(Span) override {}
   void finish() override {}
-  double take_seconds() override { return 0; }
+  SumTime take_time() override { return {}; }
 };
 
 struct NormCase {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <new>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -152,9 +154,46 @@ TEST_CASE("comm: MPI's errors come with its text, the function and the rank") {
   Comm world = Comm::world();
   float value = 1;
   const std::string text = test::message<FaultError>([&] { world.broadcast(std::span(&value, 1), world.size() + 3); });
-  CHECK(text.find("MPI_Bcast failed on rank " + std::to_string(world.rank())) == 0);
+  CHECK(text.find("MPI_Ibcast failed on rank " + std::to_string(world.rank())) == 0);
   CHECK(text.find("MPI_ERR_ROOT") != std::string::npos);
   CHECK(world.sum(1.0) == world.size());  // and the communicator still works
+}
+
+TEST_CASE("comm: a rank that does not come ends the others' wait") {
+  Comm world = Comm::world();
+  if (world.size() == 1) return;
+  Comm late = world.duplicate();
+  late.limit(0.2);
+  CHECK(late.duplicate().limit() == 0.2);
+  CHECK(world.limit() == 0);
+  std::vector<double> value(1, 1.0);  // outlives the sum that is given up
+  const bool slow = world.rank() == world.size() - 1;
+  if (slow) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    late.limit(0);
+    late.sum(std::span(value));
+    CHECK(value[0] == world.size());
+  } else {
+    const std::string text = test::message<FaultError>([&] { late.sum(std::span(value)); });
+    CHECK(text.find("rank " + std::to_string(world.rank()) + ": ") == 0);
+    CHECK(text.find("has not ended within 0.2 s; another rank hangs or has died") != std::string::npos);
+  }
+  world.barrier();
+}
+
+TEST_CASE("comm: sums go on beside other calls, and end in any order") {
+  Comm world = Comm::world();
+  std::vector<float> a(300'000, 1.0F), b(7, 2.0F), none;
+  PendingSum first = world.start_sum(std::span(a));
+  PendingSum second = world.start_sum(std::span(b));
+  PendingSum empty = world.start_sum(std::span(none));
+  CHECK(empty.test());
+  CHECK(world.sum(1.0) == world.size());
+  second.finish();
+  while (!first.test()) continue;
+  first.finish();  // once more does nothing
+  CHECK(std::count(a.begin(), a.end(), static_cast<float>(world.size())) == std::ssize(a));
+  CHECK(std::count(b.begin(), b.end(), 2.0F * static_cast<float>(world.size())) == 7);
 }
 
 TEST_CASE("comm: long spans go in pieces, each element once") {

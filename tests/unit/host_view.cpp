@@ -103,7 +103,7 @@ class HostSum final : public RankSum {
   }
   void start(Span) override {}
   void finish() override {}
-  double take_seconds() override { return 0; }
+  SumTime take_time() override { return {}; }
 
  private:
   Backend& device_;

@@ -27,7 +27,7 @@ class ThreadSum final : public RankSum {
   }
   void start(Span) override {}
   void finish() override {}
-  double take_seconds() override { return 0; }
+  SumTime take_time() override { return {}; }
 
  private:
   Shared& shared_;

@@ -27,7 +27,7 @@ class Recorded final : public RankSum {
     backend_.read(part, parts.back().values);
   }
   void finish() override { ++finished; }
-  double take_seconds() override { return 0; }
+  SumTime take_time() override { return {}; }
 
  private:
   Backend& backend_;

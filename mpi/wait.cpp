@@ -1,0 +1,52 @@
+#include "mpi/wait.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "kernels/check.hpp"
+
+namespace mrmf::mpi {
+namespace {
+
+int world_rank() {
+  int rank = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+}  // namespace
+
+void check(int code, const char* function, const char* caller, int line) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw FaultError(std::string(function) + " failed on rank " + std::to_string(world_rank()) + ": " + text + " (" +
+                   caller + ", line " + std::to_string(line) + ")");
+}
+
+Request::Request(Request&& other) noexcept
+    : function_(other.function_), request_(std::exchange(other.request_, MPI_REQUEST_NULL)) {}
+
+bool Request::test() {
+  int done = 0;
+  check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), function_);
+  return done != 0;
+}
+
+void Request::finish(double limit) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  while (!test()) {
+    if (limit > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > limit)
+      throw FaultError(
+          fmt::format("rank {}: a call of the ranks together ({}) has not ended within {} s; another rank hangs "
+                      "or has died (run.timeout sets the limit)",
+                      world_rank(), function_, limit));
+  }
+}
+
+}  // namespace mrmf::mpi

@@ -1,0 +1,33 @@
+// MPI's requests with RAII, errors with MPI's text, and waits that end. Private to mpi/.
+#pragma once
+
+#include <mpi.h>
+
+namespace mrmf::mpi {
+
+/// Throws FaultError with MPI's text unless `code` is success. The defaults are the caller's place
+/// (std::source_location, which clang-tidy 14 cannot read, is made of these).
+void check(int code, const char* function, const char* caller = __builtin_FUNCTION(), int line = __builtin_LINE());
+
+/// A collective call under way on a communicator that outlives it.
+class Request {
+ public:
+  explicit Request(const char* function) : function_(function) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  Request(Request&& other) noexcept;
+  Request& operator=(Request&&) = delete;
+  /// Leaves behind what is not done: MPI cannot withdraw a collective call, and this is an error's way out.
+  ~Request() = default;
+
+  MPI_Request* begun() { return &request_; }
+  bool test();
+  /// Polls until it is done. FaultError after `limit` seconds (0: never).
+  void finish(double limit);
+
+ private:
+  const char* function_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace mrmf::mpi
