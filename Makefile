@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check demo bench bundle gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check demo bench test-slurm bundle gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -31,6 +31,9 @@ demo: program ## simulate neurons, train by every method, print the paper's tabl
 bench: program ## training speed beside PyTorch and oneDNN's own best times (installs PyTorch in .venv-peers)
 	@tests/peers/bench.sh $(BUILD)
 
+test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
+	@tests/slurm/run.sh $(BUILD)
+
 mutants: all ## plant known bugs one by one and show that the tests catch them
 	@tests/mutants.sh $(BUILD)
 
@@ -42,8 +45,8 @@ gpu-check: all ## on a GPU: tests, parity, speed beside PyTorch, two ranks on on
 
 check: style test ## what CI and a careful committer run
 
-style: ## is the code formatted as .clang-format says? (clang-format 14)
-	@jobs/setup.sh clang-format-14
+style: ## is the code formatted as .clang-format says? (clang-format 14); are the shell scripts sound? (shellcheck)
+	@jobs/setup.sh clang-format-14 shellcheck
 	@tests/style.sh check
 
 format: ## format the code

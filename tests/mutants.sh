@@ -2,7 +2,7 @@
 # Tests the tests: plants each bug of tests/mutants.txt in a copy of the sources and expects its test to fail.
 # Usage: tests/mutants.sh [BUILD] [PATTERN]; PATTERN picks lines (grep). Exit code 1 when a bug is not caught.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 pattern=${2:-.}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=/usr/bin:$PATH
 work=$(mktemp -d "${TMPDIR:-/tmp}/mrmf-mutants-XXXXXX")

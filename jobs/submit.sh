@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Writes the batch script of an experiment, shows it and submits it. jobs/README.md explains; --help lists the options.
+set -euo pipefail
+jobs=$(cd "$(dirname "$0")" && pwd)
+
+usage() {
+  cat <<'TEXT'
+Usage: jobs/submit.sh EXPERIMENT SITE [OPTION...]
+Writes the batch script of an experiment into its folder, shows it and submits it.
+
+  EXPERIMENT  a .job file, or a folder with one: jobs/neuron, neuron, demo/seeds.job. What is here: see below
+  SITE        a name in jobs/sites, or a file: workstation runs at once, without Slurm
+
+  --dry-run              show it; write and submit nothing
+  --set KEY=VALUE        any key of the configuration, as for mrmf train; repeatable
+  --sbatch OPTION        any other option of sbatch, such as --sbatch=--exclusive; repeatable
+
+What the experiment and the site say, each as --name VALUE, or MRMF_NAME in the environment:
+  --folder DIR           run folder (runs/EXPERIMENT)
+  --program FILE         the program (build/mrmf)
+  --ranks N              ranks of a run; or --nodes N with ranks per node
+  --time T               time limit, as Slurm writes it: 90, 1:30:00, 2-12:00:00
+  --seeds "1 2 3"        array: one run each
+  --rank-counts "1 2 4"  scaling: one job each
+  --account, --partition, --qos, --constraint, --mail-user     as for sbatch
+  --ranks-per-node, --cpus-per-rank, --gpus-per-rank           as the nodes are
+  --mpi NAME             how srun starts MPI: pmix, pmi2, cray_shasta
+  --margin S             seconds before the time limit at which the run is told to write a checkpoint (300)
+  --max-requeues N       how often a run that was stopped goes back into the queue (20)
+TEXT
+  echo
+  echo "Experiments: $(cd "$jobs" && echo */*.job)"
+  echo "Sites: $(sites)"
+}
+
+sites() { (cd "$jobs/sites" && set -- *.sh && echo "${@%.sh}"); }
+
+fail() { echo "submit: $*" >&2; exit 2; }
+
+readonly names="folder program ranks nodes time seeds rank_counts account partition qos constraint mail_user ranks_per_node
+  cpus_per_rank gpus_per_rank mpi margin max_requeues"
+
+# Options into `given`, words into `words`.
+read_options() {
+  local option name value
+  while [ $# -gt 0 ]; do
+    option=$1
+    shift
+    case $option in
+      -h | --help) usage; exit 0 ;;
+      --dry-run) dry_run=1; continue ;;
+      --*=*) value=${option#*=} option=${option%%=*} ;;
+      --*) [ $# -gt 0 ] || fail "$option needs a value; see jobs/submit.sh --help"
+           value=$1; shift ;;
+      *) words+=("$option"); continue ;;
+    esac
+    name=${option#--}
+    name=${name//-/_}
+    case $name in
+      set) given_overrides+=("$value") ;;
+      sbatch) given_sbatch+=("$value") ;;
+      *) [[ " ${names//$'\n'/ } " == *" $name "* ]] || fail "unknown option $option; see jobs/submit.sh --help"
+         given[$name]=$value ;;
+    esac
+  done
+  [ ${#words[@]} = 2 ] || { usage >&2; fail "an experiment and a site are needed"; }
+}
+
+# The experiment's file, from a file, a folder with one, or either of them below jobs/.
+find_experiment() {
+  local word=$1 place found
+  for place in "$word" "$jobs/$word"; do
+    if [ -f "$place" ]; then echo "$place"; return; fi
+    [ -d "$place" ] || continue
+    found=("$place"/*.job)
+    [ -e "${found[0]}" ] || fail "$place holds no experiment (a .job file)"
+    [ ${#found[@]} = 1 ] || fail "$place holds several experiments; name one: ${found[*]##*/}"
+    echo "${found[0]}"
+    return
+  done
+  fail "no experiment $word, here or below $jobs; see jobs/submit.sh --help for those there are"
+}
+
+find_site() {
+  local place
+  for place in "$1" "$jobs/sites/$1.sh"; do
+    if [ -f "$place" ]; then echo "$place"; return; fi
+  done
+  fail "no site file $1 and no $jobs/sites/$1.sh; copy jobs/sites/generic.sh, or take one of: $(sites)"
+}
+
+# Site, experiment, environment, options: the later wins.
+load() {
+  local name variable
+  # shellcheck source=/dev/null
+  source "$site"
+  # shellcheck source=/dev/null
+  source "$experiment"
+  for name in $names; do
+    variable=MRMF_${name^^}
+    [ -z "${!variable:-}" ] || given[$name]=${given[$name]-${!variable}}
+    [ -z "${given[$name]+given}" ] || printf -v "$name" '%s' "${given[$name]}"
+  done
+  [ "$gpus_per_rank" = 0 ] || overrides=(run.device=cuda "${overrides[@]}")
+  overrides+=("${given_overrides[@]}")
+  sbatch_options+=("${given_sbatch[@]}")
+  config=$(dirname "$experiment")/$config
+}
+
+# shellcheck source=submit/checks.sh
+source "$jobs/submit/checks.sh"
+# shellcheck source=submit/write.sh
+source "$jobs/submit/write.sh"
+
+dry_run=0 words=() given_overrides=() given_sbatch=()
+declare -A given=()
+read_options "$@"
+experiment=$(find_experiment "${words[0]}")
+site=$(find_site "${words[1]}")
+
+# What neither file needs to say. A file may leave the rest empty.
+kind=train config="" folder="" program=build/mrmf ranks="" nodes="" time="" seeds="" rank_counts="" global_batch=""
+account="" partition="" qos="" constraint="" mail_user="" ranks_per_node="" cpus_per_rank=1 gpus_per_rank=0 mpi=pmix
+margin=300 max_requeues=20 needs_account=0 check_at_submission=1 scheduler=slurm overrides=() sbatch_options=()
+prepare() { :; }
+load
+check_settings
+submit_all

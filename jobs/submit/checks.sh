@@ -1,0 +1,95 @@
+# shellcheck shell=bash disable=SC2154
+# Part of jobs/submit.sh: refuses what would fail hours later in the queue.
+
+whole_number() {  # name, value, smallest
+  if ! [[ $2 =~ ^[0-9]+$ ]] || [ "$2" -lt "$3" ]; then fail "$1 = '$2' is not a whole number of at least $3"; fi
+}
+
+# Seconds of a time limit as sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]].
+seconds_of() {
+  local text=$1 days=0 fields
+  [[ $text =~ ^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$ ]] ||
+    fail "time = '$text' is no time limit; write minutes, hours:minutes:seconds or days-hours"
+  if [[ $text == *-* ]]; then
+    days=${text%%-*}
+    IFS=: read -ra fields <<<"${text#*-}:0:0"
+  else
+    IFS=: read -ra fields <<<"$text"
+    case ${#fields[@]} in
+      1) fields=(0 "${fields[0]}" 0) ;;
+      2) fields=(0 "${fields[@]}") ;;
+    esac
+  fi
+  echo $((10#$days * 86400 + 10#${fields[0]} * 3600 + 10#${fields[1]} * 60 + 10#${fields[2]}))
+}
+
+check_time() {
+  local seconds
+  [ -n "$time" ] || fail "no time limit; give --time, such as --time 4:00:00"
+  seconds=$(seconds_of "$time")
+  whole_number margin "$margin" 1
+  # Slurm may send the signal up to a minute early.
+  [ "$seconds" -ge $((margin + 60)) ] ||
+    fail "time = $time ($seconds s) is shorter than margin + 60 s = $((margin + 60)) s: the run would be told to write its \
+checkpoint as it starts; give a longer --time, or a smaller --margin if a checkpoint takes less than $margin s"
+}
+
+# Ranks and nodes of one job; `nodes` stays empty where Slurm may choose.
+check_shape() {
+  local fitting
+  if [ -n "$nodes" ]; then
+    whole_number nodes "$nodes" 1
+    [ -n "$ranks_per_node" ] || fail "nodes = $nodes also needs --ranks-per-node"
+    whole_number ranks_per_node "$ranks_per_node" 1
+    ranks=${given[ranks]-$((nodes * ranks_per_node))}
+  fi
+  whole_number ranks "$ranks" 1
+  [ -n "$ranks_per_node" ] || return 0
+  whole_number ranks_per_node "$ranks_per_node" 1
+  [ "$ranks_per_node" -le "$ranks" ] || ranks_per_node=$ranks
+  fitting=$(((ranks + ranks_per_node - 1) / ranks_per_node))
+  [ "${nodes:=$fitting}" = "$fitting" ] ||
+    fail "$ranks ranks, $ranks_per_node on a node, need $fitting nodes, not $nodes; leave --nodes or --ranks away"
+}
+
+check_slurm() {
+  command -v sbatch >/dev/null || [ "$dry_run" = 1 ] ||
+    fail "sbatch is not on this machine; log in to the cluster, or take the site workstation"
+  check_time
+  whole_number cpus_per_rank "$cpus_per_rank" 1
+  whole_number max_requeues "$max_requeues" 0
+  [[ $gpus_per_rank =~ ^[01]$ ]] || fail "gpus_per_rank = '$gpus_per_rank' is neither 0 nor 1; a rank uses one GPU"
+  [ "$gpus_per_rank" = 0 ] || [ -n "$ranks_per_node" ] || fail "gpus_per_rank = 1 also needs --ranks-per-node"
+  [ "$needs_account" = 0 ] || [ -n "$account" ] || fail "this site needs --account (or MRMF_ACCOUNT): the project that pays"
+}
+
+check_settings() {
+  local number
+  case $kind in
+    train) ;;
+    array)
+      [ -n "$seeds" ] || fail "an array needs --seeds, such as --seeds \"1 2 3\""
+      for number in $seeds; do whole_number seeds "$number" 0; done ;;
+    scaling)
+      [ -n "$rank_counts" ] || fail "a scaling sweep needs --rank-counts, such as --rank-counts \"1 2 4\""
+      for number in $rank_counts; do
+        whole_number rank_counts "$number" 1
+        [ -z "$global_batch" ] || [ $((global_batch % number)) = 0 ] ||
+          fail "global_batch = $global_batch cannot be shared by $number ranks; take rank counts that divide it"
+      done
+      [ -z "$nodes" ] || fail "a scaling sweep takes its nodes from --rank-counts; leave --nodes away" ;;
+    *) fail "$experiment: kind = '$kind' is none of train, array, scaling" ;;
+  esac
+  [ -f "$config" ] || fail "$experiment: no configuration $config"
+  [ -x "$program" ] || fail "no program $program; run make, or give --program"
+  program=$(realpath "$program")
+  [ "$scheduler" != slurm ] || check_slurm
+}
+
+# The program reads the configuration as the job will, so that a mistake shows now.
+check_config() {
+  local said options
+  [ "$check_at_submission" = 1 ] || return 0
+  as_options "run.folder=$folder" "${overrides[@]}"
+  said=$( (prepare && "$program" plan "$config" "${options[@]}") 2>&1) || fail "$said"
+}

@@ -1,0 +1,120 @@
+# shellcheck shell=bash disable=SC2154,SC2034
+# Part of jobs/submit.sh: writes the batch scripts, shows and submits them.
+
+directive() { [ -z "$2" ] || echo "#SBATCH --$1=$2"; }
+
+# The options of sbatch, as the head of the script.
+slurm_head() {
+  local log=job-%j.log option
+  directive job-name "mrmf-$name"
+  directive ntasks "$ranks"
+  directive nodes "$nodes"
+  directive ntasks-per-node "$ranks_per_node"
+  directive cpus-per-task "$cpus_per_rank"
+  [ "$gpus_per_rank" = 0 ] || directive gpus-per-node "$ranks_per_node"
+  directive time "$time"
+  directive account "$account"
+  directive partition "$partition"
+  directive qos "$qos"
+  directive constraint "$constraint"
+  if [ "$kind" = array ]; then
+    directive array "${seeds// /,}"
+    log=job-%A_%a.log
+  fi
+  directive output "$(realpath -m "$folder")/$log"
+  directive signal "USR1@$margin"
+  if [ -n "$mail_user" ]; then
+    directive mail-user "$mail_user"
+    directive mail-type END,FAIL,REQUEUE
+  fi
+  echo "#SBATCH --requeue"
+  echo "#SBATCH --open-mode=append"
+  for option in "${sbatch_options[@]}"; do echo "#SBATCH $option"; done
+}
+
+# --kill-on-bad-exit would let the first rank that ends with 75 kill those still writing; --wait bounds the time that
+# others wait for a rank that died.
+launch_command() {
+  if [ "$scheduler" = slurm ]; then
+    launch=(srun "--mpi=$mpi" "--ntasks=$ranks" "--cpus-per-task=$cpus_per_rank" --kill-on-bad-exit=0 --wait=60)
+  else
+    launch=(mpirun --bind-to none -n "$ranks")
+  fi
+}
+
+list() {  # name, values...
+  local name=$1 value text=""
+  shift
+  for value in "$@"; do printf -v text '%s %q' "$text" "$value"; done
+  echo "$name=(${text# })"
+}
+
+# The `options` of mrmf for key=value pairs.
+as_options() {
+  options=()
+  local pair
+  for pair in "$@"; do options+=(--set "$pair"); done
+}
+
+script() {
+  local launch options settings=(kind ranks folder config program directory max_requeues) name_of
+  launch_command
+  local config=$folder/job.toml directory=$PWD
+  echo "#!/usr/bin/env bash"
+  [ "$scheduler" != slurm ] || slurm_head
+  echo "# Written by jobs/submit.sh ${words[*]}"
+  for name_of in "${settings[@]}"; do printf '%s=%q\n' "$name_of" "${!name_of}"; done
+  list launch "${launch[@]}"
+  as_options "${overrides[@]}"
+  list overrides "${options[@]}"
+  [ -z "$cpus_per_rank" ] || echo "export OMP_NUM_THREADS=$cpus_per_rank"
+  declare -f prepare
+  sed 1d "$jobs/submit/job.sh"
+}
+
+finished() {
+  local seed
+  [ "$kind" = array ] || { [ -e "$folder/result.json" ]; return; }
+  for seed in $seeds; do [ -e "$folder/seed-$seed/result.json" ] || return 1; done
+}
+
+run_here() {
+  local seed
+  [ "$kind" = array ] || { bash "$folder/job.sh"; return; }
+  for seed in $seeds; do bash "$folder/job.sh" "$seed"; done
+}
+
+# One batch script: checked, written, shown, submitted.
+submit_one() {
+  check_shape
+  check_config
+  if finished; then fail "$folder is finished already; give another --folder, or remove it"; fi
+  echo "== $folder/job.sh"
+  script
+  if [ "$dry_run" = 1 ]; then
+    echo "== not written, not submitted"
+    return
+  fi
+  mkdir -p "$folder"
+  cp "$config" "$folder/job.toml"
+  script >"$folder/job.sh"
+  echo "== submitted"
+  if [ "$scheduler" = slurm ]; then sbatch "$folder/job.sh"; else run_here; fi
+}
+
+submit_all() {
+  local count above site_ranks_per_node=$ranks_per_node shared=("${overrides[@]}")
+  name=$(basename "$experiment" .job)
+  above=${folder:-runs/$(basename "$(dirname "$(realpath "$experiment")")")/$name}
+  if [ "$kind" != scaling ]; then
+    folder=$above
+    submit_one
+    return
+  fi
+  for count in $rank_counts; do
+    folder=$above/ranks-$count ranks=$count nodes="" ranks_per_node=$site_ranks_per_node
+    overrides=("${shared[@]}")
+    [ -z "$global_batch" ] || overrides+=("training.batch=$((global_batch / count))")
+    submit_one
+  done
+}

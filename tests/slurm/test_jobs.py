@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Jobs of jobs/submit.sh under a real Slurm, which cluster.py starts."""
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+from cluster import Cluster
+from janitor import processes_of
+from submit_test import EPOCHS, MRMF, SubmitTest, TOTAL_EPOCHS
+
+SITE = """
+scheduler=slurm
+mpi=pmix
+prepare() {
+  echo "environment of the site: yes"
+}
+"""
+
+
+class Jobs(SubmitTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.enterClassContext(cls.cluster)
+        cls.environment = dict(SubmitTest.environment, SLURM_CONF=cls.cluster.environment["SLURM_CONF"])
+
+    def setUp(self):
+        super().setUp()
+        self.write("here.sh", SITE)
+
+    def start(self, *words):
+        """Submits tiny.job to the test's site; returns the job's number."""
+        output = self.submit("tiny.job", "./here.sh", "--folder=run", *words)
+        return output.splitlines()[-1].removeprefix("Submitted batch job ")
+
+    def log(self, job):
+        path = self.folder / "run" / f"job-{job}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for_state(self, job, state, seconds=60):
+        fields = {}
+
+        def reached():
+            fields.update(self.cluster.job(job))
+            return fields.get("JobState") == state
+        try:
+            self.cluster.wait(f"job {job} is {state}", reached, seconds)
+        except TimeoutError as error:
+            self.fail(f"{error}\n== job: {fields}\n== its log\n{self.log(job)}")
+        return fields
+
+    def wait_for_epochs(self, run, count=3):
+        self.cluster.wait(f"{count} epochs of {run}", lambda: len(self.epochs(run)) >= count)
+
+    def is_complete(self, run, ranks=2):
+        """Every epoch of the plan is there once, in order: nothing was lost or repeated where the run was stopped."""
+        result = self.result(run)
+        self.assertEqual(result["ranks"], ranks)
+        epochs = [(epoch["role"], epoch["epoch"]) for epoch in self.epochs(run)]
+        expected = [(role, epoch) for role, count in (("coarse", EPOCHS), ("dense", 5), ("finetune", EPOCHS))
+                    for epoch in range(1, count + 1)]
+        self.assertEqual(epochs, expected)
+        return result
+
+    def was_continued(self, run, log):
+        """The second attempt began where the first one ended, and the model is the one of a run that nobody stopped."""
+        self.assertIn("stopped; requeue 1 of at most", log)
+        self.assertIn(f"{run}, attempt 2", log)
+        result = self.is_complete(run)
+        self.assertEqual(log.count("stage 1 coarse   [2]      epoch   1 "), 1, "the run began anew")
+        self.assertEqual(result["validation_loss"], self.undisturbed_loss(result["seed"]))
+
+    def undisturbed_loss(self, seed):
+        subprocess.run(["mpirun", "--bind-to", "none", "-n", "2", MRMF, "train", "config.toml", "--set", "run.folder=alone",
+                        "--set", f"training.seed={seed}"], cwd=self.folder, env=SubmitTest.environment, check=True,
+                       capture_output=True, timeout=120)
+        return self.result("alone")["validation_loss"]
+
+    def test_two_ranks_train(self):
+        job = self.start()
+        self.wait_for_state(job, "COMPLETED")
+        self.is_complete("run")
+        self.assertIn("ranks      2", self.log(job))
+        self.assertIn("environment of the site: yes", self.log(job))
+
+    def test_array_goes_on_where_one_task_is_stopped(self):
+        self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds='4 5'\n")
+        job = self.start()
+        self.wait_for_epochs("run/seed-5")
+        self.cluster.run("scancel", "--signal=USR1", f"{job}_5")
+        self.wait_for_state(f"{job}_4", "COMPLETED")
+        self.assertEqual(self.wait_for_state(f"{job}_5", "COMPLETED")["Restarts"], "1")
+        self.assertEqual(self.cluster.job(f"{job}_4")["Restarts"], "0")
+        self.assertEqual(self.is_complete("run/seed-4")["seed"], 4)
+        self.assertEqual(self.result("run/seed-5")["seed"], 5)
+        self.was_continued("run/seed-5", self.log(f"{job}_5"))
+
+    def test_preempted_job_continues(self):
+        # It takes six of the eight cores, so the urgent job can only run in its place.
+        job = self.start("--partition=batch", "--cpus-per-rank=3")
+        self.wait_for_epochs("run")
+        urgent = self.cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=4", "--output=/dev/null",
+                                  "--wrap=sleep 1").stdout.strip()
+        self.wait_for_state(urgent, "COMPLETED")
+        self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
+        self.was_continued("run", self.log(job))
+
+    def test_time_limit(self):
+        # Slurm looks at time limits every 30 s. Until then the run stands still, so that it need not be longer than that;
+        # Slurm lets it go on as it sends the signal.
+        job = self.start("--time=2", "--margin=30")
+        self.wait_for_epochs("run")
+        self.cluster.run("scancel", "--signal=STOP", job)
+        self.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+        self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
+        self.was_continued("run", self.log(job))
+
+    def test_cancelled_job_stays_away(self):
+        job = self.start()
+        self.wait_for_epochs("run")
+        self.cluster.run("scancel", job)
+        self.wait_for_state(job, "CANCELLED")
+        time.sleep(2)  # a requeue would have come with the end of the job's step
+        fields = self.cluster.job(job)
+        self.assertEqual((fields["JobState"], fields["Restarts"]), ("CANCELLED", "0"))
+
+    def test_requeues_are_counted(self):
+        job = self.start("--max-requeues=0")
+        self.wait_for_epochs("run")
+        self.cluster.run("scancel", "--signal=USR1", job)
+        self.wait_for_state(job, "FAILED")
+        self.assertIn("stopped again after 0 of at most 0 requeues", self.log(job))
+
+    def test_failed_run_fails_the_job(self):
+        job = self.start("--set=data.files=[\"gone.h5\"]")
+        fields = self.wait_for_state(job, "FAILED")
+        self.assertEqual(fields["Restarts"], "0")
+        self.assertIn("gone.h5: no such file", self.log(job))
+        self.assertIn("mrmf train ended with exit code 3", self.log(job))
+
+    def test_step_that_cannot_start(self):
+        job = self.start("--sbatch=--ntasks=1")
+        self.wait_for_state(job, "FAILED")
+        self.assertIn("cannot start 2 ranks", self.log(job))
+        self.assertIn("More processors requested than permitted", self.log(job))
+
+    def test_mpi_that_the_program_does_not_know(self):
+        job = self.start("--mpi=none")
+        self.wait_for_state(job, "FAILED")
+        self.assertIn("--mpi=none --ntasks=2 --cpus-per-task=1 --kill-on-bad-exit=0 --wait=60 cannot start 2 ranks", self.log(job))
+
+    def test_ranks_that_do_not_see_each_other(self):
+        self.write("alone", f'#!/bin/sh\nexec env -i PATH="$PATH" HOME="$HOME" {MRMF} "$@"\n')
+        (self.folder / "alone").chmod(0o755)
+        job = self.start("--program=alone")
+        self.wait_for_state(job, "FAILED")
+        self.assertIn("mrmf counts 1 and 2 were started", self.log(job))
+        self.assertEqual(self.epochs("run"), [])
+
+
+class Leftovers(unittest.TestCase):
+    def test_killed_test_leaves_nothing(self):
+        script = ("import sys; from cluster import Cluster\n"
+                  "with Cluster() as c:\n"
+                  "    c.run('sbatch', '--output=/dev/null', '--wrap=sleep 1000')\n"
+                  "    c.wait('a job', lambda: c.job('1').get('JobState') == 'RUNNING')\n"
+                  "    print(c.folder, flush=True); sys.stdin.read()\n")
+        test = subprocess.Popen([sys.executable, "-c", script], cwd=os.path.dirname(os.path.abspath(__file__)),
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        folder = pathlib.Path(test.stdout.readline().strip())
+        self.assertGreater(len(processes_of(folder)), 3)  # three daemons and the job
+        test.kill()
+        test.communicate()
+        end = time.monotonic() + 20
+        while (processes_of(folder) or folder.exists()) and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(processes_of(folder), [])
+        self.assertFalse(folder.exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

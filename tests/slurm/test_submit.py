@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""jobs/submit.sh without a Slurm: what it writes, what it refuses, and the site that needs no Slurm."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from submit_test import MRMF, ROOT, SubmitTest
+
+
+class Refused(SubmitTest):
+    def refused(self, *words, message):
+        output = self.submit(*words, "--dry-run", code=2)
+        self.assertIn(message, output.splitlines()[-1])
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_missing_site(self):
+        self.refused("tiny.job", "atlantis", message="no site file atlantis")
+
+    def test_missing_experiment(self):
+        self.refused("nowhere", "generic", message="no experiment nowhere")
+
+    def test_folder_of_several_experiments(self):
+        self.refused("demo", "generic", message="name one: scaling.job seeds.job")
+
+    def test_one_word(self):
+        self.refused("tiny.job", message="an experiment and a site are needed")
+
+    def test_unknown_option(self):
+        self.refused("tiny.job", "generic", "--partitoin", "gpu", message="unknown option --partitoin")
+
+    def test_time_limit_shorter_than_a_checkpoint(self):
+        self.refused("tiny.job", "generic", "--time=5", "--margin=300",
+                     message="time = 5 (300 s) is shorter than margin + 60 s = 360 s")
+
+    def test_no_time_limit(self):
+        self.write("tiny.job", "kind=train\nconfig=config.toml\nranks=2\n")
+        self.refused("tiny.job", "generic", message="no time limit")
+
+    def test_time_limit_that_is_none(self):
+        self.refused("tiny.job", "generic", "--time=soon", message="'soon' is no time limit")
+
+    def test_account(self):
+        self.refused("tiny.job", "perlmutter", message="needs --account")
+
+    def test_ranks(self):
+        self.refused("tiny.job", "generic", "--ranks=0", message="ranks = '0' is not a whole number")
+
+    def test_nodes_that_do_not_fit(self):
+        self.refused("tiny.job", "generic", "--ranks=9", "--nodes=2", "--ranks-per-node=4", message="need 3 nodes, not 2")
+
+    def test_gpus_without_ranks_per_node(self):
+        self.refused("tiny.job", "generic", "--gpus-per-rank=1", message="also needs --ranks-per-node")
+
+    def test_seeds(self):
+        self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\n")
+        self.refused("tiny.job", "generic", message="an array needs --seeds")
+
+    def test_batch_that_ranks_cannot_share(self):
+        self.write("tiny.job", "kind=scaling\nconfig=config.toml\nrank_counts='1 3'\nglobal_batch=16\ntime=10\n")
+        self.refused("tiny.job", "generic", message="global_batch = 16 cannot be shared by 3 ranks")
+
+    def test_configuration(self):
+        self.refused("tiny.job", "generic", "--set", "training.bacth=3", message="did you mean 'training.batch'?")
+
+    def test_missing_program(self):
+        self.refused("tiny.job", "generic", "--program=nowhere", message="no program nowhere")
+
+    def test_finished_run(self):
+        (self.folder / "done").mkdir()
+        self.write("done/result.json", "{}")
+        self.refused("tiny.job", "generic", "--folder=done", message="done is finished already")
+
+
+class Script(SubmitTest):
+    def directives(self, *words):
+        output = self.submit(*words, "--dry-run")
+        return [line.removeprefix("#SBATCH --") for line in output.splitlines() if line.startswith("#SBATCH ")]
+
+    def test_shape_of_gpu_nodes(self):
+        lines = self.directives("tiny.job", "perlmutter", "--account=m1", "--ranks=10")
+        for line in ("ntasks=10", "nodes=3", "ntasks-per-node=4", "gpus-per-node=4", "cpus-per-task=32", "account=m1",
+                     "constraint=gpu", "qos=regular", "signal=USR1@300", "requeue"):
+            self.assertIn(line, lines)
+
+    def test_a_part_of_a_node(self):
+        lines = self.directives("tiny.job", "perlmutter", "--account=m1", "--ranks=2")
+        for line in ("ntasks=2", "nodes=1", "ntasks-per-node=2", "gpus-per-node=2"):
+            self.assertIn(line, lines)
+
+    def test_nodes_give_the_ranks(self):
+        lines = self.directives("tiny.job", "perlmutter", "--account=m1", "--nodes=8")
+        self.assertIn("ntasks=32", lines)
+
+    def test_options_before_environment_before_files(self):
+        self.environment = dict(self.environment, MRMF_PARTITION="blue", MRMF_QOS="fast")
+        lines = self.directives("tiny.job", "generic", "--partition=red", "--sbatch=--exclusive")
+        for line in ("partition=red", "qos=fast", "exclusive"):
+            self.assertIn(line, lines)
+
+    def test_scaling_keeps_the_mini_batch(self):
+        self.write("tiny.job", "kind=scaling\nconfig=config.toml\nrank_counts='1 2 4'\nglobal_batch=16\ntime=10\n")
+        output = self.submit("tiny.job", "generic", "--dry-run")
+        for ranks, batch in ((1, 16), (2, 8), (4, 4)):
+            self.assertIn(f"/ranks-{ranks}/job.sh", output)
+            self.assertIn(f"overrides=(--set training.batch={batch})", output)
+
+    def test_dry_run_writes_nothing(self):
+        self.submit("tiny.job", "generic", "--dry-run")
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_what_is_shipped(self):
+        for experiment in sorted(ROOT.glob("jobs/*/*.job")):
+            with self.subTest(experiment):
+                self.submit(experiment, "generic", "--dry-run")
+
+
+class Workstation(SubmitTest):
+    def test_array_runs_at_once(self):
+        self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\nseeds='4 5'\n")
+        self.submit("tiny.job", "workstation", "--folder=runs", "--set=training.epochs=1", "--set=method.stop.coarse.epochs=1",
+                    "--set=method.stop.finetune.epochs=1")
+        for seed in (4, 5):
+            result = self.result(f"runs/seed-{seed}")
+            self.assertEqual((result["seed"], result["ranks"]), (seed, 2))
+
+    def test_failure_is_reported(self):
+        output = self.submit("tiny.job", "workstation", "--set=data.files=[\"gone.h5\"]", code=1)
+        self.assertIn("gone.h5: no such file", output)
+        self.assertIn("job: ", output)
+        self.assertIn("exit code 3", output)
+
+    def test_stopped_run_continues(self):
+        command = [ROOT / "jobs" / "submit.sh", "tiny.job", "workstation", "--folder=run", f"--program={MRMF}"]
+        with open(self.folder / "out.txt", "w") as out:
+            job = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=out, stderr=out)
+            end = time.monotonic() + 60
+            while len(self.epochs("run")) < 3 and time.monotonic() < end:
+                time.sleep(0.02)
+            os.kill(self.launcher(), signal.SIGUSR1)
+            self.assertEqual(job.wait(60), 75, (self.folder / "out.txt").read_text())
+        self.assertIn("the same command continues", (self.folder / "out.txt").read_text())
+        self.submit("tiny.job", "workstation", "--folder=run")
+        self.assertEqual(self.result("run")["ranks"], 2)
+
+    def launcher(self):
+        """The mpirun that works in this test's folder; it hands signals on to the ranks."""
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if process.joinpath("comm").read_text() == "mpirun\n" and os.readlink(process / "cwd") == str(self.folder):
+                    return int(process.name)
+            except OSError:
+                pass  # gone meanwhile, or another user's
+        self.fail((self.folder / "out.txt").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
