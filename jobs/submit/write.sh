@@ -78,6 +78,13 @@ finished() {
   for seed in $seeds; do [ -e "$folder/seed-$seed/result.json" ] || return 1; done
 }
 
+# Two jobs of one run would write over each other.
+refuse_twice() {
+  local queued
+  queued=$(squeue --noheader --user "$(id -un)" --format "%A %o" | awk -v script="$1" '$2 == script { print $1 }')
+  [ -z "$queued" ] || fail "$folder is queued or running already, as job ${queued//$'\n'/ }; scancel it, or give another --folder"
+}
+
 run_here() {
   local seed
   [ "$kind" = array ] || { bash "$folder/job.sh"; return; }
@@ -96,10 +103,11 @@ submit_one() {
     return
   fi
   mkdir -p "$folder"
+  [ "$scheduler" != slurm ] || refuse_twice "$(realpath "$folder")/job.sh"
   cp "$config" "$folder/job.toml"
   script >"$folder/job.sh"
   echo "== submitted"
-  if [ "$scheduler" = slurm ]; then sbatch "$folder/job.sh"; else run_here; fi
+  if [ "$scheduler" = slurm ]; then sbatch "$(realpath "$folder")/job.sh"; else run_here; fi
 }
 
 submit_all() {
