@@ -37,6 +37,8 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MailProg=/bin/true
 MpiDefault=none
+# PMIx and Open MPI name what they put into /tmp and /dev/shm by job: another Slurm's jobs must have other numbers.
+FirstJobId={first_job}
 ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
@@ -96,7 +98,7 @@ class Cluster:
         controller_port, node_port = free_ports(2)
         (self.folder / "slurm.conf").write_text(CONF.format(
             host=socket.gethostname().split(".")[0], folder=self.folder, user=getpass.getuser(), cores=CORES,
-            controller_port=controller_port, node_port=node_port))
+            controller_port=controller_port, node_port=node_port, first_job=1000000 + secrets.randbelow(50000000)))
         # --force: the key and its folder are nobody's but this test's.
         self.spawn("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
                    f"--pid-file={self.folder}/munged.pid", f"--log-file={self.folder}/munged.log",

@@ -19,7 +19,6 @@ stop = {{ coarse = {{ epochs = {EPOCHS} }}, dense = {{ epochs = 5 }}, finetune =
 TRAINING = CONFIG
 for old, new in (("epochs = 3", f"epochs = {EPOCHS}"), ("batch = 16", "batch = 80"), ('name = "baseline"', METHOD)):
     TRAINING = TRAINING.replace(old, new)
-TOTAL_EPOCHS = 2 * EPOCHS + 5
 
 EXPERIMENT = """
 kind=train

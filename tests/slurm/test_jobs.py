@@ -8,77 +8,12 @@ import sys
 import time
 import unittest
 
-from cluster import Cluster
 from janitor import processes_of
-from submit_test import EPOCHS, MRMF, SubmitTest, TOTAL_EPOCHS
-
-SITE = """
-scheduler=slurm
-mpi=pmix
-prepare() {
-  echo "environment of the site: yes"
-}
-"""
+from job_test import JobTest
+from submit_test import MRMF
 
 
-class Jobs(SubmitTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = Cluster()
-        cls.enterClassContext(cls.cluster)
-        cls.environment = dict(SubmitTest.environment, SLURM_CONF=cls.cluster.environment["SLURM_CONF"])
-
-    def setUp(self):
-        super().setUp()
-        self.write("here.sh", SITE)
-
-    def start(self, *words):
-        """Submits tiny.job to the test's site; returns the job's number."""
-        output = self.submit("tiny.job", "./here.sh", "--folder=run", *words)
-        return output.splitlines()[-1].removeprefix("Submitted batch job ")
-
-    def log(self, job):
-        path = self.folder / "run" / f"job-{job}.log"
-        return path.read_text() if path.exists() else ""
-
-    def wait_for_state(self, job, state, seconds=60):
-        fields = {}
-
-        def reached():
-            fields.update(self.cluster.job(job))
-            return fields.get("JobState") == state
-        try:
-            self.cluster.wait(f"job {job} is {state}", reached, seconds)
-        except TimeoutError as error:
-            self.fail(f"{error}\n== job: {fields}\n== its log\n{self.log(job)}")
-        return fields
-
-    def wait_for_epochs(self, run, count=3):
-        self.cluster.wait(f"{count} epochs of {run}", lambda: len(self.epochs(run)) >= count)
-
-    def is_complete(self, run, ranks=2):
-        """Every epoch of the plan is there once, in order: nothing was lost or repeated where the run was stopped."""
-        result = self.result(run)
-        self.assertEqual(result["ranks"], ranks)
-        epochs = [(epoch["role"], epoch["epoch"]) for epoch in self.epochs(run)]
-        expected = [(role, epoch) for role, count in (("coarse", EPOCHS), ("dense", 5), ("finetune", EPOCHS))
-                    for epoch in range(1, count + 1)]
-        self.assertEqual(epochs, expected)
-        return result
-
-    def was_continued(self, run, log):
-        """The second attempt went on to the end, and the model is the one of a run that nobody stopped."""
-        self.assertIn("stopped; requeue 1 of at most", log)
-        self.assertIn(f"{run}, attempt 2", log)
-        result = self.is_complete(run)
-        self.assertEqual(result["validation_loss"], self.undisturbed_loss(result["seed"]))
-
-    def undisturbed_loss(self, seed):
-        subprocess.run(["mpirun", "--bind-to", "none", "-n", "2", MRMF, "train", "config.toml", "--set", "run.folder=alone",
-                        "--set", f"training.seed={seed}"], cwd=self.folder, env=SubmitTest.environment, check=True,
-                       capture_output=True, timeout=120)
-        return self.result("alone")["validation_loss"]
-
+class Jobs(JobTest):
     def test_two_ranks_train(self):
         job = self.start()
         self.wait_for_state(job, "COMPLETED")
@@ -105,16 +40,6 @@ class Jobs(SubmitTest):
         urgent = self.cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=4", "--output=/dev/null",
                                   "--wrap=sleep 1").stdout.strip()
         self.wait_for_state(urgent, "COMPLETED")
-        self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
-        self.was_continued("run", self.log(job))
-
-    def test_time_limit(self):
-        # Slurm looks at time limits every 30 s. Until then the run stands still, so that it need not be longer than that;
-        # Slurm lets it go on as it sends the signal.
-        job = self.start("--time=2", "--margin=30")
-        self.wait_for_epochs("run")
-        self.cluster.run("scancel", "--signal=STOP", job)
-        self.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
         self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
         self.was_continued("run", self.log(job))
 
@@ -150,7 +75,8 @@ class Jobs(SubmitTest):
     def test_dead_rank_ends_the_job(self):
         job = self.start()
         self.wait_for_epochs("run")
-        ranks = [pid for pid in processes_of(self.cluster.folder) if pathlib.Path(f"/proc/{pid}/comm").read_text() == "mrmf\n"]
+        ranks = [pid for pid in processes_of(self.cluster.folder)
+                 if pathlib.Path(f"/proc/{pid}/comm").read_text() == "mrmf\n"]
         self.assertEqual(len(ranks), 2)
         os.kill(ranks[1], signal.SIGKILL)
         # PMIx tells the other rank at once; without it srun would wait for a minute.
@@ -181,8 +107,8 @@ class Leftovers(unittest.TestCase):
     def test_killed_test_leaves_nothing(self):
         script = ("import sys; from cluster import Cluster\n"
                   "with Cluster() as c:\n"
-                  "    c.run('sbatch', '--output=/dev/null', '--wrap=sleep 1000')\n"
-                  "    c.wait('a job', lambda: c.job('1').get('JobState') == 'RUNNING')\n"
+                  "    job = c.run('sbatch', '--parsable', '--output=/dev/null', '--wrap=sleep 1000').stdout.strip()\n"
+                  "    c.wait('a job', lambda: c.job(job).get('JobState') == 'RUNNING')\n"
                   "    print(c.folder, flush=True); sys.stdin.read()\n")
         test = subprocess.Popen([sys.executable, "-c", script], cwd=os.path.dirname(os.path.abspath(__file__)),
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

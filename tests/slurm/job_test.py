@@ -1,0 +1,76 @@
+"""Shared by the tests that run jobs: a class of tests with a Slurm, and what they wait for and look at."""
+import subprocess
+
+from cluster import Cluster
+from submit_test import EPOCHS, MRMF, SubmitTest
+
+SITE = """
+scheduler=slurm
+mpi=pmix
+prepare() {
+  echo "environment of the site: yes"
+}
+"""
+
+
+class JobTest(SubmitTest):
+    """Each class has a Slurm of its own; each test submits to it from its own folder."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.enterClassContext(cls.cluster)
+        # Ranks that are killed leave their shared memory: where the cluster's folder is, it goes with that.
+        cls.environment = dict(SubmitTest.environment, SLURM_CONF=cls.cluster.environment["SLURM_CONF"],
+                               OMPI_MCA_btl_vader_backing_directory=str(cls.cluster.folder))
+
+    def setUp(self):
+        super().setUp()
+        self.write("here.sh", SITE)
+
+    def start(self, *words):
+        """Submits tiny.job to the test's site; returns the job's number."""
+        output = self.submit("tiny.job", "./here.sh", "--folder=run", *words)
+        return output.splitlines()[-1].removeprefix("Submitted batch job ")
+
+    def log(self, job):
+        path = self.folder / "run" / f"job-{job}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for_state(self, job, state, seconds=60):
+        fields = {}
+
+        def reached():
+            fields.update(self.cluster.job(job))
+            return fields.get("JobState") == state
+        try:
+            self.cluster.wait(f"job {job} is {state}", reached, seconds)
+        except TimeoutError as error:
+            self.fail(f"{error}\n== job: {fields}\n== its log\n{self.log(job)}")
+        return fields
+
+    def wait_for_epochs(self, run, count=3):
+        self.cluster.wait(f"{count} epochs of {run}", lambda: len(self.epochs(run)) >= count)
+
+    def is_complete(self, run, ranks=2):
+        """Every epoch of the plan is there once, in order: nothing was lost or repeated where the run was stopped."""
+        result = self.result(run)
+        self.assertEqual(result["ranks"], ranks)
+        epochs = [(epoch["role"], epoch["epoch"]) for epoch in self.epochs(run)]
+        expected = [(role, epoch) for role, count in (("coarse", EPOCHS), ("dense", 5), ("finetune", EPOCHS))
+                    for epoch in range(1, count + 1)]
+        self.assertEqual(epochs, expected)
+        return result
+
+    def was_continued(self, run, log):
+        """The second attempt went on to the end, and the model is the one of a run that nobody stopped."""
+        self.assertIn("stopped; requeue 1 of at most", log)
+        self.assertIn(f"{run}, attempt 2", log)
+        result = self.is_complete(run)
+        self.assertEqual(result["validation_loss"], self.undisturbed_loss(result["seed"]))
+
+    def undisturbed_loss(self, seed):
+        subprocess.run(["mpirun", "--bind-to", "none", "-n", "2", MRMF, "train", "config.toml", "--set", "run.folder=alone",
+                        "--set", f"training.seed={seed}"], cwd=self.folder, env=SubmitTest.environment, check=True,
+                       capture_output=True, timeout=120)
+        return self.result("alone")["validation_loss"]
