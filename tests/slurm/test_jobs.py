@@ -83,6 +83,24 @@ class Jobs(JobTest):
         self.assertEqual(self.wait_for_state(job, "FAILED", 40)["Restarts"], "0")
         self.assertIn("mrmf train ended with exit code 137", self.log(job))
 
+    def test_rank_that_is_done_leaves_the_others_time(self):
+        # A program that ends with 75 when it is told to stop, rank 1 three seconds after rank 0; then mrmf.
+        self.write("slow", f"""#!/bin/bash
+if [ "$1" = train ] && [ ! -e written-1 ]; then
+  trap 'sleep $((3 * SLURM_PROCID)); touch written-$SLURM_PROCID; exit 75' USR1
+  touch listens-$SLURM_PROCID
+  while true; do sleep 0.1; done
+fi
+exec {MRMF} "$@"
+""")
+        (self.folder / "slow").chmod(0o755)
+        job = self.start("--program=slow")
+        self.cluster.wait("both ranks listen", lambda: len(list(self.folder.glob("listens-*"))) == 2)
+        self.cluster.run("scancel", "--signal=USR1", job)
+        self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
+        self.assertTrue((self.folder / "written-1").exists(), self.log(job))
+        self.was_continued("run", self.log(job))
+
     def test_step_that_cannot_start(self):
         job = self.start("--sbatch=--ntasks=1")
         self.wait_for_state(job, "FAILED")
