@@ -38,6 +38,8 @@ class Hdf5File {
   static Hdf5File open(const std::string& path, const Comm& comm);
   /// Creates (truncates) `path`; PartialFile of io/atomic_file.hpp gives a name to write under until all is well.
   static Hdf5File create(const std::string& path, const Comm& comm);
+  /// The same by this rank alone, without MPI-IO.
+  static Hdf5File create(const std::string& path);
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
   ~Hdf5File();

@@ -167,6 +167,16 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
   return Hdf5File(std::make_unique<State>(path, std::move(file), std::move(writers)));
 }
 
+Hdf5File Hdf5File::create(const std::string& path) {
+  h5::silence();
+  check_creatable(path);
+  const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  h5::File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  h5::require(bool(file), path + ": cannot be created");
+  return Hdf5File(std::make_unique<State>(path, std::move(file), Comm::self()));
+}
+
 void Hdf5File::close() { state_->close(); }
 
 }  // namespace mrmf

@@ -120,7 +120,7 @@ void add_train(CLI::App& app, Command& command, Comm& world) {
   CLI::App* train = app.add_subcommand("train", "train a model as the configuration says, into its run folder");
   auto options = held<TrainOptions>();
   add_config(*train, options->config, options->overrides);
-  train->add_flag("--overwrite", options->overwrite, "replace a finished run in the same folder");
+  train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
   train->callback([=, &command, &world] { command = [=, &world] { train_command(*options, world); }; });
 }
 
@@ -212,7 +212,7 @@ int run_command_line(int argc, char** argv, Comm& world) {
   CLI::App app{
       "mrmf trains convolutional networks on large scientific arrays by multi-resolution model fusion:\n"
       "coarse models on averaged-down data first, their bottom layers handed to finer ones, stage by stage.\n"
-      "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 fault."};
+      "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 fault, 75 stopped by a signal and saved."};
   app.set_version_flag("--version", std::string("mrmf ") + kVersion + " (" + kGitHash + ")");
   app.require_subcommand(1);
   Command command;

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool overwrite = false;
 };
+/// Stopped (save_times.hpp): a signal came, and the run is saved.
 void train_command(const TrainOptions& options, Comm& world);
 
 struct ModelOptions {

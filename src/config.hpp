@@ -93,11 +93,19 @@ struct MethodConfig {
   bool operator==(const MethodConfig&) const = default;
 };
 
+/// When a run under way is saved, beside the ends of its training steps and a signal; 0: not by this count.
+struct CheckpointConfig {
+  int epochs = 0;       ///< every so many epochs
+  double minutes = 10;  ///< at the first step after so many minutes
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
 struct RunConfig {
   std::string folder = "runs/mrmf";
   std::string device = "auto";     ///< cpu | cuda | auto
   std::string backend = "onednn";  ///< the CPU backend: onednn | reference
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
+  CheckpointConfig checkpoint;
   // GPU only:
   std::string precision = "tf32";  ///< fp32 | tf32 | bf16
   bool deterministic = false;      ///< the same bits in every run

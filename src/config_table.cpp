@@ -123,6 +123,10 @@ void add_run(Keys& keys) {
   add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
       "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
+  add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
+      "save the run under way every so many epochs; 0 for never by epochs");
+  add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
+      "save the run under way every so many minutes; 0 for never by time");
   add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
       "GPU: of activations and products; parameters, gradients and sums are always float32");
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 namespace mrmf {
 
 LearningRate::LearningRate(const OptimizerSettings& settings, int epochs, CurvePart part)
-    : settings_(settings), epochs_(epochs), part_(part), best_(std::numeric_limits<double>::infinity()) {}
+    : settings_(settings), epochs_(epochs), part_(part) {}
 
 double LearningRate::at(int epoch, Index step, Index steps) const {
   const bool warming = part_.begin == 0 && epoch < settings_.warmup;
@@ -20,27 +19,27 @@ double LearningRate::at(int epoch, Index step, Index steps) const {
   if (settings_.rule == "linear") factor = 1.0 - progress;
   if (settings_.rule == "piecewise")
     for (const double boundary : settings_.boundaries) factor *= epoch >= boundary ? settings_.factor : 1.0;
-  if (settings_.rule == "plateau") factor = plateau_factor_;
+  if (settings_.rule == "plateau") factor = memory_.factor;
   return settings_.learning_rate * warm * factor;
 }
 
 void LearningRate::epoch_done(double validation_loss) {
-  ++epochs_done_;
-  if (settings_.rule != "plateau" || epochs_done_ <= settings_.warmup) return;
-  if (validation_loss < best_ * (1.0 - settings_.plateau_threshold)) {
-    best_ = validation_loss;
-    bad_epochs_ = 0;
+  ++memory_.epochs;
+  if (settings_.rule != "plateau" || memory_.epochs <= settings_.warmup) return;
+  if (validation_loss < memory_.best * (1.0 - settings_.plateau_threshold)) {
+    memory_.best = validation_loss;
+    memory_.bad_epochs = 0;
   } else {
-    ++bad_epochs_;
+    ++memory_.bad_epochs;
   }
-  if (cooldown_left_ > 0) {
-    --cooldown_left_;
-    bad_epochs_ = 0;
+  if (memory_.cooldown_left > 0) {
+    --memory_.cooldown_left;
+    memory_.bad_epochs = 0;
   }
-  if (bad_epochs_ > settings_.patience) {
-    plateau_factor_ *= settings_.factor;
-    cooldown_left_ = settings_.cooldown;
-    bad_epochs_ = 0;
+  if (memory_.bad_epochs > settings_.patience) {
+    memory_.factor *= settings_.factor;
+    memory_.cooldown_left = settings_.cooldown;
+    memory_.bad_epochs = 0;
   }
 }
 

@@ -1,6 +1,8 @@
 // The learning rate as a function of where a training step of the plan stands. Only reduce-on-plateau has memory.
 #pragma once
 
+#include <limits>
+
 #include "src/config.hpp"
 
 namespace mrmf {
@@ -23,12 +25,20 @@ class LearningRate {
   /// After an epoch: reduce-on-plateau looks at the validation loss (PyTorch's rule, relative threshold, cooldown).
   void epoch_done(double validation_loss);
 
+  /// What reduce-on-plateau has seen.
+  struct Memory {
+    double factor = 1, best = std::numeric_limits<double>::infinity();
+    int bad_epochs = 0, cooldown_left = 0, epochs = 0;
+    bool operator==(const Memory&) const = default;
+  };
+  const Memory& memory() const { return memory_; }
+  void recall(const Memory& memory) { memory_ = memory; }
+
  private:
   OptimizerSettings settings_;
   int epochs_;
   CurvePart part_;
-  double plateau_factor_ = 1, best_;
-  int bad_epochs_ = 0, cooldown_left_ = 0, epochs_done_ = 0;
+  Memory memory_;
 };
 
 }  // namespace mrmf

@@ -5,6 +5,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/command_line.hpp"
+#include "src/save_times.hpp"
 
 namespace {
 
@@ -29,6 +30,8 @@ int main(int argc, char** argv) {
     mrmf::Comm world = mrmf::Comm::world();
     try {
       return mrmf::run_command_line(argc, argv, world);
+    } catch (const mrmf::Stopped&) {
+      return mrmf::Stopped::exit_code;  // on all ranks, and the report has said so
     } catch (const mrmf::Error& error) {
       return fail(world, error.what(), error.exit_code());
     } catch (const std::exception& error) {

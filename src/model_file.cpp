@@ -1,29 +1,19 @@
 #include "src/model_file.hpp"
 
-#include <fmt/format.h>
-
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
+#include "src/model_parts.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr const char* kFormat = "mrmf model 1";
 
-// Calls visit(data set name, part, its span) for every part of every layer, in arena order.
+// Calls visit(data set name, its shape, its span) for every part of every layer.
 template <typename Floats, typename Visit>
 void for_each_part(const Network& network, Floats params, Floats state, const Visit& visit) {
-  for (const Entry& entry : network.entries()) {
-    const auto walk = [&](const char* group, const std::vector<Part>& parts, Index at, Floats arena) {
-      for (const Part& part : parts) {
-        visit(fmt::format("{}/{}/{}", group, entry.name, part.name), part,
-              arena.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(part.count())));
-        at += part.count();
-      }
-    };
-    walk("parameters", entry.footprint.params, entry.params.first, params);
-    walk("state", entry.footprint.state, entry.state.first, state);
-  }
+  for (const PartPlace& part : parameter_places(network)) visit("parameters/" + part.name, part.shape, part.in(params));
+  for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
 }
 
 }  // namespace
@@ -35,8 +25,8 @@ void save_model(Backend& backend, const std::string& path, const Model& model, c
   file.write_attribute("format", kFormat);
   file.write_attribute("config", config_toml);
   for_each_part(model.network(), model.params(), model.state(),
-                [&](const std::string& name, const Part& part, ConstSpan values) {
-                  file.create_dataset(name, part.shape);
+                [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
+                  file.create_dataset(name, shape);
                   if (!comm.root()) return;
                   std::vector<float> host(values.size());
                   backend.read(values, host);
@@ -50,17 +40,18 @@ void load_model(Backend& backend, const std::string& path, Model& model, Comm& c
   const Hdf5File file = Hdf5File::open(path, comm);
   if (file.read_attribute("format") != kFormat)
     throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
-  for_each_part(
-      model.network(), model.params(), model.state(), [&](const std::string& name, const Part& part, Span values) {
-        const DatasetInfo info = file.info(name);
-        if (info.shape != part.shape)
-          throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +
-                          "trained with another network or resolution?");
-        std::vector<float> host(values.size());
-        if (comm.root()) file.read_rows(name, 0, part.shape.front(), host);
-        comm.broadcast(host, 0);
-        backend.write(host, values);
-      });
+  for_each_part(model.network(), model.params(), model.state(),
+                [&](const std::string& name, const std::vector<Index>& shape, Span values) {
+                  const DatasetInfo info = file.info(name);
+                  if (info.shape != shape)
+                    throw DataError(path + ": data set " + name +
+                                    " has another shape than this model's layer; was it " +
+                                    "trained with another network or resolution?");
+                  std::vector<float> host(values.size());
+                  if (comm.root()) file.read_rows(name, 0, shape.front(), host);
+                  comm.broadcast(host, 0);
+                  backend.write(host, values);
+                });
 }
 
 }  // namespace mrmf

@@ -1,8 +1,22 @@
 #include "src/pipeline.hpp"
 
+#include <span>
+
 #include "src/fusion.hpp"
 
 namespace mrmf {
+namespace {
+
+// The records of the steps of the plan's first `count` stages, from an earlier start of the run.
+std::vector<StageRecord> earlier_records(const Workplace& at, std::size_t count) {
+  std::vector<StageRecord> records;
+  if (at.saving)
+    for (const StepHistory& step : at.saving->checkpoints.history())
+      if (step.record.stage <= static_cast<int>(count)) records.push_back(step.record);
+  return records;
+}
+
+}  // namespace
 
 // Figure 2 of the paper. A coarse and a dense model are trained at two resolutions; the dense one takes over the coarse
 // one's bottom layers; the fused model is the coarse one of the next, finer stage; the last one is finetuned.
@@ -11,12 +25,13 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at
   if (!at.backend.immediate())
     for (const TrainStep& step : plan.training())
       trainer.rehearse(network_settings(config, plan, at.data.shape().sample, step.resolution), step);
-  std::vector<StageRecord> done;
+  const std::size_t begin = at.saving ? at.saving->checkpoints.stages_behind() : 0;
+  std::vector<StageRecord> done = earlier_records(at, begin);
 
-  const TrainStep& first = plan.stages.empty() ? plan.last : plan.stages.front().coarse;
+  const TrainStep& first = begin == plan.stages.size() ? plan.last : plan.stages[begin].coarse;
   Learner coarse = make_learner(plan, config, at, first.resolution, first.seed);
 
-  for (const Stage& stage : plan.stages) {
+  for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
     done.push_back(trainer.train(coarse, stage.coarse));
 
     Learner dense = make_learner(plan, config, at, stage.fuse.to, stage.dense_seed);

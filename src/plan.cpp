@@ -46,14 +46,19 @@ TrainStep train_step(const Config& config, int stage, Role role, const Extent& r
   return step;
 }
 
-// One learning-rate curve over the whole run: each step gets the part that its share of the epochs makes.
-void share_curve(Plan& plan) {
+std::vector<TrainStep*> steps_of(Plan& plan) {
   std::vector<TrainStep*> steps;
   for (Stage& stage : plan.stages) {
     steps.push_back(&stage.coarse);
     if (stage.dense) steps.push_back(&*stage.dense);
   }
   steps.push_back(&plan.last);
+  return steps;
+}
+
+// One learning-rate curve over the whole run: each step gets the part that its share of the epochs makes.
+void share_curve(Plan& plan) {
+  const std::vector<TrainStep*> steps = steps_of(plan);
   double total = 0, done = 0;
   for (const TrainStep* step : steps) total += step->stop.epochs;
   for (TrainStep* step : steps) {
@@ -123,6 +128,11 @@ std::string resolution_text(const Extent& resolution) {
   return fmt::format("[{}]", fmt::join(factors(resolution), ","));
 }
 
+std::string place_text(const TrainStep& step) {
+  return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
+                     resolution_text(step.resolution));
+}
+
 Plan make_plan(const Config& config) {
   const MethodConfig& method = config.method;
   const std::vector<Extent>& resolutions = method.resolutions;
@@ -154,6 +164,8 @@ Plan make_plan(const Config& config) {
   plan.last.seed = model_seed(config.training.seed, models);
   plan.last.stop.target = method.target;
   if (method.curve == RateCurve::run) share_curve(plan);
+  int number = 0;
+  for (TrainStep* step : steps_of(plan)) step->number = ++number;
   return plan;
 }
 

@@ -17,7 +17,8 @@ std::string to_string(Role role);
 
 /// Train one model at one resolution until its stop rule says so.
 struct TrainStep {
-  int stage = 1;  ///< 1-based; the last stage is the finetune
+  int number = 1;  ///< 1-based, among the plan's training steps
+  int stage = 1;   ///< 1-based; the last stage is the finetune
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
   int batch = 1;  ///< per rank
@@ -66,5 +67,7 @@ std::string to_json(const Plan& plan);
 
 /// "[4]", "[2,2,1]": a resolution without leading ones, as the configuration writes it.
 std::string resolution_text(const Extent& resolution);
+/// "stage 1 (coarse, resolution [4])".
+std::string place_text(const TrainStep& step);
 
 }  // namespace mrmf

@@ -23,7 +23,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 // Flushed line by line: after a crash the records hold every finished epoch.
 class LineFile {
  public:
-  explicit LineFile(const fs::path& path) : path_(path), file_(path, std::ios::trunc) {
+  explicit LineFile(const fs::path& path, std::ios::openmode mode = std::ios::trunc) : path_(path), file_(path, mode) {
     if (!file_) unwritable(path_, "permission, or no such folder");
   }
   void write(const std::string& line) {
@@ -76,15 +76,17 @@ struct RunReport::State {
   LineFile epochs, stages, log;
   bool live = false;  // a progress line stands on the terminal
   Clock::time_point epoch_start{}, shown{};
-  Index rows = 0;
+  const TrainStep* training = nullptr;  // of the epoch that is shown
+  int epoch = 0;
+  Index first_step = 0, rows = 0;
 
-  State(const ReportSettings& settings, const fs::path& at)
+  State(const ReportSettings& settings, const fs::path& at, bool continued)
       : folder(at),
         out(settings.out),
         terminal(settings.terminal),
         epochs(at / "epochs.jsonl"),
         stages(at / "stages.jsonl"),
-        log(at / "log.txt") {}
+        log(at / "log.txt", continued ? std::ios::app : std::ios::trunc) {}
 
   void say(const std::string& text) {
     log.write(text);
@@ -104,10 +106,15 @@ RunReport::~RunReport() {
   if (state_ && state_->live && state_->out) *state_->out << "\r\033[K" << std::flush;
 }
 
-RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json) {
+RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
+                     const std::vector<StepHistory>& earlier) {
   prepare_run_folder(settings);
   const fs::path folder = clear(settings);
-  state_ = std::make_unique<State>(settings, folder);
+  state_ = std::make_unique<State>(settings, folder, !earlier.empty());
+  for (const StepHistory& step : earlier) {
+    for (const EpochRecord& record : step.epochs) state_->epochs.write(to_json(record));
+    if (!step.record.reason.empty()) state_->stages.write(to_json(step.record));
+  }
   write_file(folder / "config.toml", config_toml);
   write_file(folder / "plan.json", plan_json);
 }
@@ -119,8 +126,11 @@ void RunReport::log(const std::string& line) {
 void RunReport::progress(const Progress& now) {
   if (!state_ || !state_->terminal || !state_->out) return;
   State& s = *state_;
-  if (now.step <= 1) {
+  if (now.training != s.training || now.epoch != s.epoch) {
+    s.training = now.training;
+    s.epoch = now.epoch;
     s.epoch_start = Clock::now();
+    s.first_step = now.step;
     s.rows = 0;  // the first step's own time is not known
     return;
   }
@@ -128,7 +138,8 @@ void RunReport::progress(const Progress& now) {
   constexpr double kRefresh = 0.1;  // seconds; faster is not readable
   if (s.live && since(s.shown) < kRefresh && now.step < now.steps) return;
   const double elapsed = since(s.epoch_start);
-  const double left = elapsed / static_cast<double>(now.step - 1) * static_cast<double>(now.steps - now.step);
+  const double left =
+      elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
   const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
   *s.out << "\r\033[K" << progress_line(now, speed, left) << std::flush;
   s.live = true;

@@ -12,6 +12,7 @@
 #include "src/config.hpp"
 #include "src/plan.hpp"
 #include "src/records.hpp"
+#include "src/train_state.hpp"
 
 namespace mrmf {
 
@@ -40,8 +41,10 @@ class RunReport {
  public:
   RunReport();
   /// Creates the folder and writes config.toml and plan.json. ConfigError: the folder cannot be written, or it holds a
-  /// finished run and overwrite is false. Earlier unfinished records in it are replaced.
-  RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json);
+  /// finished run and overwrite is false. Earlier unfinished records in it are replaced: by those of `earlier` where a
+  /// run goes on, whose log.txt is then added to.
+  RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
+            const std::vector<StepHistory>& earlier = {});
   RunReport(RunReport&&) noexcept;
   RunReport& operator=(RunReport&&) noexcept;
   ~RunReport();

@@ -13,13 +13,13 @@ std::string to_string(StopReason reason) {
 }
 
 StopReason StopRule::update(double train_loss, double validation_loss) {
-  ++epochs_;
-  const bool slow = previous_ && settings_.threshold && *previous_ - train_loss < *settings_.threshold;
-  slow_epochs_ = slow ? slow_epochs_ + 1 : 0;
-  previous_ = train_loss;
+  ++memory_.epochs;
+  const bool slow = memory_.previous && settings_.threshold && *memory_.previous - train_loss < *settings_.threshold;
+  memory_.slow_epochs = slow ? memory_.slow_epochs + 1 : 0;
+  memory_.previous = train_loss;
   if (settings_.target && validation_loss <= *settings_.target) return StopReason::target;
-  if (settings_.threshold && slow_epochs_ >= settings_.patience) return StopReason::plateau;
-  if (epochs_ >= settings_.epochs) return StopReason::epochs;
+  if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
+  if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;
 }
 

@@ -21,14 +21,22 @@ class StopRule {
   /// After an epoch. The first epoch has no reduction and never counts towards patience.
   StopReason update(double train_loss, double validation_loss);
 
-  int epochs() const { return epochs_; }
-  int slow_epochs() const { return slow_epochs_; }  ///< consecutive epochs below the threshold so far
+  /// What it has seen: all that update() looks at beside its arguments and the settings.
+  struct Memory {
+    int epochs = 0;
+    int slow_epochs = 0;             ///< consecutive epochs below the threshold so far
+    std::optional<double> previous;  ///< training loss of the last epoch
+    bool operator==(const Memory&) const = default;
+  };
+  const Memory& memory() const { return memory_; }
+  void recall(const Memory& memory) { memory_ = memory; }
+
+  int epochs() const { return memory_.epochs; }
+  int slow_epochs() const { return memory_.slow_epochs; }
 
  private:
   StopSettings settings_;
-  int epochs_ = 0;
-  int slow_epochs_ = 0;
-  std::optional<double> previous_;
+  Memory memory_;
 };
 
 }  // namespace mrmf

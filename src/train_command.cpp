@@ -77,10 +77,11 @@ class NewFolder {
 };
 
 // The root opens the report; the others hold an empty one.
-RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings, Comm& world) {
+RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
+                      const Checkpoints& checkpoints, Comm& world) {
   if (!world.root()) return {};
-  RunReport report(settings, to_toml(config), to_json(plan));
-  report.log(to_text(plan));
+  RunReport report(settings, to_toml(config), to_json(plan), checkpoints.history());
+  report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
 }
 
@@ -97,15 +98,22 @@ void train_command(const TrainOptions& options, Comm& world) {
   const ReportSettings settings{config.run.folder, options.overwrite, &std::cout, stdout_is_terminal()};
   NewFolder folder(config.run.folder, world);
   if (world.root()) prepare_run_folder(settings);
+  Checkpoints checkpoints(config, plan, shape.samples, world.size());
+  if (!options.overwrite) checkpoints.find(world);
   const auto backend = make_backend(config.run, world);
   Data data(config, world);
-  RunReport report = open_report(config, plan, settings, world);
+  if (!checkpoints.found()) checkpoints.clear(world);
+  RunReport report = open_report(config, plan, settings, checkpoints, world);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}, read in {:.1f} s", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample), data.load_seconds()));
 
   folder.keep();
-  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report});
+  // Until here a signal ends the program at once: nothing is lost.
+  const StopSignals signals;
+  SaveTimes times(config.run.checkpoint, signals);
+  Saving saving{checkpoints, times};
+  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving});
 
   save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
   RunResult result = make_result(config, outcome.stages, outcome.seconds);
@@ -113,6 +121,7 @@ void train_command(const TrainOptions& options, Comm& world) {
   result.machine = this_machine();
   result.versions = these_versions(backend->description());
   report.finish(result);
+  checkpoints.clear(world);
 }
 
 }  // namespace mrmf

@@ -6,16 +6,22 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "src/batches.hpp"
-#include "src/learner.hpp"
+#include "src/checkpoint.hpp"
+#include "src/orders.hpp"
 #include "src/report.hpp"
-#include "src/stop_rule.hpp"
+#include "src/save_times.hpp"
 #include "src/team_sum.hpp"
 #include "src/timer.hpp"
 
 namespace mrmf {
+
+/// What saves a run under way.
+struct Saving {
+  Checkpoints& checkpoints;
+  SaveTimes& times;
+};
 
 /// What training takes part in: passed by reference, owned by the pipeline's caller.
 struct Workplace {
@@ -23,12 +29,7 @@ struct Workplace {
   Comm& team;
   Data& data;
   RunReport& report;
-};
-
-/// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8. They add up to less than the epoch's
-/// seconds where a stage begins: models are built, fused and compared between ranks there.
-struct EpochTime {
-  double io = 0, compute = 0, communication = 0, hidden = 0;
+  Saving* saving = nullptr;  ///< null: nothing is saved
 };
 
 class Trainer {
@@ -39,39 +40,43 @@ class Trainer {
   /// total_seconds() starts anew. A device keeps what it found, so that no second of training goes to looking.
   void rehearse(const NetworkSettings& network, const TrainStep& step);
 
-  /// Trains `learner` as the step of the plan says. Returns what the stage's line of the report says.
-  /// FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
+  /// Trains `learner` as the step of the plan says: from where it was saved, if it was. Returns what the stage's line
+  /// of the report says. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
+  /// Stopped: a signal came, and the run is saved.
   StageRecord train(Learner& learner, const TrainStep& step);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank.
   double validate(Learner& learner, int batch_size);
 
-  /// Since this trainer was made: models, coarsening, training, validation and fusion.
-  double total_seconds() const { return run_.seconds(); }
+  /// Since this trainer was made: models, coarsening, training, validation and fusion. And what earlier starts of the
+  /// run had taken when they were saved.
+  double total_seconds() const { return earlier_seconds_ + run_.seconds(); }
 
  private:
   struct Epoch;
-  void begin(Learner& learner, const TrainStep& step);
-  double run_epoch(Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch);
+  bool resume(Learner& learner, const TrainStep& step, TrainState& state);
+  void begin(Learner& learner, const TrainStep& step, bool resumed);
+  double run_epoch(Learner& learner, const TrainStep& step, TrainState& state);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
-  struct Orders;
-  Orders orders(const TrainStep& step) const;
-  std::vector<std::uint64_t> record_keys(const EpochOrder& order);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
-  OrderSettings order_settings(const Split& split, int batch) const;
-  EpochRecord new_record(const Learner& learner, const TrainStep& step, const LearningRate& rate, int epoch) const;
+  void take_sum_time();
+  EpochRecord new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const;
+  void end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss);
   void finish_record(EpochRecord& record);
+  void pause(Learner& learner, const TrainStep& step, TrainState& state);
 
   Workplace at_;
   TrainingConfig config_;
+  Orders orders_;
   std::unique_ptr<RankSum> team_sum_;          // null: alone
   std::optional<Batches> train_, validation_;  // of the stage under way
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
   Timer run_;
-  EpochTime time_;            // of the epoch under way
-  double total_seconds_ = 0;  // at the end of the epoch before
+  double earlier_seconds_ = 0;  // of the run, before this start of it
+  EpochTime time_;              // of the epoch under way
+  double epoch_start_ = 0;      // in total_seconds()
 };
 
 }  // namespace mrmf

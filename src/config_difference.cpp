@@ -1,0 +1,17 @@
+#include "src/config_difference.hpp"
+
+#include "src/config_table.hpp"
+
+namespace mrmf {
+
+std::vector<KeyDifference> differences(const Config& was, const Config& is) {
+  std::vector<KeyDifference> found;
+  for (const Key<Config>& key : config_keys()) {
+    if (key.path.starts_with("run.")) continue;
+    KeyDifference difference{key.path, key.write(was), key.write(is)};
+    if (difference.was != difference.is) found.push_back(std::move(difference));
+  }
+  return found;
+}
+
+}  // namespace mrmf

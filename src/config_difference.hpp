@@ -1,0 +1,18 @@
+// Where two configurations differ, key by key.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/config.hpp"
+
+namespace mrmf {
+
+struct KeyDifference {
+  std::string key, was, is;  ///< values as TOML; "" where a key is not set
+};
+
+/// Every key but those of [run], which say where and how to compute, not what.
+std::vector<KeyDifference> differences(const Config& was, const Config& is);
+
+}  // namespace mrmf

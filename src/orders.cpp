@@ -1,0 +1,67 @@
+#include "src/orders.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace mrmf {
+
+std::uint64_t stage_key(const TrainStep& step) {
+  return static_cast<std::uint64_t>(step.stage) * 4 + static_cast<std::uint64_t>(step.role);
+}
+
+std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
+  return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+}
+
+EpochOrder Orders::training(const TrainStep& step, int epoch) const {
+  return epoch_order(settings(data_->train(), step.batch), seed_, stage_key(step), static_cast<std::uint64_t>(epoch));
+}
+
+EpochOrder Orders::validation(int batch) const {
+  return epoch_order(settings(data_->validation(), batch), seed_, 0, 0);
+}
+
+std::set<Index> Orders::First::rows() const {
+  std::set<Index> sizes;
+  for (const Range& step : training.steps) sizes.insert(step.count);
+  for (const Range& step : validation.steps)
+    if (step.count > 0) sizes.insert(step.count);
+  return sizes;
+}
+
+Orders::First Orders::first(const TrainStep& step) const {
+  check(settings(data_->train(), step.batch));
+  First first{training(step, 0), validation(step.batch)};
+  if (std::ranges::any_of(first.training.steps, [](const Range& rows) { return rows.count == 0; }))
+    throw ConfigError(
+        fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
+                    "fewer ranks",
+                    step.batch, team_->rank(), place_text(step)));
+  return first;
+}
+
+std::vector<std::uint64_t> Orders::record_keys(const EpochOrder& order) const {
+  constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
+  std::vector<std::int64_t> hashes;
+  for (const Range& rows : order.steps)
+    hashes.push_back(static_cast<std::int64_t>(
+        mix(static_cast<std::uint64_t>(team_->rank()), static_cast<std::uint64_t>(rows.count)) & hash_bits));
+  team_->sum(hashes);
+  std::vector<std::uint64_t> keys;
+  for (const std::int64_t hash : hashes) keys.push_back(static_cast<std::uint64_t>(hash) | (std::uint64_t{1} << 63));
+  return keys;
+}
+
+// A validation set may be smaller than the batch, or leave ranks without samples.
+OrderSettings Orders::settings(const Split& split, int batch) const {
+  OrderSettings settings = split.order;
+  settings.batch = batch;
+  if (&split == &data_->validation()) {
+    const Index least = settings.shards / settings.ranks;
+    settings.batch = std::max(least, std::min<Index>(batch, largest_batch(settings)));
+  }
+  return settings;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,213 @@
+"""Stopping and continuing: real signals to real runs, kills at random moments, full disks, damaged files."""
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+import support
+
+STOPPED = 75
+BUSY = ["--set", "run.checkpoint.epochs=1"]  # a file after every epoch: most of a small run's time
+
+
+class Checkpoint(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=960)
+        # Seconds of training on an idle machine: enough for a signal to find it at work.
+        self.config(replace=[support.MRMF_METHOD, ("batch = 16", "batch = 4"),
+                             ("epochs = 2 }, dense = { epochs = 1 }, finetune = { epochs = 2 }",
+                              "epochs = 3 }, dense = { epochs = 2 }, finetune = { epochs = 30 }")])
+
+    def start(self, *words, ranks=0, **options):
+        command = [support.MRMF, "train", "config.toml", *words]
+        if ranks:
+            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] + command
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=environment, **options)
+
+    def epochs_written(self, run):
+        try:
+            return self.read(run + "/epochs.jsonl").count("\n")
+        except FileNotFoundError:
+            return 0
+
+    def stop_after(self, epochs, how, run, *words, ranks=0):
+        """Starts a run, sends the signal once this many epochs are on record; returns the exit code and the output."""
+        process = self.start("--set", f"run.folder={run}", *words, ranks=ranks)
+        deadline = time.monotonic() + 60
+        while self.epochs_written(run) < epochs and process.poll() is None:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.02))
+        process.send_signal(how)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output
+
+    def left(self, run):
+        """What must not depend on how often a run was stopped: the model's bits, all losses, why stages ended."""
+        with h5py.File(self.path(run + "/checkpoints/final.h5")) as file:
+            arrays = {}
+            file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
+                            if isinstance(item, h5py.Dataset) else None)
+        epochs = [[e[key] for key in ("stage", "role", "epoch", "train_loss", "validation_loss", "learning_rate")]
+                  for e in self.lines(run + "/epochs.jsonl")]
+        stages = [[s[key] for key in ("stage", "role", "epochs", "reason")] for s in self.lines(run + "/stages.jsonl")]
+        self.assertEqual([s["epochs"] for s in json.loads(self.read(run + "/result.json"))["stages"]],
+                         [s[2] for s in stages])
+        return arrays, epochs, stages
+
+    def finish(self, run, *words, ranks=0):
+        self.mrmf("train", "config.toml", "--set", f"run.folder={run}", *words, ranks=ranks)
+        self.assertEqual(os.listdir(self.path(run + "/checkpoints")), ["final.h5"])
+        return self.left(run)
+
+    def test_signals_at_random_moments_in_every_stage(self):
+        straight = self.finish("straight")
+        stops = 0
+        # Epochs on record: in the coarse, dense, second coarse, second dense and last step of the plan.
+        for epochs, how in ((1, signal.SIGUSR1), (4, signal.SIGTERM), (7, signal.SIGUSR1), (9, signal.SIGTERM),
+                            (15, signal.SIGUSR1)):
+            code, output = self.stop_after(epochs, how, "run")
+            self.assertIn(code, (0, STOPPED), output)
+            if code == 0:
+                break  # a slow test on a fast machine: the run was done before the signal came
+            stops += 1
+            self.assertRegex(output, f"stopped on {how.name} (in|after) stage [0-9].*; run the same command again")
+            self.assertFalse(os.path.exists(self.path("run/result.json")))
+        self.assertGreater(stops, 0)
+        self.assertEqual(self.finish("run"), straight)
+        log = self.read("run/log.txt")
+        self.assertEqual(log.count("stopped on SIG"), stops)
+        self.assertEqual(log.count("\ncontinues "), stops)
+        seconds = [e["total_seconds"] for e in self.lines("run/epochs.jsonl")]
+        self.assertEqual(seconds, sorted(seconds))
+        result = json.loads(self.read("run/result.json"))
+        self.assertGreaterEqual(result["total_seconds"], seconds[-1])
+
+    def test_two_ranks_stop_together(self):
+        straight = self.finish("straight", ranks=2)
+        code, output = self.stop_after(2, signal.SIGUSR1, "run", ranks=2)  # mpirun passes it on
+        self.assertEqual(code, STOPPED, output)
+        self.assertNotIn("MPI_ABORT", output)
+        self.assertEqual(self.finish("run", ranks=2), straight)
+
+    def test_killed_at_random_moments_while_it_saves(self):
+        straight = self.finish("straight")
+        for epochs in range(0, 24, 3):
+            code, output = self.stop_after(epochs, signal.SIGKILL, "run", *BUSY)
+            self.assertIn(code, (0, -signal.SIGKILL), output)
+            if code == 0:
+                break
+        else:
+            self.assertEqual(self.finish("run"), straight)
+
+    def test_a_killed_run_continues_where_it_was_saved_and_forgets_later_records(self):
+        straight = self.finish("straight")
+        self.stop_after(2, signal.SIGKILL, "run", *BUSY)
+        with open(self.path("run/epochs.jsonl"), "a") as file:  # as if epochs had been done after the last file
+            file.write(self.read("run/epochs.jsonl").splitlines()[-1] + "\n")
+        with open(self.path("run/checkpoints/step-1.h5.partial"), "w") as file:
+            file.write("torn")
+        self.assertEqual(self.finish("run"), straight)
+
+    def test_other_ranks_go_on_with_the_same_mini_batches(self):
+        shards = ["--set", "data.shards=2"]
+        sgd = ["--set", "training.optimizer.name=sgd", *shards]
+        straight = self.finish("straight", *sgd)
+        code, output = self.stop_after(2, signal.SIGUSR1, "run", *sgd)
+        self.assertEqual(code, STOPPED, output)
+        self.fails(2, "train", "config.toml", *sgd, ranks=2, message="training.batch is 4, and here it is 8 over all ranks")
+        epochs = self.finish("run", *sgd, "--set", "training.batch=2", ranks=2)[1]
+        # The order of float32 sums alone differs: as between runs on different ranks (test_train.py), for more epochs.
+        np.testing.assert_allclose([e[4] for e in epochs], [e[4] for e in straight[1]], rtol=1e-4)
+
+    def test_another_configuration_is_refused_and_overwrite_begins_anew(self):
+        self.assertEqual(self.stop_after(2, signal.SIGUSR1, "run")[0], STOPPED)
+        saved = os.listdir(self.path("run/checkpoints"))
+        self.fails(2, "train", "config.toml", "--set", "training.seed=4",
+                   message="holds an unfinished run where training.seed is 3, and here it is 4; set it back, give "
+                           "--overwrite to begin anew")
+        self.assertEqual(os.listdir(self.path("run/checkpoints")), saved)
+        few = ["--set", "method.stop.finetune.epochs=1"]
+        self.mrmf("train", "config.toml", "--set", "training.seed=4", "--overwrite", *few)
+        self.assertEqual(self.lines("run/epochs.jsonl")[0]["epoch"], 1)
+        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+
+    def test_a_damaged_file_is_an_error_that_says_what_to_do(self):
+        self.assertEqual(self.stop_after(2, signal.SIGUSR1, "run")[0], STOPPED)
+        name = [n for n in os.listdir(self.path("run/checkpoints")) if n.endswith(".h5")][0]
+        path = self.path("run/checkpoints/" + name)
+        with open(path, "rb") as file:
+            whole = file.read()
+        with h5py.File(path) as file:
+            weight = file["parameters/conv1/weight"].id.get_offset()
+        for damaged, message in ((whole[:len(whole) // 2], "truncated"), (b"", "is empty"),
+                                 (whole[:weight] + bytes([whole[weight] ^ 1]) + whole[weight + 1:], "checksum")):
+            with open(path, "wb") as file:
+                file.write(damaged)
+            output = self.fails(3, "train", "config.toml", message=message)
+            self.assertIn("remove it to go on from the checkpoint before it if there is one, or begin anew", output)
+        with open(path, "wb") as file:
+            file.write(whole)
+        self.mrmf("train", "config.toml")
+
+    def test_any_flipped_byte_is_an_error_or_harmless(self):
+        few = ["--set", "method.stop.finetune.epochs=4"]
+        straight = self.finish("straight", *few)
+        self.assertEqual(self.stop_after(2, signal.SIGUSR1, "run", *few)[0], STOPPED)
+        name = [n for n in os.listdir(self.path("run/checkpoints")) if n.endswith(".h5")][0]
+        with open(self.path("run/checkpoints/" + name), "rb") as file:
+            whole = file.read()
+        for _ in range(6):
+            at = random.randrange(len(whole))
+            self.mrmf("train", "config.toml", "--overwrite", "--set", "run.folder=other", *few)
+            subprocess.run(["cp", "-r", self.path("run"), self.path("copy")], check=True)
+            with open(self.path("copy/checkpoints/" + name), "r+b") as file:
+                file.seek(at)
+                file.write(bytes([whole[at] ^ 0x10]))
+            process = self.start("--set", "run.folder=copy", *few)
+            output = process.communicate(timeout=60)[0]
+            self.assertIn(process.returncode, (0, 3), f"byte {at}: {output}")
+            if process.returncode == 0:
+                self.assertEqual(self.left("copy"), straight, f"byte {at}")
+            subprocess.run(["rm", "-r", self.path("copy")], check=True)
+
+    def test_a_full_disk_ends_the_run_and_leaves_the_file_before(self):
+        self.assertEqual(self.stop_after(1, signal.SIGUSR1, "run")[0], STOPPED)
+        before = {name: os.path.getsize(self.path("run/checkpoints/" + name))
+                  for name in os.listdir(self.path("run/checkpoints"))}
+
+        def small_files():  # no file may grow beyond this, as on a full disk
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+        process = self.start(*BUSY, preexec_fn=small_files, restore_signals=False)
+        output = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 3, output)
+        self.assertEqual(output.count("mrmf: error"), 1, output)
+        self.assertEqual({name: os.path.getsize(self.path("run/checkpoints/" + name))
+                          for name in os.listdir(self.path("run/checkpoints"))}, before)
+        self.assertEqual(self.stop_after(4, signal.SIGUSR1, "run")[0], STOPPED)
+
+    def test_a_folder_that_cannot_be_written_ends_the_run(self):
+        os.makedirs(self.path("run/checkpoints/step-1.h5.partial"))
+        output = self.fails(3, "train", "config.toml", *BUSY, message="step-1.h5.partial: cannot be created")
+        self.assertIn("check its folder", output)
+
+    def test_a_run_that_ends_in_time_leaves_no_checkpoint(self):
+        self.mrmf("train", "config.toml", "--set", "method.stop.finetune.epochs=1", *BUSY)
+        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,82 @@
+// A run as `mrmf train` does it, in one start or in many, each of which a signal ends after one optimizer step.
+#pragma once
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "io/agreement.hpp"
+#include "src/pipeline.hpp"
+#include "tests/support/data_files.hpp"
+
+namespace mrmf::test {
+
+/// What a run leaves, as far as it must not depend on how often it was stopped.
+struct Left {
+  std::vector<float> params, state;
+  std::vector<double> losses;        ///< training and validation, and the rate, of every epoch
+  std::vector<std::string> reasons;  ///< why the stages ended
+  bool operator==(const Left&) const = default;
+};
+
+class Starts {
+ public:
+  Starts(const Config& config, Backend& backend, Comm& team) : config_(config), backend_(&backend), team_(&team) {}
+
+  int count = 0;           ///< starts so far
+  double seconds = 0;      ///< as the end of the run says
+  int signalled_rank = 0;  ///< who gets the signal
+
+  Left straight() { return *start(false); }
+  Left interrupted() {
+    for (;;)
+      if (auto left = start(true)) return *left;
+  }
+  /// One start; none where it was stopped.
+  std::optional<Left> start(bool stop) {
+    ++count;
+    const Plan plan = make_plan(config_);
+    Data data(config_, *team_);
+    if (team_->root()) std::filesystem::create_directories(config_.run.folder + "/checkpoints");
+    team_->barrier();
+    Checkpoints checkpoints(config_, plan, data.shape().samples, team_->size());
+    checkpoints.find(*team_);
+    RunReport report;
+    if (team_->root())
+      report = RunReport({config_.run.folder, false, nullptr, false}, to_toml(config_), "", checkpoints.history());
+    const StopSignals signals;
+    if (stop && team_->rank() == signalled_rank) std::raise(SIGUSR1);
+    SaveTimes times(config_.run.checkpoint, signals);
+    Saving saving{checkpoints, times};
+    try {
+      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving}));
+    } catch (const Stopped&) {
+      return {};
+    }
+  }
+
+ private:
+  Left left(Outcome outcome) {
+    Left all;
+    seconds = outcome.seconds;
+    Model& model = outcome.learner.model;
+    all.params.assign(model.params().begin(), model.params().end());
+    all.state.assign(model.state().begin(), model.state().end());
+    for (const StageRecord& stage : outcome.stages) all.reasons.push_back(stage.reason);
+    team_->barrier();  // the root has written its records
+    std::ifstream lines(config_.run.folder + "/epochs.jsonl");
+    for (std::string line; std::getline(lines, line);) {
+      const EpochRecord epoch = epoch_from_json(line, "epochs.jsonl");
+      all.losses.insert(all.losses.end(), {epoch.train_loss, epoch.validation_loss, epoch.learning_rate});
+    }
+    return all;
+  }
+
+  Config config_;
+  Backend* backend_;
+  Comm* team_;
+};
+
+}  // namespace mrmf::test

@@ -1,0 +1,147 @@
+// A run that is stopped after every single optimizer step ends with the same bits as one that is not.
+#include <doctest/doctest.h>
+
+#include "tests/support/starts.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+struct Experiment {
+  TemporaryFolder folder;
+  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  Comm team = Comm::self();
+  Config config;
+
+  Experiment() {
+    const std::string file = folder.file("data.h5");
+    write_floats(file, "x", {20, 40, 2}, random_values(20 * 40 * 2, 1));
+    write_floats(file, "y", {20, 3}, random_values(20 * 3, 2));
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.model.layers = small_layers();
+    LayerSpec dropout = layer(LayerKind::dropout);
+    dropout.rate = 0.2F;
+    config.model.layers.insert(config.model.layers.end() - 1, dropout);
+    name_layers(config.model.layers);
+    config.training.batch = 8;
+    config.training.epochs = 2;
+    config.training.optimizer.learning_rate = 0.01;
+    config.method.name = "mrmf";
+    config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
+    config.method.axes = 1;
+  }
+
+  Starts starts(const std::string& run) {
+    config.run.folder = folder.file(run);
+    return {config, *backend, team};
+  }
+
+  /// Starts of the interrupted run.
+  int compare() {
+    const Left straight = starts("straight").straight();
+    Starts many = starts("interrupted");
+    const Left interrupted = many.interrupted();
+    CHECK(interrupted.params == straight.params);
+    CHECK(interrupted.state == straight.state);
+    CHECK(interrupted.losses == straight.losses);
+    CHECK(interrupted.reasons == straight.reasons);
+    return many.count;
+  }
+};
+
+// 3 steps of 8, 8 and 4 samples in an epoch of 20, in 2 epochs of each of the plan's training steps.
+constexpr int kSteps = 3 * 2;
+
+}  // namespace
+
+TEST_CASE("checkpoint: stopped after every step, every method ends with the same bits") {
+  for (const std::string method : {"mrmf", "mrt", "progressive"}) {
+    CAPTURE(method);
+    Experiment experiment;
+    experiment.config.method.name = method;
+    // Every step of the plan is stopped after each optimizer step; the last start does the last one's last epoch's end.
+    CHECK(experiment.compare() == (method == "mrmf" ? 3 : 2) * kSteps + 1);
+  }
+}
+
+TEST_CASE("checkpoint: so does a run of two fusions with an interpolated top and moments that are carried over") {
+  Experiment experiment;
+  experiment.config.method.resolutions = {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}};
+  experiment.config.method.top = TopRule::interpolated;
+  experiment.config.method.moments = Moments::carry;
+  experiment.compare();
+}
+
+TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rules") {
+  Experiment experiment;
+  OptimizerSettings& optimizer = experiment.config.training.optimizer;
+  experiment.config.training.epochs = 6;
+  SUBCASE("sgd, reduce on plateau") {
+    optimizer.name = "sgd";
+    optimizer.learning_rate = 0.3;
+    optimizer.rule = "plateau";
+    optimizer.patience = 0;
+    optimizer.cooldown = 1;
+  }
+  SUBCASE("adamw, cosine over the run") {
+    optimizer.name = "adamw";
+    optimizer.rule = "cosine";
+    experiment.config.method.curve = RateCurve::run;
+  }
+  SUBCASE("stopped by the threshold") {
+    for (RoleSettings* role : {&experiment.config.method.coarse, &experiment.config.method.dense})
+      role->threshold = 10.0;
+    experiment.config.method.coarse.patience = 2;
+    experiment.config.method.dense.patience = 1;
+  }
+  experiment.compare();
+}
+
+TEST_CASE("checkpoint: the parts of a run add up to its seconds, and a finished step is not trained again") {
+  Experiment experiment;
+  experiment.config.method.coarse.epochs = 1;
+  Starts many = experiment.starts("run");
+  const Timer timer;
+  const Left left = many.interrupted();
+  CHECK(many.seconds > 0);
+  CHECK(many.seconds < timer.seconds());
+  CHECK(left.losses.size() == 3 * (1 + 2 + 2));
+}
+
+TEST_CASE("checkpoint: files of a stage are kept until the next stage's first is there") {
+  Experiment experiment;
+  Starts many = experiment.starts("run");
+  const auto there = [&](int number) {
+    return std::filesystem::exists(experiment.config.run.folder + "/checkpoints/step-" + std::to_string(number) +
+                                   ".h5");
+  };
+  for (int i = 0; i < kSteps; ++i) CHECK_FALSE(many.start(true));
+  CHECK(there(1));
+  CHECK_FALSE(there(2));
+  for (int i = 0; i < kSteps; ++i) CHECK_FALSE(many.start(true));
+  CHECK(there(1));
+  CHECK(there(2));
+  CHECK_FALSE(there(3));
+  CHECK_FALSE(many.start(true));  // fuses, and does the last step's first optimizer step
+  CHECK_FALSE(there(1));
+  CHECK_FALSE(there(2));
+  CHECK(there(3));
+}
+
+TEST_CASE("checkpoint: a file of the last stage that was removed is made again from the one before") {
+  Experiment experiment;
+  const Left straight = experiment.starts("straight").straight();
+  Starts many = experiment.starts("run");
+  for (int i = 0; i < kSteps + 2; ++i) CHECK_FALSE(many.start(true));
+  std::filesystem::remove(experiment.config.run.folder + "/checkpoints/step-2.h5");
+  CHECK(many.interrupted() == straight);
+}
+
+TEST_CASE("checkpoint: saving every epoch and every few moments changes nothing, either") {
+  Experiment experiment;
+  const Left straight = experiment.starts("straight").straight();
+  experiment.config.run.checkpoint = {1, 1e-9};
+  CHECK(experiment.starts("saving").straight() == straight);
+}

@@ -1,0 +1,128 @@
+// The file of a checkpoint: what goes in comes out, and what is damaged is said to be.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "src/checkpoint_file.hpp"
+#include "tests/support/data_files.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+struct Saved {
+  TemporaryFolder folder;
+  std::string path = folder.file("step-1.h5");
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  Comm team = Comm::self();
+
+  Learner learner(std::uint64_t seed, const std::string& optimizer = "adam", Index length = 20) {
+    OptimizerSettings settings;
+    settings.name = optimizer;
+    return {*backend, small_model(length, seed), settings, {1, 1, 1}};
+  }
+  // All numbers differ from those of a new learner.
+  Learner trained(const std::string& optimizer) {
+    Learner made = learner(1, optimizer);
+    train_a_little(*backend, made.model, 5);
+    std::uint64_t key = 7;
+    for (const Span moment : made.optimizer.moments())
+      for (float& value : moment) value = static_cast<float>(Rng(++key).normal());
+    return made;
+  }
+  void save(Learner& from) { save_checkpoint(*backend, path, from, {"{\"a\":1}", "[run]\n"}, StateRows::one, team); }
+  std::string why_not() {
+    Learner into = learner(2);
+    return message<DataError>([&] {
+      read_checkpoint_texts(path);
+      load_checkpoint(*backend, path, into, StateRows::one, team);
+    });
+  }
+};
+
+// Gaps between an arena's layers are zero in every model, and in no file: moments are compared where parameters are.
+std::vector<float> used(const Learner& learner, ConstSpan arena) {
+  std::vector<float> values;
+  for (const Entry& entry : learner.model.network().entries())
+    for (Index i = entry.params.first; i < entry.params.end(); ++i)
+      values.push_back(arena[static_cast<std::size_t>(i)]);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint file: every number comes back as the same bits") {
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    CAPTURE(optimizer);
+    Saved saved;
+    Learner from = saved.trained(optimizer), into = saved.learner(2, optimizer);
+    saved.save(from);
+    CHECK(read_checkpoint_texts(saved.path).progress == "{\"a\":1}");
+    CHECK(read_checkpoint_texts(saved.path).config == "[run]\n");
+    load_checkpoint(*saved.backend, saved.path, into, StateRows::one, saved.team);
+    CHECK(copy(into.model.params()) == copy(from.model.params()));
+    CHECK(copy(into.model.state()) == copy(from.model.state()));
+    for (std::size_t i = 0; i < from.optimizer.moments().size(); ++i)
+      CHECK(used(into, into.optimizer.moments()[i]) == used(from, from.optimizer.moments()[i]));
+    CHECK_FALSE(std::filesystem::exists(saved.path + ".partial"));
+  }
+}
+
+TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
+  Saved saved;
+  Learner from = saved.trained("adam");
+  saved.save(from);
+  const std::string whole = read_bytes(saved.path);
+  for (std::size_t part = 0; part < 8; ++part) {
+    CAPTURE(part);
+    write_bytes(saved.path, whole.substr(0, whole.size() * part / 8));
+    CHECK(saved.why_not().find("begin anew with --overwrite") != std::string::npos);
+  }
+}
+
+TEST_CASE("checkpoint file: a flipped bit in any array or text is an error") {
+  Saved saved;
+  Learner from = saved.trained("adam");
+  saved.save(from);
+  const std::string whole = read_bytes(saved.path);
+  const float weight = from.model.params()[5], moment = from.optimizer.moments()[1][5];
+  const auto flipped = [&](const std::string& bytes) {
+    const std::size_t at = whole.find(bytes);
+    REQUIRE(at != std::string::npos);
+    std::string broken = whole;
+    broken[at + 1] = static_cast<char>(broken[at + 1] ^ 1);
+    write_bytes(saved.path, broken);
+    return saved.why_not();
+  };
+  const auto bytes_of = [](float value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
+  CHECK(flipped(bytes_of(weight)).find("arrays do not have the checksum") != std::string::npos);
+  CHECK(flipped(bytes_of(moment)).find("arrays do not have the checksum") != std::string::npos);
+  CHECK(flipped("{\"a\":1}").find("texts do not have the checksum") != std::string::npos);
+}
+
+TEST_CASE("checkpoint file: a foreign one is an error") {
+  Saved saved;
+  write_floats(saved.path, "x", {3}, {1, 2, 3});
+  CHECK(saved.why_not().find("its format is \"\" and this mrmf reads \"mrmf checkpoint 1\"") != std::string::npos);
+  write_bytes(saved.path, "not HDF5 at all, but long enough to be looked at");
+  CHECK(saved.why_not().find("not an HDF5 file") != std::string::npos);
+}
+
+TEST_CASE("checkpoint file: one of another network is an error that names the array") {
+  Saved saved;
+  Learner longer = saved.learner(1, "adam", 28);
+  saved.save(longer);
+  CHECK(saved.why_not().find("data set parameters/batch_norm2/gamma has another shape") != std::string::npos);
+}
+
+TEST_CASE("checkpoint file: one that cannot be written leaves the one before as it was") {
+  Saved saved;
+  Learner from = saved.trained("adam"), other = saved.learner(3);
+  saved.save(from);
+  const std::string whole = read_bytes(saved.path);
+  std::filesystem::create_directory(saved.path + ".partial");
+  CHECK(message<DataError>([&] { saved.save(other); }).find(".partial: cannot be created") != std::string::npos);
+  CHECK(read_bytes(saved.path) == whole);
+}

@@ -1,0 +1,136 @@
+// What a run may go on from, what it remembers of itself, and the signals that stop it.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "src/continuation.hpp"
+#include "src/signals.hpp"
+#include "src/train_state.hpp"
+#include "tests/support/data_files.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+RunStart start() {
+  RunStart made{{}, 96, 2};
+  made.config.run.folder = "runs/a";
+  made.config.data.shards = 4;
+  made.config.method.coarse.batch = 32;
+  made.config.method.stages.resize(1);
+  made.config.method.stages[0].coarse.batch = 8;
+  return made;
+}
+
+std::string refusal(const RunStart& was, const RunStart& is) {
+  return message<ConfigError>([&] { require_continuable(was, is); });
+}
+
+// The number of the signal that ends a process which lives through two of them, so many seconds apart; 0: none does.
+int fatal_signal(double seconds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const StopSignals signals;
+    std::raise(SIGUSR1);
+    usleep(static_cast<useconds_t>(seconds * 1e6));
+    std::raise(SIGTERM);
+    _exit(signals.received() == SIGUSR1 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("continuation: the same run, and one elsewhere on the machine, go on") {
+  RunStart is = start();
+  CHECK(refusal(start(), is).empty());
+  is.config.run.folder = "runs/b";
+  is.config.run.threads = 7;
+  is.config.run.checkpoint.epochs = 3;
+  CHECK(refusal(start(), is).empty());
+}
+
+TEST_CASE("continuation: another configuration is refused with key, old and new value") {
+  RunStart is = start();
+  is.config.training.seed = 5;
+  CHECK(refusal(start(), is) ==
+        "run.folder: runs/a holds an unfinished run where training.seed is 1, and here it is 5; set it back, give "
+        "--overwrite to begin anew, or take another folder with --set run.folder=...");
+  is.config.method.target = 0.25;
+  CHECK(refusal(start(), is).find("training.seed is 1, and here it is 5 (1 more keys differ); ") != std::string::npos);
+  is = start();
+  is.config.method.target = 0.25;
+  CHECK(refusal(start(), is).find("target.validation_loss is not set, and here it is 0.25;") != std::string::npos);
+  is = start();
+  is.samples = 97;
+  CHECK(refusal(start(), is).find("on 96 training samples, and the data now has 97;") != std::string::npos);
+}
+
+TEST_CASE("continuation: another number of ranks goes on where the mini-batches stay the same") {
+  RunStart is = start();
+  is.ranks = 4;
+  CHECK(refusal(start(), is).find("training.batch is 1024, and here it is 2048 over all ranks (2 then, 4 now: ") !=
+        std::string::npos);
+  is.config.training.batch = 256;
+  is.config.method.coarse.batch = 16;
+  is.config.method.stages[0].coarse.batch = 4;
+  CHECK(refusal(start(), is).empty());
+  RunStart was = start();
+  was.config.data.shards = is.config.data.shards = 0;  // one per rank: other samples in a mini-batch
+  CHECK(refusal(was, is).find("data.shards is 2, and here it is 4 over all ranks") != std::string::npos);
+  was = start();
+  was.config.training.global_batch_norm = is.config.training.global_batch_norm = false;
+  CHECK(refusal(was, is).find("every rank has its own statistics, and this is a run on 4; continue on 2 ranks") !=
+        std::string::npos);
+}
+
+TEST_CASE("continuation: a state comes back from its text as the same bits") {
+  TrainStep step;
+  step.optimizer.rule = "plateau";
+  TrainState state(step);
+  CHECK(train_state_from_json(to_json(state), step, "here").rate.memory() == state.rate.memory());  // best: infinity
+  for (const double loss : {0.1, 0.3, 1.0 / 3}) {
+    state.rate.epoch_done(loss);
+    state.stop.update(loss, loss);
+    EpochRecord epoch{.role = "coarse", .train_loss = loss, .validation_loss = loss};
+    state.history.record.add(epoch);
+    state.history.epochs.push_back(epoch);
+  }
+  state.step = 5;
+  state.loss = 1.0 / 7;
+  state.time = {0.1, 0.2, 0.3, 0.4};
+  state.epoch_start = 1e9 / 3;
+  state.total_seconds = 2e9 / 3;
+  const TrainState back = train_state_from_json(to_json(state), step, "here");
+  CHECK(to_json(back) == to_json(state));
+  CHECK(back.rate.memory() == state.rate.memory());
+  CHECK(back.stop.memory() == state.stop.memory());
+  CHECK(back.history.epochs == state.history.epochs);
+  CHECK(back.history.record == state.history.record);
+  CHECK(back.loss == state.loss);
+  CHECK(back.step == 5);
+  CHECK(back.epoch_start == state.epoch_start);
+  CHECK(message<DataError>([&] { train_state_from_json("{}", step, "a/step-1.h5"); }).starts_with("a/step-1.h5: "));
+}
+
+TEST_CASE("continuation: a position is said in words") {
+  TrainStep step;
+  step.role = Role::coarse;
+  TrainState state(step);
+  state.stop.update(1, 1);
+  CHECK(position_text(step, state) == "in stage 1 (coarse, resolution [1]), after 1 epochs");
+  state.step = 3;
+  CHECK(position_text(step, state) == "in stage 1 (coarse, resolution [1]), epoch 2, after 3 steps");
+  state.history.record.reason = "epochs";
+  CHECK(position_text(step, state) == "after stage 1 (coarse, resolution [1])");
+}
+
+TEST_CASE("signals: the first is remembered, its echo is ignored, and a later one ends the process at once") {
+  CHECK(fatal_signal(0) == 0);
+  CHECK(fatal_signal(1.3) == SIGTERM);  // an echo comes within a second
+}
