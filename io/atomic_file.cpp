@@ -25,7 +25,29 @@ void sync(const std::string& path) {
     throw DataError(path + ": cannot be written to disk: " + std::strerror(reason) + "; check space and quota");
 }
 
+// 0, or errno.
+int write_all(const std::string& path, std::string_view bytes) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return errno;
+  int reason = 0;
+  while (!bytes.empty() && reason == 0) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+    if (written < 0 && errno != EINTR) reason = errno;
+  }
+  if (::close(descriptor) != 0 && reason == 0) reason = errno;  // a network's file system may say only now
+  return reason;
+}
+
 }  // namespace
+
+void atomic_write(const std::string& target, std::string_view bytes) {
+  const std::string partial = target + ".partial";
+  const int reason = write_all(partial, bytes);
+  if (reason == 0) return atomic_replace(partial, target);
+  ::unlink(partial.c_str());
+  throw DataError(partial + ": cannot be written: " + std::strerror(reason) + "; check its folder, space and quota");
+}
 
 void atomic_replace(const std::string& written, const std::string& target) {
   sync(written);

@@ -38,8 +38,8 @@ class Hdf5File {
   static Hdf5File open(const std::string& path, const Comm& comm);
   /// Creates (truncates) `path`; PartialFile of io/atomic_file.hpp gives a name to write under until all is well.
   static Hdf5File create(const std::string& path, const Comm& comm);
-  /// The same by this rank alone, without MPI-IO.
-  static Hdf5File create(const std::string& path);
+  /// A file in this rank's memory, to be written by image() and the system's own calls. `name` is for messages.
+  static Hdf5File create_in_memory(const std::string& name);
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
   ~Hdf5File();
@@ -67,6 +67,9 @@ class Hdf5File {
   /// Collective: a scalar string attribute of the root, below 64 KiB.
   void write_attribute(const std::string& name, const std::string& text);
   std::string read_attribute(const std::string& name) const;  ///< "" when there is none
+
+  /// The bytes of a file in memory, with all that was written to it; the last thing that is done with it.
+  std::string image();
 
   /// Collective when writing; the destructor does the same but keeps errors to itself.
   void close();

@@ -167,14 +167,27 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
   return Hdf5File(std::make_unique<State>(path, std::move(file), std::move(writers)));
 }
 
-Hdf5File Hdf5File::create(const std::string& path) {
+Hdf5File Hdf5File::create_in_memory(const std::string& name) {
+  constexpr std::size_t growth = std::size_t{1} << 24;
   h5::silence();
-  check_creatable(path);
   const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
+  H5Pset_fapl_core(access.get(), growth, false);
   H5Pset_obj_track_times(creation.get(), false);
-  h5::File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-  h5::require(bool(file), path + ": cannot be created");
-  return Hdf5File(std::make_unique<State>(path, std::move(file), Comm::self()));
+  h5::File file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  h5::require(bool(file), name + ": cannot be made in memory");
+  return Hdf5File(std::make_unique<State>(name, std::move(file), Comm::self()));
+}
+
+std::string Hdf5File::image() {
+  const hid_t file = state_->file.get();
+  for (const auto& [name, text] : state_->texts) write_string(file, name, text, state_->path);
+  state_->texts.clear();
+  const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
+  const auto size = flushed ? H5Fget_file_image(file, nullptr, 0) : -1;
+  h5::require(size > 0, state_->path + ": cannot be made in memory");
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  h5::require(H5Fget_file_image(file, bytes.data(), bytes.size()) == size, state_->path + ": cannot be made in memory");
+  return bytes;
 }
 
 void Hdf5File::close() { state_->close(); }

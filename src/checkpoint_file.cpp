@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 #include "io/agreement.hpp"
@@ -69,44 +73,39 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   }
 }
 
-std::string checksum(const std::vector<Array>& arrays) {
-  XXH64_hash_t hash = 0;
-  for (const Array& array : arrays) {
-    hash = XXH3_64bits_withSeed(array.name.data(), array.name.size(), hash);
-    hash = XXH3_64bits_withSeed(array.values.data(), array.values.size() * sizeof(float), hash);
-  }
-  return fmt::format("{:016x}", hash);
-}
-
-std::string checksum(const CheckpointTexts& texts) {
-  const XXH64_hash_t hash = XXH3_64bits(texts.progress.data(), texts.progress.size());
-  return fmt::format("{:016x}", XXH3_64bits_withSeed(texts.config.data(), texts.config.size(), hash));
-}
+std::string checksum(std::string_view bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
 
 void write(const std::string& path, const std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  const Comm alone = Comm::self();
-  PartialFile partial(path, alone);
-  Hdf5File file = Hdf5File::create(partial.path());
+  Hdf5File file = Hdf5File::create_in_memory(path);
   file.write_attribute("format", kFormat);
-  file.write_attribute("array checksum", checksum(arrays));
-  file.write_attribute("text checksum", checksum(texts));
   for (const Array& array : arrays) {
     file.create_dataset(array.name, array.shape);
     file.write_rows(array.name, 0, array.values);
   }
   file.write_text("progress", texts.progress);
   file.write_text("config", texts.config);
-  file.close();
-  partial.commit();
+  std::string bytes = file.image();
+  bytes += checksum(bytes);
+  atomic_write(path, bytes);
 }
 
 [[noreturn]] void damaged(const std::string& what) {
   throw DataError(what +
-                  "; a checkpoint that cannot be used: restore it from a copy, or remove it to go on from the "
+                  "; restore it from a copy, or remove it to go on from the "
                   "checkpoint before it if there is one, or begin anew with --overwrite");
 }
 
+void require_whole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const std::size_t sum = std::min(bytes.size(), checksum("").size());
+  const std::string_view all = bytes, before = all.substr(0, all.size() - sum);
+  if (all.substr(before.size()) != checksum(before))
+    throw DataError(path + ": torn, damaged or no checkpoint: it does not end with the checksum of what it holds");
+}
+
 Hdf5File open(const std::string& path) {
+  require_whole(path);
   Hdf5File file = Hdf5File::open(path, Comm::self());
   const std::string format = file.read_attribute("format");
   if (format != kFormat)
@@ -121,8 +120,6 @@ void read(const std::string& path, std::vector<Array>& arrays) try {
       throw DataError(path + ": data set " + array.name + " has another shape than this model's layer");
     file.read_rows(array.name, 0, array.shape.front(), array.values);
   }
-  if (checksum(arrays) != file.read_attribute("array checksum"))
-    throw DataError(path + ": its arrays do not have the checksum that was written with them");
 } catch (const DataError& error) {
   damaged(error.what());
 }
@@ -140,10 +137,7 @@ void save_checkpoint(Backend& backend, const std::string& path, Learner& learner
 
 CheckpointTexts read_checkpoint_texts(const std::string& path) try {
   const Hdf5File file = open(path);
-  const CheckpointTexts texts{file.read_text("progress"), file.read_text("config")};
-  if (checksum(texts) != file.read_attribute("text checksum"))
-    throw DataError(path + ": its texts do not have the checksum that was written with them");
-  return texts;
+  return {file.read_text("progress"), file.read_text("config")};
 } catch (const DataError& error) {
   damaged(error.what());
 }

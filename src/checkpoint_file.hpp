@@ -1,6 +1,7 @@
 // One checkpoint on disk: HDF5 with /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>,
-// channels-last and float32, and the texts /progress (JSON) and /config (TOML). Attributes: the format, and a checksum
-// of the arrays and one of the texts. Written beside its target and renamed, so that it is there whole or not at all.
+// channels-last and float32, the texts /progress (JSON) and /config (TOML), and the format as an attribute. Behind
+// HDF5's last byte come 16 more: a checksum of all before them, so that nothing damaged reaches the HDF5 library.
+// Written beside its target and renamed, so that it is there whole or not at all.
 #pragma once
 
 #include <string>

@@ -95,11 +95,12 @@ class Checkpoint(support.MrmfTest):
         self.assertGreaterEqual(result["total_seconds"], seconds[-1])
 
     def test_two_ranks_stop_together(self):
-        straight = self.finish("straight", ranks=2)
-        code, output = self.stop_after(2, signal.SIGUSR1, "run", ranks=2)  # mpirun passes it on
+        few = ["--set", "training.batch=16"]
+        straight = self.finish("straight", *few, ranks=2)
+        code, output = self.stop_after(2, signal.SIGUSR1, "run", *few, ranks=2)  # mpirun passes it on
         self.assertEqual(code, STOPPED, output)
         self.assertNotIn("MPI_ABORT", output)
-        self.assertEqual(self.finish("run", ranks=2), straight)
+        self.assertEqual(self.finish("run", *few, ranks=2), straight)
 
     def test_killed_at_random_moments_while_it_saves(self):
         straight = self.finish("straight")
@@ -121,13 +122,12 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(self.finish("run"), straight)
 
     def test_other_ranks_go_on_with_the_same_mini_batches(self):
-        shards = ["--set", "data.shards=2"]
-        sgd = ["--set", "training.optimizer.name=sgd", *shards]
+        sgd = ["--set", "training.optimizer.name=sgd", "--set", "data.shards=2", "--set", "training.batch=16"]
         straight = self.finish("straight", *sgd)
         code, output = self.stop_after(2, signal.SIGUSR1, "run", *sgd)
         self.assertEqual(code, STOPPED, output)
-        self.fails(2, "train", "config.toml", *sgd, ranks=2, message="training.batch is 4, and here it is 8 over all ranks")
-        epochs = self.finish("run", *sgd, "--set", "training.batch=2", ranks=2)[1]
+        self.fails(2, "train", "config.toml", *sgd, ranks=2, message="training.batch is 16, and here it is 32 over all ranks")
+        epochs = self.finish("run", *sgd, "--set", "training.batch=8", ranks=2)[1]
         # The order of float32 sums alone differs: as between runs on different ranks (test_train.py), for more epochs.
         np.testing.assert_allclose([e[4] for e in epochs], [e[4] for e in straight[1]], rtol=1e-4)
 
@@ -149,38 +149,18 @@ class Checkpoint(support.MrmfTest):
         path = self.path("run/checkpoints/" + name)
         with open(path, "rb") as file:
             whole = file.read()
-        with h5py.File(path) as file:
+        with h5py.File(path) as file:  # anyone can look into it
             weight = file["parameters/conv1/weight"].id.get_offset()
-        for damaged, message in ((whole[:len(whole) // 2], "truncated"), (b"", "is empty"),
-                                 (whole[:weight] + bytes([whole[weight] ^ 1]) + whole[weight + 1:], "checksum")):
+            self.assertEqual(json.loads(file["progress"][0])["ranks"], 1)
+        flipped = bytes([whole[weight] ^ 1])
+        for damaged in (whole[:len(whole) // 2], b"", whole[:weight] + flipped + whole[weight + 1:]):
             with open(path, "wb") as file:
                 file.write(damaged)
-            output = self.fails(3, "train", "config.toml", message=message)
-            self.assertIn("remove it to go on from the checkpoint before it if there is one, or begin anew", output)
+            self.fails(3, "train", "config.toml", message="it does not end with the checksum of what it holds; restore it "
+                       "from a copy, or remove it to go on from the checkpoint before it if there is one, or begin anew")
         with open(path, "wb") as file:
             file.write(whole)
         self.mrmf("train", "config.toml")
-
-    def test_any_flipped_byte_is_an_error_or_harmless(self):
-        few = ["--set", "method.stop.finetune.epochs=4"]
-        straight = self.finish("straight", *few)
-        self.assertEqual(self.stop_after(2, signal.SIGUSR1, "run", *few)[0], STOPPED)
-        name = [n for n in os.listdir(self.path("run/checkpoints")) if n.endswith(".h5")][0]
-        with open(self.path("run/checkpoints/" + name), "rb") as file:
-            whole = file.read()
-        for _ in range(6):
-            at = random.randrange(len(whole))
-            self.mrmf("train", "config.toml", "--overwrite", "--set", "run.folder=other", *few)
-            subprocess.run(["cp", "-r", self.path("run"), self.path("copy")], check=True)
-            with open(self.path("copy/checkpoints/" + name), "r+b") as file:
-                file.seek(at)
-                file.write(bytes([whole[at] ^ 0x10]))
-            process = self.start("--set", "run.folder=copy", *few)
-            output = process.communicate(timeout=60)[0]
-            self.assertIn(process.returncode, (0, 3), f"byte {at}: {output}")
-            if process.returncode == 0:
-                self.assertEqual(self.left("copy"), straight, f"byte {at}")
-            subprocess.run(["rm", "-r", self.path("copy")], check=True)
 
     def test_a_full_disk_ends_the_run_and_leaves_the_file_before(self):
         self.assertEqual(self.stop_after(1, signal.SIGUSR1, "run")[0], STOPPED)
@@ -201,7 +181,7 @@ class Checkpoint(support.MrmfTest):
 
     def test_a_folder_that_cannot_be_written_ends_the_run(self):
         os.makedirs(self.path("run/checkpoints/step-1.h5.partial"))
-        output = self.fails(3, "train", "config.toml", *BUSY, message="step-1.h5.partial: cannot be created")
+        output = self.fails(3, "train", "config.toml", *BUSY, message="step-1.h5.partial: cannot be written: Is a directory")
         self.assertIn("check its folder", output)
 
     def test_a_run_that_ends_in_time_leaves_no_checkpoint(self):

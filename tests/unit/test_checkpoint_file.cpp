@@ -1,11 +1,14 @@
 // The file of a checkpoint: what goes in comes out, and what is damaged is said to be.
 #include <doctest/doctest.h>
 
-#include <csignal>
+#include <cstdio>
 
 #include "src/checkpoint_file.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/small_model.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -82,32 +85,34 @@ TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
   }
 }
 
-TEST_CASE("checkpoint file: a flipped bit in any array or text is an error") {
+TEST_CASE("checkpoint file: a flipped bit anywhere is an error") {
   Saved saved;
   Learner from = saved.trained("adam");
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
-  const float weight = from.model.params()[5], moment = from.optimizer.moments()[1][5];
-  const auto flipped = [&](const std::string& bytes) {
-    const std::size_t at = whole.find(bytes);
-    REQUIRE(at != std::string::npos);
+  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 50) {
+    CAPTURE(at);
     std::string broken = whole;
-    broken[at + 1] = static_cast<char>(broken[at + 1] ^ 1);
+    broken[at] = static_cast<char>(broken[at] ^ 1);
     write_bytes(saved.path, broken);
-    return saved.why_not();
-  };
-  const auto bytes_of = [](float value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
-  CHECK(flipped(bytes_of(weight)).find("arrays do not have the checksum") != std::string::npos);
-  CHECK(flipped(bytes_of(moment)).find("arrays do not have the checksum") != std::string::npos);
-  CHECK(flipped("{\"a\":1}").find("texts do not have the checksum") != std::string::npos);
+    CHECK(saved.why_not().find("it does not end with the checksum of what it holds") != std::string::npos);
+  }
 }
 
-TEST_CASE("checkpoint file: a foreign one is an error") {
+TEST_CASE("checkpoint file: a foreign one is an error, one of another format names both") {
   Saved saved;
   write_floats(saved.path, "x", {3}, {1, 2, 3});
-  CHECK(saved.why_not().find("its format is \"\" and this mrmf reads \"mrmf checkpoint 1\"") != std::string::npos);
-  write_bytes(saved.path, "not HDF5 at all, but long enough to be looked at");
-  CHECK(saved.why_not().find("not an HDF5 file") != std::string::npos);
+  CHECK(saved.why_not().find("no checkpoint") != std::string::npos);
+  Learner from = saved.learner(1);
+  saved.save(from);
+  std::string bytes = read_bytes(saved.path);
+  bytes.resize(bytes.size() - 16);
+  bytes.replace(bytes.find("mrmf checkpoint 1"), 17, "mrmf checkpoint 7");
+  char sum[17];
+  std::snprintf(sum, sizeof sum, "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  write_bytes(saved.path, bytes + sum);
+  CHECK(saved.why_not().find("its format is \"mrmf checkpoint 7\" and this mrmf reads \"mrmf checkpoint 1\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("checkpoint file: one of another network is an error that names the array") {
@@ -123,6 +128,7 @@ TEST_CASE("checkpoint file: one that cannot be written leaves the one before as 
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   std::filesystem::create_directory(saved.path + ".partial");
-  CHECK(message<DataError>([&] { saved.save(other); }).find(".partial: cannot be created") != std::string::npos);
+  CHECK(message<DataError>([&] { saved.save(other); }).find(".partial: cannot be written: Is a directory") !=
+        std::string::npos);
   CHECK(read_bytes(saved.path) == whole);
 }
