@@ -18,13 +18,15 @@ BUSY = ["--set", "run.checkpoint.epochs=1"]  # a file after every epoch: most of
 
 
 class Checkpoint(support.MrmfTest):
+    uninterrupted = None  # what the run leaves that is never stopped: one for all tests
+
     def setUp(self):
         super().setUp()
         support.make_data(self.path("data.h5"), train=960)
         # Seconds of training on an idle machine: enough for a signal to find it at work.
         self.config(replace=[support.MRMF_METHOD, ("batch = 16", "batch = 4"),
                              ("epochs = 2 }, dense = { epochs = 1 }, finetune = { epochs = 2 }",
-                              "epochs = 3 }, dense = { epochs = 2 }, finetune = { epochs = 30 }")])
+                              "epochs = 3 }, dense = { epochs = 2 }, finetune = { epochs = 20 }")])
 
     def start(self, *words, ranks=0, **options):
         command = [support.MRMF, "train", "config.toml", *words]
@@ -71,12 +73,17 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(os.listdir(self.path(run + "/checkpoints")), ["final.h5"])
         return self.left(run)
 
+    def straight(self):
+        if Checkpoint.uninterrupted is None:
+            Checkpoint.uninterrupted = self.finish("straight")
+        return Checkpoint.uninterrupted
+
     def test_signals_at_random_moments_in_every_stage(self):
-        straight = self.finish("straight")
+        straight = self.straight()
         stops = 0
         # Epochs on record: in the coarse, dense, second coarse, second dense and last step of the plan.
         for epochs, how in ((1, signal.SIGUSR1), (4, signal.SIGTERM), (7, signal.SIGUSR1), (9, signal.SIGTERM),
-                            (15, signal.SIGUSR1)):
+                            (12, signal.SIGUSR1)):
             code, output = self.stop_after(epochs, how, "run")
             self.assertIn(code, (0, STOPPED), output)
             if code == 0:
@@ -103,8 +110,8 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(self.finish("run", *few, ranks=2), straight)
 
     def test_killed_at_random_moments_while_it_saves(self):
-        straight = self.finish("straight")
-        for epochs in range(0, 24, 3):
+        straight = self.straight()
+        for epochs in range(0, 18, 3):
             code, output = self.stop_after(epochs, signal.SIGKILL, "run", *BUSY)
             self.assertIn(code, (0, -signal.SIGKILL), output)
             if code == 0:
@@ -113,7 +120,7 @@ class Checkpoint(support.MrmfTest):
             self.assertEqual(self.finish("run"), straight)
 
     def test_a_killed_run_continues_where_it_was_saved_and_forgets_later_records(self):
-        straight = self.finish("straight")
+        straight = self.straight()
         self.stop_after(2, signal.SIGKILL, "run", *BUSY)
         with open(self.path("run/epochs.jsonl"), "a") as file:  # as if epochs had been done after the last file
             file.write(self.read("run/epochs.jsonl").splitlines()[-1] + "\n")
@@ -180,7 +187,7 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(self.stop_after(4, signal.SIGUSR1, "run")[0], STOPPED)
 
     def test_a_folder_that_cannot_be_written_ends_the_run(self):
-        os.makedirs(self.path("run/checkpoints/step-1.h5.partial"))
+        os.makedirs(self.path("run/checkpoints/step-1.h5.partial/in-the-way"))
         output = self.fails(3, "train", "config.toml", *BUSY, message="step-1.h5.partial: cannot be written: Is a directory")
         self.assertIn("check its folder", output)
 

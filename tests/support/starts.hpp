@@ -23,7 +23,10 @@ struct Left {
 
 class Starts {
  public:
-  Starts(const Config& config, Backend& backend, Comm& team) : config_(config), backend_(&backend), team_(&team) {}
+  Starts(const Config& config, Backend& backend, Comm& team) : config_(config), backend_(&backend), team_(&team) {
+    for (LayerSpec& layer : config_.model.layers)  // as a configuration's text must have it
+      if (layer.stride == Extent{0, 0, 0}) layer.stride = {1, 1, 1};
+  }
 
   int count = 0;           ///< starts so far
   double seconds = 0;      ///< as the end of the run says
