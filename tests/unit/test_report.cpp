@@ -171,6 +171,24 @@ TEST_CASE("a finished run is replaced only on demand, an unfinished one always")
   CHECK_FALSE(fs::exists(folder.path / "result.json"));
 }
 
+TEST_CASE("a run that goes on has the records it knows of, and adds to its log") {
+  const Folder folder;
+  const ReportSettings settings{folder.path.string(), false, nullptr, false};
+  {
+    RunReport killed(settings, "", "");
+    killed.log("first start");
+    for (const int number : {1, 2, 3}) killed.epoch(epoch(number, 0.5));
+  }
+  StepHistory ended{result().stages[0], {epoch(1, 0.5), epoch(2, 0.25)}}, under_way;
+  under_way.epochs = {epoch(1, 0.125)};
+  RunReport report(settings, "", "", {ended, under_way});
+  report.log("second start");
+  CHECK(folder.text("epochs.jsonl") ==
+        to_json(epoch(1, 0.5)) + "\n" + to_json(epoch(2, 0.25)) + "\n" + to_json(epoch(1, 0.125)) + "\n");
+  CHECK(folder.text("stages.jsonl") == to_json(ended.record) + "\n");
+  CHECK(folder.text("log.txt") == "first start\nsecond start\n");
+}
+
 TEST_CASE("a folder that cannot be made is one clear line") {
   const Folder folder;
   std::ofstream(folder.path) << "a file in the way";
