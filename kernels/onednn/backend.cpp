@@ -50,6 +50,9 @@ class OnednnBackend final : public Backend {
   std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index) override {
     return onednn::make_fused_conv_pool(conv, pool);
   }
+  std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index) override {
+    return onednn::make_norm_relu_pool(settings);
+  }
 
   void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override { onednn::activate(kind, slope, x, y); }
   void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) override {

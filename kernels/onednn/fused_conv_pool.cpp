@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/memory.hpp"
 #include "kernels/onednn/operations.hpp"
 
@@ -14,11 +15,11 @@ namespace mrmf::onednn {
 namespace {
 
 const fused::Kernels& choose_kernels() {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    return *fused::avx512_kernels();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return *fused::avx2_kernels();
+  switch (instruction_set()) {
+    case InstructionSet::avx512: return *fused::avx512_kernels();
+    case InstructionSet::avx2: return *fused::avx2_kernels();
+    case InstructionSet::generic: break;
+  }
   return *fused::generic_kernels();
 }
 

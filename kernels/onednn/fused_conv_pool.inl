@@ -1,5 +1,5 @@
 // The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
-// instruction set. The including file defines FUSED_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
+// instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
 // and, in its own anonymous namespace, fused_compress() and fused_select(). Everything here has internal linkage.
 //
 // Forward. In channels-last layout the inputs under output position p are the contiguous run x + p * in_channels of
@@ -13,9 +13,8 @@
 namespace mrmf::fused {
 namespace {
 
-constexpr long lanes = FUSED_LANES;
-typedef float Vector __attribute__((vector_size(sizeof(float) * lanes)));
-typedef float VectorAnywhere __attribute__((vector_size(sizeof(float) * lanes), aligned(4), may_alias));
+#include "kernels/onednn/vectors.inl"
+
 typedef int Mask __attribute__((vector_size(sizeof(int) * lanes)));
 typedef int MaskAnywhere __attribute__((vector_size(sizeof(int) * lanes), aligned(4), may_alias));
 typedef unsigned char Bytes __attribute__((vector_size(lanes)));
@@ -26,30 +25,6 @@ constexpr long tile_positions = 4;
 constexpr long max_block = (FUSED_REGISTERS - 1) / (tile_positions + 1);
 // Registers: the chunk's accumulators and one broadcast value.
 constexpr long max_chunk = FUSED_REGISTERS - 1 < 24 ? FUSED_REGISTERS - 1 : 24;
-
-inline Vector load(const float* p) { return *reinterpret_cast<const VectorAnywhere*>(p); }
-inline void store(float* p, Vector v) { *reinterpret_cast<VectorAnywhere*>(p) = v; }
-inline Vector broadcast(float f) { return f - Vector{}; }
-
-constexpr long vectors(long floats) { return (floats + lanes - 1) / lanes; }
-// Splits `count` vectors evenly into blocks of at most `most`: the size of the next block.
-constexpr long next_block(long count, long most) {
-  const long blocks = (count + most - 1) / most;
-  return (count + blocks - 1) / blocks;
-}
-
-// Calls body(Constant<n>) for a run-time n in 1..Most.
-template <long N>
-struct Constant {
-  static constexpr long value = N;
-};
-template <long Most, class Body>
-inline void with_constant(long n, const Body& body) {
-  if constexpr (Most > 1) {
-    if (n < Most) return with_constant<Most - 1>(n, body);
-  }
-  body(Constant<Most>{});
-}
 
 void pack_forward(const Geometry& g, const float* w, const float* b, float* packed) {
   for (long first = 0, block = 0; first < vectors(g.out_channels); first += block) {

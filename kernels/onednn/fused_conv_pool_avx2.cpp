@@ -4,7 +4,7 @@
 #include "kernels/onednn/fused_conv_pool.hpp"
 
 #define FUSED_NAME "avx2"
-#define FUSED_LANES 8
+#define VECTOR_LANES 8
 #define FUSED_REGISTERS 16
 
 namespace mrmf::fused {

@@ -4,7 +4,7 @@
 #include "kernels/onednn/fused_conv_pool.hpp"
 
 #define FUSED_NAME "avx512"
-#define FUSED_LANES 16
+#define VECTOR_LANES 16
 #define FUSED_REGISTERS 32
 
 namespace mrmf::fused {

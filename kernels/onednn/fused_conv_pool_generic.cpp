@@ -2,19 +2,19 @@
 #include "kernels/onednn/fused_conv_pool.hpp"
 
 #define FUSED_NAME "sse2"
-#define FUSED_LANES 4
+#define VECTOR_LANES 4
 #define FUSED_REGISTERS 16
 
 namespace mrmf::fused {
 namespace {
-typedef float FloatLanes __attribute__((vector_size(4 * FUSED_LANES)));
-typedef int IntLanes __attribute__((vector_size(4 * FUSED_LANES)));
+typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
 
 // Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
 // May write a whole vector.
 inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
   int count = 0;
-  for (int lane = 0; lane < FUSED_LANES; ++lane) {
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
     values[count] = value[lane];
     indices[count] = first + lane;
     count -= mask[lane];

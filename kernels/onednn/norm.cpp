@@ -1,10 +1,7 @@
-// Batch norm. Rows are split over threads; sums are double, per thread, and added in thread order.
-#include <omp.h>
-
+// Batch norm alone.
 #include <algorithm>
-#include <cmath>
-#include <vector>
 
+#include "kernels/onednn/norm_sums.hpp"
 #include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/vectorise.hpp"
 
@@ -16,24 +13,6 @@ struct Block {
   Index rows, stride, channels;
 };
 constexpr Index block_channels = 512;
-
-MRMF_VECTORISE void add_moments(const Block& b, const float* __restrict x, double* __restrict sum,
-                                double* __restrict squares) {
-  const Index stride = b.stride;
-  Index r = 0;
-  for (; r + 2 <= b.rows; r += 2, x += 2 * stride)
-    for (Index c = 0; c < b.channels; ++c) {
-      const double p = x[c], q = x[c + stride];
-      sum[c] += p + q;
-      squares[c] += p * p + q * q;
-    }
-  if (r < b.rows)
-    for (Index c = 0; c < b.channels; ++c) {
-      const double p = x[c];
-      sum[c] += p;
-      squares[c] += p * p;
-    }
-}
 
 /// y = (x - mean) * factor + beta.
 MRMF_VECTORISE void normalise(const Block& b, const float* __restrict x, const float* __restrict mean,
@@ -68,110 +47,49 @@ MRMF_VECTORISE void data_gradient(const Block& b, const float* __restrict x, con
 
 class Norm final : public NormOp {
  public:
-  explicit Norm(const NormSettings& settings)
-      : settings_(settings),
-        channels_(settings.channels),
-        threads_(omp_get_max_threads()),
-        partial_(static_cast<std::size_t>(threads_ * 2 * channels_)),
-        sums_(static_cast<std::size_t>(2 * channels_ + 1)),
-        terms_(static_cast<std::size_t>(3 * channels_)) {}
+  explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
 
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    const Index rows = std::ssize(x.data) / channels_;
-    if (step.training) update_statistics(step, x.data, memory);
-    float* factor = terms_.data();
-    for (Index c = 0; c < channels_; ++c)
-      factor[c] = memory.gamma[c] *
-                  (step.training ? memory.inverse_deviation[c] : inverse_root(double{memory.running_variance[c]}));
-    const float* mean = step.training ? memory.mean.data() : memory.running_mean.data();
-    for_blocks(rows, [&](int, const Block& b, Index at, Index c) {
-      normalise(b, x.data.data() + at, mean + c, factor + c, memory.beta.data() + c, y.data.data() + at);
+    if (step.training) sums_.update_statistics(step, x.data, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    sums_.share_out(std::ssize(x.data) / channels_, [&](Index first, Index last) {
+      for_blocks(first, last, [&](const Block& b, Index at, Index c) {
+        normalise(b, x.data.data() + at, terms.mean + c, terms.factor + c, terms.beta + c, y.data.data() + at);
+      });
     });
   }
 
   void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
     const Index rows = std::ssize(x.data) / channels_;
-    sum_over_threads(rows, [&](const Block& b, Index at, Index c, double* sum, double* product_sum) {
-      add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sum, product_sum);
+    sums_.add_up(rows, [&](Index first, Index last, double* sums) {
+      for_blocks(first, last, [&](const Block& b, Index at, Index c) {
+        add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
+                      sums + channels_ + c);
+      });
     });
-    for (Index c = 0; c < channels_; ++c) {
-      dbeta[c] = static_cast<float>(sums_[c]);
-      dgamma[c] = static_cast<float>(sums_[channels_ + c] * memory.inverse_deviation[c]);
-    }
-    if (step.ranks != nullptr) step.ranks->sum(sums_);
+    sums_.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
-    const double count = sums_.back();
-    float *factor = terms_.data(), *offset = factor + channels_, *slope = offset + channels_;
-    for (Index c = 0; c < channels_; ++c) {
-      const double inverse = memory.inverse_deviation[c];
-      factor[c] = memory.gamma[c] * memory.inverse_deviation[c];
-      offset[c] = static_cast<float>(sums_[c] / count);
-      slope[c] = static_cast<float>(sums_[channels_ + c] / count * inverse * inverse);
-    }
-    for_blocks(rows, [&](int, const Block& b, Index at, Index c) {
-      data_gradient(b, x.data.data() + at, dy.data.data() + at,
-                    {memory.mean.data() + c, factor + c, offset + c, slope + c}, dx.data.data() + at);
+    const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    sums_.share_out(rows, [&](Index first, Index last) {
+      for_blocks(first, last, [&](const Block& b, Index at, Index c) {
+        data_gradient(b, x.data.data() + at, dy.data.data() + at,
+                      {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
+      });
     });
   }
 
  private:
-  float inverse_root(double variance) const {
-    return static_cast<float>(1.0 / std::sqrt(variance + double{settings_.epsilon}));
-  }
-
-  /// body(thread, block, offset of the block in the matrix, its first channel).
+  /// body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
   template <class Body>
-  void for_blocks(Index rows, const Body& body) const {
-#pragma omp parallel for schedule(static) num_threads(threads_)
-    for (int t = 0; t < threads_; ++t) {
-      const Index first = rows * t / threads_, last = rows * (t + 1) / threads_;
-      for (Index c = 0; c < channels_; c += block_channels)
-        body(t, Block{last - first, channels_, std::min(block_channels, channels_ - c)}, first * channels_ + c, c);
-    }
+  void for_blocks(Index first, Index last, const Body& body) const {
+    for (Index c = 0; c < channels_; c += block_channels)
+      body(Block{last - first, channels_, std::min(block_channels, channels_ - c)}, first * channels_ + c, c);
   }
 
-  /// Fills sums_ with two sums per channel and the number of rows. add(block, offset, channel, sum, other sum).
-  template <class Add>
-  void sum_over_threads(Index rows, const Add& add) {
-    for_blocks(rows, [&](int t, const Block& b, Index at, Index c) {
-      double* sum = partial_.data() + t * 2 * channels_ + c;
-      double* other = sum + channels_;
-      std::fill_n(sum, b.channels, 0.0);
-      std::fill_n(other, b.channels, 0.0);
-      add(b, at, c, sum, other);
-    });
-    std::copy_n(partial_.data(), 2 * channels_, sums_.data());
-    for (int t = 1; t < threads_; ++t)
-      for (Index c = 0; c < 2 * channels_; ++c) sums_[c] += partial_[t * 2 * channels_ + c];
-    sums_.back() = static_cast<double>(rows);
-  }
-
-  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
-    sum_over_threads(std::ssize(x) / channels_, [&](const Block& b, Index at, Index, double* sum, double* squares) {
-      add_moments(b, x.data() + at, sum, squares);
-    });
-    if (step.ranks != nullptr) step.ranks->sum(sums_);
-    const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
-    const auto drift = [this](float& running, double batch) {
-      running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
-    };
-    for (Index c = 0; c < channels_; ++c) {
-      const double mean = sums_[c] / count;
-      const double variance = std::max(sums_[channels_ + c] / count - mean * mean, 0.0);
-      memory.mean[c] = static_cast<float>(mean);
-      memory.inverse_deviation[c] = inverse_root(variance);
-      drift(memory.running_mean[c], mean);
-      drift(memory.running_variance[c], variance * unbias);
-    }
-  }
-
-  NormSettings settings_;
   Index channels_;
-  int threads_;
-  std::vector<double> partial_;  // per thread: two sums per channel
-  std::vector<double> sums_;     // two sums per channel, then the number of values
-  std::vector<float> terms_;     // per channel: what the elementwise loops need
+  NormSums sums_;
 };
 
 }  // namespace

@@ -52,6 +52,14 @@ LayerCases conv_cases() {
       {"3-D, 1->3, k2x3x4, stride 2x1x3", volume(3, {6, 5, 10}, 1), conv(3, {2, 3, 4}, {2, 1, 3})},
       {"3-D, 8->4, same, k2", volume(4, {4, 3, 4}, 8), same(conv(4, {2, 2, 2}))},
       {"3-D, 30->8, k3", volume(2, {4, 5, 3}, 30), conv(8, {3, 3, 3})},
+      // Planes of 64 positions and more, whole vectors of output channels: the direct kernels.
+      {"3-D, 4->16, same, k3, planes of 8x9", volume(3, {3, 8, 9}, 4), same(conv(16, {3, 3, 3}))},
+      {"3-D, 5->24, k2x3x2, zeros differ per side", volume(2, {4, 9, 10}, 5),
+       padded(conv(24, {2, 3, 2}), {1, 2, 0}, {0, 1, 1})},
+      {"3-D, 16->40, k3, no zeros, two planes", volume(2, {4, 10, 13}, 16), conv(40, {3, 3, 3})},
+      {"3-D, one plane, k3, same", volume(3, {1, 8, 8}, 3), same(conv(8, {3, 3, 3}))},
+      {"2-D, 8->16, k3x5, zeros before only", image(3, 11, 17, 8), padded(conv(16, {1, 3, 5}), {0, 2, 4}, {0, 0, 0})},
+      {"1-D, 6->8, k4, long", line(3, 80, 6), conv(8, {1, 1, 4})},
   };
 }
 

@@ -34,6 +34,7 @@ TEST_CASE("threads: fewer than asked for leave no stale sums behind") {
   const LayerCase cases[] = {
       {"fused, first layer", line(6, 43, 3), conv, spec_of(LayerKind::max_pool, {1, 1, 4})},
       {"fused, later layer", line(6, 43, 30), conv, spec_of(LayerKind::max_pool, {1, 1, 4})},
+      {"direct convolution", image(6, 12, 12, 4), spec_of(LayerKind::conv, {1, 3, 2})},
       {"batch norm", line(6, 43, 30), spec_of(LayerKind::batch_norm, {1, 1, 1})},
   };
   const std::vector<std::int64_t> ids(6);

@@ -1,6 +1,7 @@
-"""Training throughput of the full Neuron Inverter network in PyTorch on the CPU.
+"""Training throughput of a preset network in PyTorch on the CPU.
 
     .venv-peers/bin/python tests/peers/torch/bench_torch.py [--length 1600] [--batch 512] [--threads 2] [--steps 9]
+    .venv-peers/bin/python tests/peers/torch/bench_torch.py --network cosmoflow --length 64 --batch 8
 
 float32, Adam, dropout 0.05, MSE, synthetic data already in the layout a variant likes. A step is zero_grad, forward,
 loss, backward, Adam. All variants are warmed up first, then take turns step by step, so that a busy moment
@@ -15,12 +16,13 @@ import time
 
 import torch
 
+from cosmoflow import CosmoFlow
 from network import FULL, NeuronInverter
 
-VARIANTS = {  # name: (2-D channels-last, torch.compile)
-    "eager_ncw": (False, False),
+VARIANTS = {  # name: (channels-last: as 2-D for the 1-D network, torch.compile)
+    "eager_channels_first": (False, False),
     "eager_channels_last": (True, False),
-    "compile_ncw": (False, True),
+    "compile_channels_first": (False, True),
     "compile_channels_last": (True, True),
 }
 
@@ -32,15 +34,33 @@ def cpu_model():
     return "unknown"
 
 
-def make_step(options, two_d, compiled):
-    """A function that does one training step."""
-    torch.manual_seed(1)
-    model = NeuronInverter(options.length, FULL["channels"], FULL["dense"], dropout=0.05, two_d=two_d)
+def neuron_inverter(options, channels_last):
+    """The network, an input in its layout, and the number of outputs."""
+    model = NeuronInverter(options.length, FULL["channels"], FULL["dense"], dropout=0.05, two_d=channels_last)
     x = torch.randn(options.batch, 3, options.length)
-    if two_d:
+    if channels_last:
         model = model.to(memory_format=torch.channels_last)
         x = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
-    target = torch.rand(options.batch, FULL["dense"][-1]) * 2 - 1
+    return model, x, FULL["dense"][-1]
+
+
+def cosmoflow(options, channels_last):
+    model = CosmoFlow([options.length] * 3)
+    x = torch.randn(options.batch, 4, *[options.length] * 3)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last_3d)
+        x = x.contiguous(memory_format=torch.channels_last_3d)
+    return model, x, 4
+
+
+NETWORKS = {"neuron_inverter": neuron_inverter, "cosmoflow": cosmoflow}
+
+
+def make_step(options, channels_last, compiled):
+    """A function that does one training step."""
+    torch.manual_seed(1)
+    model, x, outputs = NETWORKS[options.network](options, channels_last)
+    target = torch.rand(options.batch, outputs) * 2 - 1
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)  # PyTorch's fastest Adam
     loss_of = torch.nn.MSELoss()
     forward = torch.compile(model) if compiled else model
@@ -56,14 +76,14 @@ def make_step(options, two_d, compiled):
 def ready_steps(options):
     """(steps of the variants that run here, reasons of those that do not), compiled and warmed up."""
     steps, reasons = {}, {}
-    for name, (two_d, compiled) in VARIANTS.items():
+    for name in options.variants:
         try:
-            step = make_step(options, two_d, compiled)
+            step = make_step(options, *VARIANTS[name])
             for _ in range(options.warmup):
                 step()
             steps[name] = step
         except Exception as error:  # torch.compile needs a compiler: say what is missing and go on with the others
-            if not compiled:
+            if not VARIANTS[name][1]:
                 raise
             reasons[name] = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return steps, reasons
@@ -78,37 +98,39 @@ def measure(options):
             begin = time.perf_counter()
             step()
             seconds[name].append(time.perf_counter() - begin)
-    results = {name: {"samples_per_second": round(options.batch / statistics.median(s), 1),
-                      "fastest_step": round(options.batch / min(s), 1),
+    results = {name: {"samples_per_second": round(options.batch / statistics.median(s), 3),
+                      "fastest_step": round(options.batch / min(s), 3),
                       "milliseconds": [round(1e3 * t, 1) for t in s]} for name, s in seconds.items()}
     return results | {name: {"error": reason} for name, reason in reasons.items()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--length", type=int, default=FULL["length"])
+    parser.add_argument("--network", choices=NETWORKS, default="neuron_inverter")
+    parser.add_argument("--length", type=int, default=FULL["length"], help="or the edge of a cube")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=9, help="timed steps per variant")
     parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads, "
           f"{cpu_model()}, load {os.getloadavg()[0]:.2f}")
-    print(f"length {options.length}, batch {options.batch}, float32, median of {options.steps} steps", flush=True)
+    print(f"{options.network}, length {options.length}, batch {options.batch}, float32, median of {options.steps} steps", flush=True)
     variants = measure(options)
     for name, result in variants.items():
         if "error" in result:
             print(f"  {name:24} not run: {result['error']}")
         else:
-            print(f"  {name:24} {result['samples_per_second']:8.1f} samples/s  "
-                  f"(fastest step {result['fastest_step']:.1f})")
+            print(f"  {name:24} {result['samples_per_second']:8.2f} samples/s  "
+                  f"(fastest step {result['fastest_step']:.2f})")
     best = max((name for name in variants if "error" not in variants[name]),
                key=lambda name: variants[name]["samples_per_second"])
     print(json.dumps({
         "peer": "PyTorch", "version": torch.__version__, "threads": options.threads, "cpu": cpu_model(),
-        "length": options.length, "batch": options.batch, "variants": variants, "best": best,
+        "network": options.network, "length": options.length, "batch": options.batch, "variants": variants, "best": best,
         "samples_per_second": variants[best]["samples_per_second"]}))
 
 

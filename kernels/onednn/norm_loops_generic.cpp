@@ -1,0 +1,10 @@
+// The loops of batch norm for any x86-64 (SSE2). See norm_loops.inl.
+#include "kernels/onednn/norm_loops.hpp"
+
+#define VECTOR_LANES 4
+
+#include "kernels/onednn/norm_loops.inl"
+
+namespace mrmf::norm_loops {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::norm_loops

@@ -1,0 +1,63 @@
+// What batch norm does besides its loops over tensors: sums over threads and ranks, statistics, and the terms that the
+// loops need per channel.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/onednn/norm_loops.hpp"
+
+namespace mrmf::onednn {
+
+const norm_loops::Kernels& norm_kernels();
+
+class NormSums {
+ public:
+  explicit NormSums(const NormSettings& settings);
+
+  /// Mean and inverse deviation of the batch, all ranks' rows, into `memory`; the running ones drift towards them.
+  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory);
+  /// Those of the batch in training, the running ones in evaluation. Valid until the next call on this object.
+  norm_loops::Terms terms(const Step& step, const NormMemory& memory);
+
+  /// From sums of g and of g * (x - mean), which add_up() left: this rank's dgamma and dbeta.
+  void parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const;
+  /// The same of all ranks, as dx needs them. Valid until the next call on this object.
+  norm_loops::DataTerms data_terms(const Step& step, Index rows, const NormMemory& memory);
+
+  /// Splits [0, count) over threads: body(first, last).
+  template <class Body>
+  void share_out(Index count, const Body& body) const {
+#pragma omp parallel for schedule(static) num_threads(threads_)
+    for (int t = 0; t < threads_; ++t) body(count * t / threads_, count * (t + 1) / threads_);
+  }
+  /// The same, and adds up the threads' sums, two per channel, in their order: add(first, last, sums).
+  template <class Add>
+  void add_up(Index count, const Add& add) {
+    const Index size = 2 * channels_;
+#pragma omp parallel for schedule(static) num_threads(threads_)
+    for (int t = 0; t < threads_; ++t) {
+      std::fill_n(partial_.data() + t * size, size, 0.0);
+      add(count * t / threads_, count * (t + 1) / threads_, partial_.data() + t * size);
+    }
+    std::copy_n(partial_.data(), size, sums_.data());
+    for (int t = 1; t < threads_; ++t)
+      for (Index i = 0; i < size; ++i) sums_[i] += partial_[t * size + i];
+  }
+
+ private:
+  float inverse_root(double variance) const;
+  void add_moments(ConstSpan x);
+
+  NormSettings settings_;
+  Index channels_;
+  int threads_;
+  std::vector<double> partial_;  // per thread: two sums per channel
+  std::vector<double> sums_;     // two sums per channel, then the number of rows
+  std::vector<float> factor_, offset_, slope_;
+};
+
+}  // namespace mrmf::onednn

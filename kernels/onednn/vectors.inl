@@ -1,0 +1,30 @@
+// Vectors of one instruction set, for the hand-written kernels. Included inside an anonymous namespace; the including
+// file defines VECTOR_LANES, the floats in a vector.
+
+constexpr long lanes = VECTOR_LANES;
+typedef float Vector __attribute__((vector_size(sizeof(float) * lanes)));
+typedef float VectorAnywhere __attribute__((vector_size(sizeof(float) * lanes), aligned(4), may_alias));
+
+inline Vector load(const float* p) { return *reinterpret_cast<const VectorAnywhere*>(p); }
+inline void store(float* p, Vector v) { *reinterpret_cast<VectorAnywhere*>(p) = v; }
+inline Vector broadcast(float f) { return f - Vector{}; }
+
+constexpr long vectors(long floats) { return (floats + lanes - 1) / lanes; }
+// Splits `count` vectors evenly into blocks of at most `most`: the size of the next block.
+constexpr long next_block(long count, long most) {
+  const long blocks = (count + most - 1) / most;
+  return (count + blocks - 1) / blocks;
+}
+
+// Calls body(Constant<n>) for a run-time n in 1..Most.
+template <long N>
+struct Constant {
+  static constexpr long value = N;
+};
+template <long Most, class Body>
+inline void with_constant(long n, const Body& body) {
+  if constexpr (Most > 1) {
+    if (n < Most) return with_constant<Most - 1>(n, body);
+  }
+  body(Constant<Most>{});
+}
