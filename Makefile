@@ -28,8 +28,8 @@ program: configure ## build the program alone
 demo: program ## simulate neurons, train by every method, print the paper's table (about 6 minutes)
 	@jobs/demo/run.sh $(BUILD)
 
-bench: program ## training speed beside PyTorch and oneDNN's own best times (installs PyTorch in .venv-peers)
-	@tests/peers/bench.sh $(BUILD)
+bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)
+	@tests/peers/bench.sh $(BUILD) $(PRESET)
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
 	@tests/slurm/run.sh $(BUILD)

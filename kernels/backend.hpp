@@ -158,6 +158,30 @@ class ConvPoolOp {
                         Span dw, Span db, Tensor dx) = 0;
 };
 
+/// The batch norm of a network's input and the convolution behind it. Nobody wants the gradient of x, and dgamma and
+/// dbeta follow from the gradient of the weights, so the convolution's data gradient is never computed.
+class NormConvOp {
+ public:
+  struct Forward {
+    ConstTensor x;
+    const NormMemory& memory;
+    ConstSpan w, b;
+    Span normalised;  ///< as x: the batch norm's output, kept for backward
+    Tensor y;
+  };
+  struct Backward {
+    ConstTensor x, dy;
+    const NormMemory& memory;
+    ConstSpan w;
+    Span normalised;             ///< used up
+    Span dgamma, dbeta, dw, db;  ///< all of them this rank's part of the sum
+  };
+  virtual ~NormConvOp() = default;
+  virtual void prepare(Index rows) { (void)rows; }
+  virtual void forward(const Step& step, const Forward& call) = 0;
+  virtual void backward(const Backward& call) = 0;  ///< after a training forward
+};
+
 /// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
 /// backend copies one batch while it computes on the one before.
 class Feed {
@@ -242,6 +266,11 @@ class Backend {
   /// pass over x; y is the last one's output, and backward recomputes what is between.
   virtual std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index max_rows) {
     (void)settings, (void)max_rows;
+    return nullptr;
+  }
+  /// An offer, too.
+  virtual std::unique_ptr<NormConvOp> norm_conv(const NormSettings& norm, const ConvGeometry& conv, Index max_rows) {
+    (void)norm, (void)conv, (void)max_rows;
     return nullptr;
   }
   /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.

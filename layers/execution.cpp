@@ -36,10 +36,18 @@ Fused norm_relu_pool(Backend& backend, const Shape& in, const std::vector<LayerS
   return {make_norm_relu_pool(backend, in, {specs[i], specs[i + 1], std::nullopt}), 2};
 }
 
+// batch_norm and conv, at the input: what stands further down must give a dx.
+Fused norm_conv(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
+  if (i > 0 || in.axes == 0 || !is_kind(specs, 0, LayerKind::batch_norm) || !is_kind(specs, 1, LayerKind::conv))
+    return {};
+  return {make_norm_conv(backend, in, specs[0], specs[1]), 2};
+}
+
 /// What the backend offers for the layers from i on, if anything.
 Fused offer(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
-  Fused fused = conv_pool_relu(backend, in, specs, i);
-  return fused.layer ? std::move(fused) : norm_relu_pool(backend, in, specs, i);
+  for (const auto& find : {conv_pool_relu, norm_relu_pool, norm_conv})
+    if (Fused fused = find(backend, in, specs, i); fused.layer) return fused;
+  return {};
 }
 
 void place_outputs(Backend& backend, Execution& execution) {

@@ -15,6 +15,9 @@
 
 namespace mrmf {
 
+/// The next 64-byte boundary, in floats.
+constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
+
 /// This layer's slices of the model's arenas, valid for one call.
 struct Lent {
   const Step& step;  ///< training or evaluation, and where in the run

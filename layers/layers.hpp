@@ -35,4 +35,9 @@ struct NormReluPoolSpecs {
 };
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
 
+/// The batch norm of a network's input with the convolution behind it, as one layer that gives no dx; null where the
+/// backend offers none. It stands for two layers of the list: lent parameters and gradients are those of the batch norm
+/// and, from the next 64-byte boundary on, of the convolution.
+std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv);
+
 }  // namespace mrmf

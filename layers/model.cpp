@@ -56,8 +56,14 @@ void Model::prepare(Index rows) {
 }
 
 Lent Model::lend(const Unit& unit, const Step& step) {
-  const Entry& entry = network_.entry(unit.first);
-  return {step, part(params_.span(), entry.params), part(grads_.span(), entry.params), part(state_.span(), entry.state),
+  const auto place = [&](auto member) {  // of the first layer to the last that has any
+    Place whole = network_.entry(unit.first).*member;
+    for (std::size_t i = unit.first + 1; i < unit.last; ++i)
+      if (const Place& next = network_.entry(i).*member; next.count > 0) whole.count = next.end() - whole.first;
+    return whole;
+  };
+  const Place params = place(&Entry::params), state = place(&Entry::state);
+  return {step, part(params_.span(), params), part(grads_.span(), params), part(state_.span(), state),
           part(cache_.span(), unit.cache)};
 }
 

@@ -24,9 +24,6 @@ struct Place {
   Index end() const { return first + count; }
 };
 
-/// The next 64-byte boundary, in floats.
-constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
-
 /// One layer of the list and its places in the parameter and state arenas.
 struct Entry {
   std::string name;

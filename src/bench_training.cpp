@@ -107,7 +107,7 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
                      settings.steps);
   if (!backend.immediate()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
   const std::string json = fmt::format(
-      "{{\"samples_per_second\": {:.1f}, \"step_seconds\": {:.7f}, \"loader_samples_per_second\": {:.1f}, "
+      "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"loader_samples_per_second\": {:.6g}, "
       "\"batch\": {}, \"steps\": {}}}\n",
       settings.batch / step, step, settings.batch / loaded, settings.batch, settings.steps);
   out << "\n" << json;

@@ -19,10 +19,11 @@ std::string grouped(Index value) {
   return text;
 }
 
-std::string memory_text(Index floats) {
-  const double bytes = 4.0 * static_cast<double>(floats);
+std::string byte_text(Index count) {
+  const auto bytes = static_cast<double>(count);
   return bytes < kMega ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.2f} MB", bytes / kMega);
 }
+std::string memory_text(Index floats) { return byte_text(4 * floats); }
 
 std::string layer_line(const Entry& entry, bool own_memory) {
   return fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.3f} {:>14}\n", entry.name, entry.top ? "top" : "bottom",
@@ -30,7 +31,8 @@ std::string layer_line(const Entry& entry, bool own_memory) {
                      own_memory ? memory_text(entry.output().per_sample()) : "-");
 }
 
-std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution, int moments) {
+std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
+                         const RunMemory& memory) {
   const Network network(backend, settings);
   const Execution execution = plan_execution(backend, network, {settings, 0, true});
   std::string text = fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution),
@@ -44,10 +46,16 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
   for (const Entry& entry : network.entries()) state += entry.state.count;
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", "", grouped(network.trainable()),
                       network.flop() / kMega, memory_text(execution.activations / settings.max_rows));
-  text +=
-      fmt::format("  flat features {}, running statistics {}; memory of a rank in training {} and its data\n\n",
-                  grouped(network.flat_features()), grouped(state), memory_text(execution.floats(network, moments)));
+  text += fmt::format("  flat features {}, running statistics {}; memory in training: model {}, workspace {}\n\n",
+                      grouped(network.flat_features()), grouped(state), byte_text(memory.models),
+                      byte_text(memory.workspace));
   return text;
+}
+
+std::string peak_text(const RunMemory& m, bool with_data) {
+  return fmt::format("memory of a rank at its peak: {}{} (program {}, models {}, workspace {}, batches {}{})\n",
+                     byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models),
+                     byte_text(m.workspace), byte_text(m.batches), with_data ? ", data " + byte_text(m.data) : "");
 }
 
 }  // namespace
@@ -71,14 +79,19 @@ Shape parse_sample(const std::string& text) {
   return shape;
 }
 
-std::string inspect_text(const Config& config, const Shape& sample) {
-  const auto backend = make_reference_backend();  // shapes only: no memory, no library plans
+std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
+                         const std::optional<HeldRows>& held) {
   const int moments = config.training.optimizer.name == "sgd" ? 1 : 2;
   const Plan plan = make_plan(config);
   std::string text;
-  for (const Extent& resolution : plan.resolutions())
-    text += network_text(*backend, network_settings(config, plan, sample, resolution), resolution, moments);
-  return text + "activations are per sample; - : the layer writes over its input, or is fused with the next\n";
+  std::vector<RunMemory> stages;
+  for (const Extent& resolution : plan.resolutions()) {
+    const NetworkSettings settings = network_settings(config, plan, sample, resolution);
+    stages.push_back(stage_memory(backend, settings, moments));
+    text += network_text(backend, settings, resolution, stages.back());
+  }
+  return text + "activations are per sample; - : the layer writes over its input, or is fused with the next\n" +
+         peak_text(peak_memory(stages, plan, held), held.has_value());
 }
 
 }  // namespace mrmf

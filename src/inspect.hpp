@@ -4,14 +4,17 @@
 #include <string>
 
 #include "src/config.hpp"
+#include "src/memory.hpp"
 
 namespace mrmf {
 
 /// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
 Shape parse_sample(const std::string& text);
 
-/// Per layer: output shape, parameters, forward FLOP, activation memory, group; and totals per resolution.
-/// `sample` is the original sample's shape.
-std::string inspect_text(const Config& config, const Shape& sample);
+/// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory
+/// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
+/// is not.
+std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
+                         const std::optional<HeldRows>& held);
 
 }  // namespace mrmf

@@ -7,6 +7,7 @@
 #include "generated/version.hpp"
 #include "io/sample_store.hpp"
 #include "src/commands.hpp"
+#include "src/data.hpp"
 #include "src/inspect.hpp"
 #include "src/presets.hpp"
 #include "src/records.hpp"
@@ -21,16 +22,29 @@ bool files_exist(const std::vector<std::string>& files) {
   return !files.empty();
 }
 
+// What the first rank of `world` holds of both splits.
+HeldRows held_rows(const Config& config, Comm& world) {
+  const auto rows = [&](const DatasetShape& shape) {
+    return owned_rows(order_settings(config.data, shape.samples, world)).count;
+  };
+  HeldRows held{inspect_dataset(config.data.train, world), 0};
+  held.rows = rows(held.shape);
+  if (files_exist(config.data.validation.files)) held.rows += rows(inspect_dataset(config.data.validation, world));
+  return held;
+}
+
 }  // namespace
 
 void inspect_command(const InspectOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   Shape sample;
+  std::optional<HeldRows> held;
   std::string origin = "as given";
   if (!options.sample.empty()) {
     sample = parse_sample(options.sample);
   } else if (files_exist(config.data.train.files)) {
-    sample = inspect_dataset(config.data.train, world).sample;
+    held = held_rows(config, world);
+    sample = held->shape.sample;
     origin = "from the data";
   } else if (const std::string usual = preset_sample(config.model.preset); !usual.empty()) {
     sample = parse_sample(usual);
@@ -39,7 +53,10 @@ void inspect_command(const InspectOptions& options, Comm& world) {
     throw DataError(
         "the data files are not there to take the sample's shape from; give --sample, e.g. --sample 1600x3");
   }
-  const std::string text = inspect_text(config, sample);
+  RunConfig cpu = config.run;
+  cpu.device = "cpu";
+  const auto backend = make_backend(cpu, world);
+  const std::string text = inspect_text(*backend, config, sample, held);
   if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
 }
 

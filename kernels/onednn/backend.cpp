@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <dnnl.hpp>
 
+#include "kernels/norm_conv.hpp"
 #include "kernels/onednn/context.hpp"
 #include "kernels/onednn/memory.hpp"
 #include "kernels/onednn/operations.hpp"
@@ -52,6 +53,10 @@ class OnednnBackend final : public Backend {
   }
   std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index) override {
     return onednn::make_norm_relu_pool(settings);
+  }
+  std::unique_ptr<NormConvOp> norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                        Index max_rows) override {
+    return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
   }
 
   void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override { onednn::activate(kind, slope, x, y); }

@@ -11,9 +11,7 @@ template <class Op, class Describe>
 class Weighted final : public Op {
  public:
   Weighted(const Context& context, Index max_rows, Describe describe)
-      : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {
-    Weighted::prepare(max_rows);
-  }
+      : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {}
 
   void prepare(Index rows) override { forward_pass(rows), data_pass(rows), weights_pass(rows); }
 

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "kernels/norm_conv.hpp"
 #include "kernels/reference/reference.hpp"
 
 namespace mrmf {
@@ -41,6 +42,10 @@ class ReferenceBackend final : public Backend {
   }
   std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index max_rows) override {
     return reference::make_norm_relu_pool(settings, max_rows);
+  }
+  std::unique_ptr<NormConvOp> norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                        Index max_rows) override {
+    return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
   }
 
   void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override {

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Training speed of mrmf beside the newest PyTorch, measured in one run on this machine, then our layers beside
-# oneDNN's own times. Usage: tests/peers/bench.sh [BUILD]. Environment: LENGTH, BATCH, THREADS, STEPS.
+# oneDNN's own times. Usage: tests/peers/bench.sh [BUILD] [PRESET]: neuron_inverter or cosmoflow, the latter on cubes
+# of 64^3 and 128^3. Environment: LENGTH, BATCH (for one size alone), THREADS, STEPS, VARIANTS (of PyTorch).
 # Ours runs before and after PyTorch: the spread of the two says how quiet the machine was.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-build=${1:-build}
-length=${LENGTH:-1600} batch=${BATCH:-512} threads=${THREADS:-2} steps=${STEPS:-9}
+build=${1:-build} preset=${2:-neuron_inverter} threads=${THREADS:-2}
+case $preset in
+  neuron_inverter) sizes=("${LENGTH:-1600} ${BATCH:-512}") steps=${STEPS:-9} ;;
+  cosmoflow) sizes=("64 ${BATCH:-8}" "128 ${BATCH:-2}") steps=${STEPS:-5}
+             if [ -n "${LENGTH:-}" ]; then sizes=("$LENGTH ${BATCH:-8}"); fi ;;
+  *) echo "bench: no preset '$preset'; give neuron_inverter or cosmoflow" >&2; exit 2 ;;
+esac
 venv=.venv-peers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,23 +39,31 @@ install_torch() {
   have_torch || fail "PyTorch is installed in $venv but cannot be imported; remove $venv and try again"
 }
 
-ours() {  # name of the log
-  OMP_NUM_THREADS=$threads "$build/mrmf" bench training --length "$length" --batch "$batch" --threads "$threads" |
-    tee "$work/$1.log"
+ours() {  # what to measure; --threads and the sample
+  OMP_NUM_THREADS=$threads "$build/mrmf" bench "$1" --preset $preset --sample "$sample" --batch "$batch" \
+    --threads "$threads" --steps "$steps"
+}
+
+compare() {  # length, batch
+  local length=$1 batch=$2 sample=$1x3
+  if [ $preset = cosmoflow ]; then sample=$1x$1x$1x4; fi
+  echo "== mrmf, first run";  ours training | tee "$work/first.log"
+  echo "== PyTorch"
+  # shellcheck disable=SC2086  # VARIANTS is a list of words
+  $venv/bin/python tests/peers/torch/bench_torch.py --network $preset --length "$length" --batch "$batch" \
+    --threads "$threads" --steps "$steps" ${VARIANTS:+--variants $VARIANTS} | tee "$work/torch.log"
+  echo "== mrmf, second run"; ours training | tee "$work/second.log"
+  echo "== side by side"
+  "$build/mrmf" --version || true
+  $venv/bin/python tests/peers/side_by_side.py "$work/first.log" "$work/torch.log" "$work/second.log"
+  echo "== layers beside oneDNN's own times"
+  ours layers
 }
 
 [ -x "$build/mrmf" ] || fail "$build/mrmf is missing; run make first"
 have_torch || install_torch
 
-echo "== mrmf, first run";  ours first
-echo "== PyTorch"
-$venv/bin/python tests/peers/torch/bench_torch.py --length "$length" --batch "$batch" --threads "$threads" \
-  --steps "$steps" | tee "$work/torch.log"
-echo "== mrmf, second run"; ours second
-
-echo "== side by side"
-"$build/mrmf" --version || true
-$venv/bin/python tests/peers/side_by_side.py "$work/first.log" "$work/torch.log" "$work/second.log"
-
-echo "== layers beside oneDNN's own times"
-OMP_NUM_THREADS=$threads "$build/mrmf" bench layers --length "$length" --batch "$batch" --threads "$threads"
+for size in "${sizes[@]}"; do
+  read -r length batch <<<"$size"
+  compare "$length" "$batch"
+done

@@ -20,7 +20,7 @@ ours = (first["samples_per_second"] + second["samples_per_second"]) / 2
 best = torch["samples_per_second"]
 spread = abs(first["samples_per_second"] - second["samples_per_second"]) / ours
 
-print(f"machine: {torch['cpu']}, {torch['threads']} threads; length {torch['length']}, batch {torch['batch']}, "
+print(f"machine: {torch['cpu']}, {torch['threads']} threads; {torch['network']}, length {torch['length']}, batch {torch['batch']}, "
       "float32, Adam")
 print(f"{'':44}{'samples/s':>10}{'ours is faster by':>20}")
 for name, result in torch["variants"].items():
@@ -29,8 +29,8 @@ for name, result in torch["variants"].items():
         print(f"{label:44}not run: {result['error']}")
     else:
         rate = result["samples_per_second"]
-        print(f"{label:44}{rate:10.1f}{ours / rate:9.2f} x{'   (best)' if name == torch['best'] else ''}")
-print(f"{'mrmf, mean of two runs':44}{ours:10.1f}    runs differ by {100 * spread:.1f} %")
+        print(f"{label:44}{rate:10.2f}{ours / rate:9.2f} x{'   (best)' if name == torch['best'] else ''}")
+print(f"{'mrmf, mean of two runs':44}{ours:10.2f}    runs differ by {100 * spread:.1f} %")
 print(f"ratio to PyTorch's best: {ours / best:.2f}")
 print(json.dumps({"ours": ours, "torch": best, "torch_version": torch["version"], "torch_best": torch["best"],
                   "ratio": round(ours / best, 3), "spread": round(spread, 4)}))

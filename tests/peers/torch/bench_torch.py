@@ -118,7 +118,8 @@ def main():
 
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads, "
           f"{cpu_model()}, load {os.getloadavg()[0]:.2f}")
-    print(f"{options.network}, length {options.length}, batch {options.batch}, float32, median of {options.steps} steps", flush=True)
+    print(f"{options.network}, length {options.length}, batch {options.batch}, float32, median of {options.steps} steps",
+          flush=True)
     variants = measure(options)
     for name, result in variants.items():
         if "error" in result:

@@ -1,0 +1,135 @@
+// Let y = gamma * u + beta be the batch norm's output, u its normalised input, and w the convolution's filters. The
+// gradient of y is the convolution's data gradient; of it only two sums per channel are wanted:
+//   dgamma = sum over positions of dy * u = sum over outputs and taps of w * v, v the weight gradient taken with u,
+//   dbeta  = sum over positions of dy     = sum over outputs and taps of w * s, s the sums of TapSums,
+// and the weight gradient itself is gamma * v + beta * s. Nothing is divided by gamma, which may be zero. Padding is
+// zeros of y, not of x: that is why s knows the border.
+#include "kernels/norm_conv.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace mrmf {
+namespace {
+
+class HostNormConv final : public NormConvOp {
+ public:
+  HostNormConv(NormConvParts parts, const ConvGeometry& geometry)
+      : parts_(std::move(parts)), g_(geometry), taps_(geometry) {}
+
+  void prepare(Index rows) override { parts_.conv->prepare(rows); }
+
+  void forward(const Step& step, const Forward& f) override {
+    const Tensor y{f.x.shape, f.normalised};
+    parts_.norm->forward(step, f.x, f.memory, y);
+    parts_.conv->forward(y, f.w, f.b, f.y);
+  }
+
+  void backward(const Backward& b) override {
+    normalise(b);
+    parts_.conv->backward_weights({b.x.shape, b.normalised}, b.dy, b.dw, b.db);
+    const std::span<const double> sums = taps_(b.dy);
+    const auto channels = static_cast<std::size_t>(g_.in_channels), taps = static_cast<std::size_t>(product(g_.kernel));
+    const auto outs = static_cast<std::size_t>(g_.out_channels);
+    for (std::size_t c = 0; c < channels; ++c) {
+      double dgamma = 0, dbeta = 0;
+      for (std::size_t o = 0; o < outs; ++o)
+        for (std::size_t t = 0; t < taps; ++t) {
+          const std::size_t at = (o * taps + t) * channels + c;
+          const double sum = sums[t * outs + o], w = b.w[at], v = b.dw[at];
+          dgamma += w * v;
+          dbeta += w * sum;
+          b.dw[at] = static_cast<float>(b.memory.gamma[c] * v + b.memory.beta[c] * sum);
+        }
+      b.dgamma[c] = static_cast<float>(dgamma);
+      b.dbeta[c] = static_cast<float>(dbeta);
+    }
+  }
+
+ private:
+  /// (x - mean) / deviation
+  void normalise(const Backward& b) const {
+    const Index channels = g_.in_channels, rows = std::ssize(b.x.data) / channels;
+    const float *x = b.x.data.data(), *mean = b.memory.mean.data(), *inverse = b.memory.inverse_deviation.data();
+    float* u = b.normalised.data();
+#pragma omp parallel for schedule(static)
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < channels; ++c) u[r * channels + c] = (x[r * channels + c] - mean[c]) * inverse[c];
+  }
+
+  NormConvParts parts_;
+  ConvGeometry g_;
+  TapSums taps_;
+};
+
+}  // namespace
+
+TapSums::TapSums(const ConvGeometry& geometry)
+    : g_(geometry),
+      out_(geometry.out()),
+      line_(g_.kernel[2] * g_.out_channels),
+      plane_(g_.kernel[1] * line_),
+      volume_(g_.kernel[0] * plane_),
+      threads_(omp_get_max_threads()) {
+  sums_.resize(static_cast<std::size_t>(threads_ * (volume_ + plane_ + line_)));
+  for (std::size_t a = 0; a < 3; ++a)
+    for (Index tap = 0; tap < g_.kernel[a]; ++tap) {
+      // 0 <= position * stride - pad_before + tap < in
+      const Index shift = g_.pad_before[a] - tap, stride = g_.stride[a];
+      const Index begin = std::clamp<Index>((shift + stride - 1) / stride, 0, out_[a]);
+      const Index end = std::min(out_[a], shift + g_.in[a] <= 0 ? 0 : (shift + g_.in[a] - 1) / stride + 1);
+      ranges_[a].push_back({begin, std::max(begin, end)});
+    }
+}
+
+/// Writes the sums of one line of dy for the taps along the last axis: all of it, less the ends that a tap misses.
+void TapSums::add_line(const float* dy, double* line) const {
+  const Index outs = g_.out_channels;
+  const auto add = [&](Index begin, Index end, double sign, double* to) {
+    for (Index p = begin; p < end; ++p)
+      for (Index o = 0; o < outs; ++o) to[o] += sign * static_cast<double>(dy[p * outs + o]);
+  };
+  std::fill_n(line, line_, 0.0);
+  add(0, out_[2], 1, line);
+  for (Index tap = g_.kernel[2]; tap-- > 0;) {  // the total lies in the first tap's place, whose turn is last
+    if (tap > 0) std::copy_n(line, outs, line + tap * outs);
+    const Range& range = ranges_[2][static_cast<std::size_t>(tap)];
+    add(0, range.begin, -1, line + tap * outs);
+    add(range.end, out_[2], -1, line + tap * outs);
+  }
+}
+
+std::span<const double> TapSums::operator()(ConstTensor dy) {
+  const Index planes = dy.shape.n * out_[0], outs = g_.out_channels;
+  const auto add = [](const std::vector<Range>& ranges, Index position, const double* from, Index count, double* to) {
+    for (const Range& range : ranges) {
+      if (position >= range.begin && position < range.end)
+        for (Index i = 0; i < count; ++i) to[i] += from[i];
+      to += count;
+    }
+  };
+#pragma omp parallel for schedule(static) num_threads(threads_)
+  for (int t = 0; t < threads_; ++t) {
+    double* volume = sums_.data() + t * (volume_ + plane_ + line_);
+    double *plane_sums = volume + volume_, *line = plane_sums + plane_;
+    std::fill_n(volume, volume_, 0.0);
+    for (Index plane = planes * t / threads_; plane < planes * (t + 1) / threads_; ++plane) {
+      std::fill_n(plane_sums, plane_, 0.0);
+      for (Index row = 0; row < out_[1]; ++row) {
+        add_line(dy.data.data() + (plane * out_[1] + row) * out_[2] * outs, line);
+        add(ranges_[1], row, line, line_, plane_sums);
+      }
+      add(ranges_[0], plane % out_[0], plane_sums, plane_, volume);
+    }
+  }
+  for (int t = 1; t < threads_; ++t)
+    for (Index i = 0; i < volume_; ++i) sums_[i] += sums_[t * (volume_ + plane_ + line_) + i];
+  return std::span(sums_).first(static_cast<std::size_t>(volume_));
+}
+
+std::unique_ptr<NormConvOp> make_host_norm_conv(NormConvParts parts, const ConvGeometry& geometry) {
+  return std::make_unique<HostNormConv>(std::move(parts), geometry);
+}
+
+}  // namespace mrmf

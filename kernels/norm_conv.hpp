@@ -1,0 +1,34 @@
+// NormConvOp for backends whose memory is the host's, from their own batch norm and convolution.
+#pragma once
+
+#include "kernels/backend.hpp"
+
+namespace mrmf {
+
+struct NormConvParts {
+  std::unique_ptr<NormOp> norm;
+  std::unique_ptr<ConvOp> conv;
+};
+std::unique_ptr<NormConvOp> make_host_norm_conv(NormConvParts parts, const ConvGeometry& geometry);
+
+/// sums(tap, out channel), in double: of dy over the output positions under which the tap lies inside of the input.
+class TapSums {
+ public:
+  explicit TapSums(const ConvGeometry& geometry);
+  std::span<const double> operator()(ConstTensor dy);
+
+ private:
+  struct Range {
+    Index begin, end;  ///< of output positions along an axis
+  };
+  void add_line(const float* dy, double* line) const;
+
+  ConvGeometry g_;
+  Extent out_;
+  std::array<std::vector<Range>, 3> ranges_;  // per axis and tap
+  Index line_, plane_, volume_;               // sums for the taps along the last one, two and three axes
+  std::vector<double> sums_;                  // per thread: volume_, plane_, line_
+  int threads_;
+};
+
+}  // namespace mrmf

@@ -1,0 +1,40 @@
+// How much memory a run will take on a rank of the CPU, known before it starts.
+#pragma once
+
+#include <optional>
+
+#include "io/sample_store.hpp"
+#include "layers/execution.hpp"
+#include "src/config.hpp"
+#include "src/plan.hpp"
+
+namespace mrmf {
+
+/// Bytes of this process that lie in memory now.
+Index resident_bytes();
+
+/// Of a rank in training, in bytes.
+struct RunMemory {
+  Index program = 0;    ///< what any run has: this process at the time of asking
+  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once
+  Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
+  Index batches = 0;    ///< the batch of samples that is trained or validated on
+  Index data = 0;       ///< samples and labels, at the resolutions that are there at once
+  Index all() const { return program + models + workspace + batches + data; }
+  RunMemory operator+(const RunMemory& other) const;
+};
+
+/// The rows of both splits that a rank holds.
+struct HeldRows {
+  DatasetShape shape;
+  Index rows = 0;
+};
+
+/// Of a model at one resolution of the plan, and its batches. The workspace is found by making the operations.
+RunMemory stage_memory(Backend& backend, const NetworkSettings& settings, int moments);
+
+/// The largest sum over models that are there at once (two before a fusion), with the program and, where the rows are
+/// known, the data: the original and those models' resolutions.
+RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldRows>& held);
+
+}  // namespace mrmf

@@ -1,0 +1,155 @@
+// The batch norm of a network's input fused with its convolution, against the two layers run one after the other.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/unit/backends.hpp"
+#include "tests/unit/norm_step.hpp"
+#include "tests/unit/small_model.hpp"
+
+namespace mrmf::test {
+namespace {
+
+struct NormConvCase {
+  std::string title;
+  Shape in;
+  LayerSpec conv;
+};
+
+LayerSpec conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1}, const Extent& before = {0, 0, 0},
+               const Extent& after = {0, 0, 0}) {
+  LayerSpec spec = layer(LayerKind::conv, units);
+  spec.window = window;
+  spec.stride = stride;
+  spec.pad_before = before;
+  spec.pad_after = after;
+  return spec;
+}
+
+std::vector<NormConvCase> cases() {
+  const Extent one{1, 1, 1}, two{2, 2, 2};
+  return {
+      {"1-D", line(7, 23, 3), conv(5, {1, 1, 4})},
+      {"1-D, stride 2, zeros differ", line(6, 17, 4), conv(8, {1, 1, 4}, {1, 1, 2}, {0, 0, 1}, {0, 0, 3})},
+      {"1-D, windows that miss most of the input", line(6, 3, 2), conv(4, {1, 1, 5}, one, {0, 0, 4}, {0, 0, 4})},
+      {"2-D, stride 3x1", image(4, 10, 9, 3), conv(8, {1, 3, 2}, {1, 3, 1}, {0, 2, 0}, {0, 0, 1})},
+      {"2-D, the direct kernels", image(4, 11, 13, 5), conv(16, {1, 3, 3}, one, {0, 1, 2}, {0, 2, 0})},
+      {"3-D, zeros on all sides", volume(3, {4, 3, 5}, 4), conv(8, {3, 3, 3}, one, one, one)},
+      {"3-D, stride 2, zeros after alone", volume(2, {6, 7, 8}, 4), conv(8, {3, 3, 3}, two, {0, 0, 0}, one)},
+      {"3-D, the direct kernels", volume(3, {4, 9, 8}, 4), conv(16, {3, 3, 3}, one, one, one)},
+  };
+}
+
+/// The two layers as a network, on parameters and data that are the same in every model of a case.
+struct Network2 {
+  Model model;
+  std::vector<float> x, dy, y, grads, state;
+
+  Network2(Backend& backend, const NormConvCase& c, bool fuse) : model(backend, settings(c, fuse)) {
+    Rng rng(31);
+    x = uniform(rng, static_cast<std::size_t>(c.in.count()), -1.0, 5.0);  // a mean that is not zero
+    dy = uniform(rng, static_cast<std::size_t>(model.network().output().count()));
+    for (float& value : model.params()) value = static_cast<float>(rng.uniform(-1, 1));
+    model.params()[0] = 0.0F;  // gamma of the first channel: nothing may be divided by it
+    model.params()[1] = 1e-6F;
+  }
+  static ModelSettings settings(const NormConvCase& c, bool fuse) {
+    ModelSettings result;
+    result.network = {c.in, c.in.n, {layer(LayerKind::batch_norm), c.conv}, ""};
+    name_layers(result.network.layers);
+    result.fuse = fuse;
+    return result;
+  }
+
+  /// Rows [first, first + rows) of the batch.
+  void run(Index first, Index rows, RankSum* ranks) {
+    const Shape in = model.network().input().rows(rows), out = model.network().output().rows(rows);
+    const auto slice = [&](const std::vector<float>& all, const Shape& s) {
+      return ConstSpan(all).subspan(static_cast<std::size_t>(first * s.per_sample()),
+                                    static_cast<std::size_t>(s.count()));
+    };
+    Step step;
+    step.ranks = ranks;
+    y = copy(model.forward(step, {in, slice(x, in)}).data);
+    std::ranges::copy(slice(dy, out), model.output_gradient(rows).begin());
+    std::ranges::fill(model.grads(), NAN);
+    model.backward(step, {in, slice(x, in)});
+    const auto take = [this](const Entry& entry, ConstSpan arena) {
+      const auto place = entry.params;
+      const ConstSpan part =
+          arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+      grads.insert(grads.end(), part.begin(), part.end());
+    };
+    grads.clear();
+    for (const Entry& entry : model.network().entries()) take(entry, model.grads());
+    state = copy(model.state());
+  }
+  /// gamma's and beta's gradients alone: the many of the weights would hide them.
+  ConstSpan norm_grads() const {
+    return ConstSpan(grads).first(static_cast<std::size_t>(2 * model.network().input().channels));
+  }
+};
+
+// Float sums of up to some thousand terms: rounding is below 5e-6 of the norm (Agreement in check_layer.hpp). The sums
+// behind gamma and beta cancel to about a tenth of their terms, so they may be ten times as far apart; a border that is
+// not respected is 1e-1.
+void check_same(const Network2& got, const Network2& want) {
+  CHECK(relative_distance(got.y, want.y) < 5e-6);
+  CHECK(relative_distance(got.grads, want.grads) < 5e-6);
+  CHECK(relative_distance(got.norm_grads(), want.norm_grads()) < 5e-5);
+  CHECK(relative_distance(got.state, want.state) < 5e-6);
+}
+
+}  // namespace
+
+TEST_CASE("input batch norm fused with its convolution: the gradients of the two layers, none of them of the input") {
+  const auto reference = make_reference_backend();
+  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)})
+    for (const NormConvCase& c : cases()) {
+      INFO(backend->name(), ": ", c.title);
+      Network2 fused(*backend, c, true), plain(*reference, c, false);
+      REQUIRE(fused.model.units().size() == 1);
+      REQUIRE(plain.model.units().size() == 2);
+      for (const Index rows : {c.in.n, c.in.n / 2}) {
+        fused.run(0, rows, nullptr);
+        plain.run(0, rows, nullptr);
+        check_same(fused, plain);
+      }
+    }
+}
+
+TEST_CASE("input batch norm fused with its convolution: evaluation uses the running statistics") {
+  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)})
+    for (const NormConvCase& c : cases()) {
+      INFO(backend->name(), ": ", c.title);
+      Network2 fused(*backend, c, true), plain(*backend, c, false);
+      Step step;
+      step.training = false;
+      const ConstTensor x{fused.model.network().input(), fused.x};
+      CHECK(relative_distance(fused.model.forward(step, x).data, plain.model.forward(step, x).data) < 5e-6);
+      CHECK(copy(fused.model.state()) == copy(plain.model.state()));
+    }
+}
+
+TEST_CASE("input batch norm fused with its convolution: two ranks have the gradients of the whole batch") {
+  for (const NormConvCase& c : cases()) {
+    INFO(c.title);
+    const auto reference = make_reference_backend(), one = make_onednn_backend(1), other = make_onednn_backend(1);
+    const Index rows = c.in.n, part = rows / 3 + 1;
+    Network2 whole(*reference, c, false), first(*one, c, true), second(*other, c, true);
+    whole.run(0, rows, nullptr);
+    ThreadSum::Shared shared;
+    const auto rank = [&](Network2& network, int number) {
+      ThreadSum sum(shared, number);
+      network.run(number == 0 ? 0 : part, number == 0 ? part : rows - part, &sum);
+    };
+    std::thread thread(rank, std::ref(second), 1);
+    rank(first, 0);
+    thread.join();
+    for (std::size_t i = 0; i < first.grads.size(); ++i) first.grads[i] += second.grads[i];
+    first.y.insert(first.y.end(), second.y.begin(), second.y.end());
+    check_same(first, whole);
+  }
+}
+
+}  // namespace mrmf::test
