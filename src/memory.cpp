@@ -37,7 +37,8 @@ RunMemory stage_memory(Backend& backend, const NetworkSettings& settings, int mo
   for (const Unit& unit : execution.units) unit.run->prepare(settings.max_rows);
   RunMemory memory;
   memory.workspace = std::max<Index>(resident_bytes() - before, 0);
-  memory.models = execution.floats(network, moments) * float_bytes;
+  // And a copy of the parameters: models are made from one, compared between ranks and saved by one.
+  memory.models = (execution.floats(network, moments) + network.params_size()) * float_bytes;
   constexpr Index splits = 2;
   memory.batches = splits * (network.input().count() + network.output().count()) * float_bytes;
   return memory;

@@ -16,7 +16,7 @@ Index resident_bytes();
 /// Of a rank in training, in bytes.
 struct RunMemory {
   Index program = 0;    ///< what any run has: this process at the time of asking
-  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once
+  Index models = 0;     ///< arenas, optimizer moments and a copy of the parameters, of the models that are there at once
   Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
   Index batches = 0;    ///< the batch of samples that is trained or validated on
   Index data = 0;       ///< samples and labels, at the resolutions that are there at once
