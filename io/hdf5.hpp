@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "io/element.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
-
-/// Element types that files may hold. Reading converts all of them to float32.
-enum class ElementType { float16, float32, float64, int16, uint16, other };
-std::string to_string(ElementType type);
-/// "float16, ... can be read": the end of every message about a type that cannot.
-std::string readable_types();
 
 struct DatasetInfo {
   std::vector<Index> shape;

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "io/agreement.hpp"
+#include "io/hdf5_lock.hpp"
 #include "io/hdf5_state.hpp"
 
 namespace mrmf {
@@ -104,6 +105,7 @@ void write_texts(const std::string& path, const std::vector<std::pair<std::strin
 
 Hdf5File::State::~State() {
   if (!file) return;
+  const h5::Lock lock;
   if (comm && comm->size() > 1 && std::uncaught_exceptions() > 0) {
     // Closing is collective, and the ranks that did not fail are elsewhere: waiting for them would hide the error.
     file.release();
@@ -117,6 +119,7 @@ Hdf5File::State::~State() {
 
 void Hdf5File::State::close() {
   if (!file) return;
+  const h5::Lock lock;
   if (!comm) {
     file.close();
     return;
@@ -140,6 +143,7 @@ Hdf5File& Hdf5File::operator=(Hdf5File&&) noexcept = default;
 Hdf5File::~Hdf5File() = default;
 
 Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
+  const h5::Lock lock;
   h5::silence();
   Comm readers = comm.duplicate();
   together(readers, [&] {
@@ -151,6 +155,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
 }
 
 Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
+  const h5::Lock lock;
   h5::silence();
   Comm writers = comm.duplicate();
   together(writers, [&] {

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <memory>
 
-#include "io/hdf5_blocks.hpp"
+#include "io/hdf5_lock.hpp"
+#include "io/hdf5_rows.hpp"
 #include "io/hdf5_state.hpp"
 #include "io/hdf5_types.hpp"
-#include "kernels/nearest.hpp"
 
 namespace mrmf {
 namespace h5 {
@@ -51,34 +51,6 @@ namespace {
 constexpr Index largest_read = Index{1} << 30;
 constexpr Index largest_converted_read = Index{1} << 26;
 
-std::string missing(const std::string& path, const std::string& name, hid_t file) {
-  const std::size_t slash = name.rfind('/');
-  std::string group = slash == std::string::npos || slash == 0 ? "/" : name.substr(0, slash);
-  if (group != "/" && !h5::exists(file, group)) group = "/";
-  const std::vector<std::string> there = h5::dataset_names(file, group);
-  std::string list;
-  for (const std::string& other : there) list += (list.empty() ? "" : ", ") + other;
-  std::string text = path + ": no data set '" + name + "'; ";
-  text += there.empty() ? "there is none" : "there are " + list;
-  if (group != "/") text += " in " + group;
-  const std::string meant = nearest(name.substr(slash == std::string::npos ? 0 : slash + 1), there);
-  return meant.empty() ? text : text + "; do you mean '" + meant + "'?";
-}
-
-h5::Dataset open_dataset(const std::string& path, hid_t file, const std::string& name) {
-  if (!h5::exists(file, name)) throw DataError(missing(path, name, file));
-  if (!h5::is_dataset(file, name)) throw DataError(path + ": '" + name + "' is a group, not a data set");
-  h5::Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
-  h5::require(bool(dataset), path + ": data set '" + name + "' cannot be opened");
-  return dataset;
-}
-
-std::vector<Index> shape_of(hid_t space) {
-  std::vector<hsize_t> sizes(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space), 0)));
-  H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
-  return {sizes.begin(), sizes.end()};
-}
-
 /// The string that a data set or attribute of one element holds; `read` fills a buffer given the memory type.
 template <typename Read>
 std::string string_of(hid_t file_type, hid_t space, const std::string& what, Read&& read) {
@@ -98,67 +70,53 @@ std::string string_of(hid_t file_type, hid_t space, const std::string& what, Rea
   return text;
 }
 
-struct RowReader {
-  h5::Dataset dataset;
-  h5::Space space;
-  ElementType type;
-  h5::Type memory;
-  std::string what;
-
-  void read(const h5::Block& block, void* to) const {
-    const h5::Space target = h5::select(space.get(), block);
-    h5::require(H5Dread(dataset.get(), memory.get(), target.get(), space.get(), H5P_DEFAULT, to) >= 0,
-                what + " cannot be read from row " + std::to_string(block.first[0]));
-  }
-};
-
 }  // namespace
 
-bool Hdf5File::has(const std::string& dataset) const { return h5::is_dataset(state_->file.get(), dataset); }
+bool Hdf5File::has(const std::string& dataset) const {
+  const h5::Lock lock;
+  return h5::is_dataset(state_->file.get(), dataset);
+}
 
-std::vector<std::string> Hdf5File::datasets() const { return h5::dataset_names(state_->file.get(), "/"); }
+std::vector<std::string> Hdf5File::datasets() const {
+  const h5::Lock lock;
+  return h5::dataset_names(state_->file.get(), "/");
+}
 
 DatasetInfo Hdf5File::info(const std::string& name) const {
-  const h5::Dataset dataset = open_dataset(state_->path, state_->file.get(), name);
+  const h5::Lock lock;
+  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
-  return {shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
+  return {h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
 }
 
 void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span out) const {
-  RowReader reader{open_dataset(state_->path, state_->file.get(), name), {}, ElementType::other, {}, state_->at(name)};
-  reader.space = h5::Space(H5Dget_space(reader.dataset.get()));
-  const h5::Type file_type(H5Dget_type(reader.dataset.get()));
-  reader.type = h5::element_type(file_type.get());
-  if (reader.type == ElementType::other)
-    throw DataError(reader.what + " holds " + h5::describe(file_type.get()) + " elements; " + readable_types());
-  reader.memory = h5::memory_type(reader.type, file_type.get());
-
-  const std::vector<Index> shape = shape_of(reader.space.get());
-  if (shape.empty()) throw DataError(reader.what + " is a single value; rows of an array are wanted");
-  if (first < 0 || count < 0 || first + count > shape[0])
-    throw DataError(reader.what + " has " + std::to_string(shape[0]) + " rows; rows " + std::to_string(first) + " to " +
-                    std::to_string(first + count - 1) + " were asked for");
-  const bool direct = reader.type == ElementType::float32;
-  const auto element_bytes = static_cast<Index>(h5::size_of(reader.type));
-  const auto parts = h5::blocks(shape, first, count, (direct ? largest_read : largest_converted_read) / element_bytes);
-  std::size_t wanted = 0, done = 0, largest = 0;
+  const h5::Lock lock;
+  const h5::Rows rows(state_->path, state_->file.get(), name);
+  rows.require(first, count);
+  const bool direct = rows.type() == ElementType::float32;
+  const Index limit = (direct ? largest_read : largest_converted_read) / size_of(rows.type());
+  const auto parts = h5::blocks(rows.shape(), first, count, limit);
+  std::size_t wanted = 0, done = 0;
+  Index largest = 0;
   for (const h5::Block& block : parts) {
     wanted += static_cast<std::size_t>(block.elements);
-    largest = std::max(largest, static_cast<std::size_t>(block.elements));
+    largest = std::max(largest, block.elements);
   }
-  MRMF_CHECK(out.size() == wanted, reader.what);
-  const auto raw = std::make_unique_for_overwrite<std::byte[]>(direct ? 0 : largest * h5::size_of(reader.type));
+  MRMF_CHECK(out.size() == wanted, rows.what());
+  const auto raw_bytes = static_cast<std::size_t>(direct ? 0 : largest * size_of(rows.type()));
+  const auto raw = std::make_unique_for_overwrite<std::byte[]>(raw_bytes);
   for (const h5::Block& block : parts) {
     const Span part = out.subspan(done, static_cast<std::size_t>(block.elements));
-    reader.read(block, direct ? static_cast<void*>(part.data()) : raw.get());
-    if (!direct) h5::to_float32(reader.type, raw.get(), part);
+    rows.read(block, direct ? static_cast<void*>(part.data()) : raw.get());
+    if (!direct) to_float32(rows.type(), raw.get(), part);
     done += part.size();
   }
 }
 
 std::string Hdf5File::read_text(const std::string& name) const {
-  const h5::Dataset dataset = open_dataset(state_->path, state_->file.get(), name);
+  const h5::Lock lock;
+  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
   return string_of(type.get(), space.get(), state_->at(name), [&](hid_t memory, void* to) {
@@ -167,6 +125,7 @@ std::string Hdf5File::read_text(const std::string& name) const {
 }
 
 std::string Hdf5File::read_attribute(const std::string& name) const {
+  const h5::Lock lock;
   if (H5Aexists(state_->file.get(), name.c_str()) <= 0) return "";
   const std::string what = state_->path + ": attribute '" + name + "'";
   const h5::Attribute attribute(H5Aopen(state_->file.get(), name.c_str(), H5P_DEFAULT));

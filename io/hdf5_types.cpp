@@ -1,22 +1,8 @@
 #include "io/hdf5_types.hpp"
 
-#include <algorithm>
+#include "io/hdf5.hpp"
 
 namespace mrmf {
-
-std::string to_string(ElementType type) {
-  switch (type) {
-    case ElementType::float16: return "float16";
-    case ElementType::float32: return "float32";
-    case ElementType::float64: return "float64";
-    case ElementType::int16: return "int16";
-    case ElementType::uint16: return "uint16";
-    case ElementType::other: break;
-  }
-  return "other";
-}
-
-std::string readable_types() { return "float16, float32, float64, int16 and uint16 can be read"; }
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
@@ -35,23 +21,6 @@ bool is_half(hid_t type) {
 }
 
 bool is_any_of(hid_t type, hid_t little, hid_t big) { return H5Tequal(type, little) > 0 || H5Tequal(type, big) > 0; }
-
-template <typename Element>
-void convert(const void* raw, Span out) {
-  const auto* from = static_cast<const Element*>(raw);
-  const auto count = static_cast<Index>(out.size());
-  float* to = out.data();
-#pragma omp parallel for simd schedule(static)
-  for (Index i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
-}
-
-void convert_half(const void* raw, Span out) {
-  const auto* from = static_cast<const std::uint16_t*>(raw);
-  const auto count = static_cast<Index>(out.size());
-  float* to = out.data();
-#pragma omp parallel for simd schedule(static)
-  for (Index i = 0; i < count; ++i) to[i] = half_to_float(from[i]);
-}
 
 }  // namespace
 
@@ -89,26 +58,6 @@ Type memory_type(ElementType type, hid_t file_type) {
   Type half(H5Tcopy(file_type));
   H5Tset_order(half.get(), H5Tget_order(H5T_NATIVE_FLOAT));
   return half;
-}
-
-std::size_t size_of(ElementType type) {
-  switch (type) {
-    case ElementType::float32: return 4;
-    case ElementType::float64: return 8;
-    default: return 2;
-  }
-}
-
-void to_float32(ElementType type, const void* raw, Span out) {
-  switch (type) {
-    case ElementType::float16: return convert_half(raw, out);
-    case ElementType::float32: return convert<float>(raw, out);
-    case ElementType::float64: return convert<double>(raw, out);
-    case ElementType::int16: return convert<std::int16_t>(raw, out);
-    case ElementType::uint16: return convert<std::uint16_t>(raw, out);
-    case ElementType::other: break;
-  }
-  MRMF_CHECK(false, "no conversion from this element type");
 }
 
 }  // namespace h5

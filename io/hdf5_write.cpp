@@ -6,6 +6,7 @@
 
 #include "io/agreement.hpp"
 #include "io/hdf5_blocks.hpp"
+#include "io/hdf5_lock.hpp"
 #include "io/hdf5_state.hpp"
 
 namespace mrmf {
@@ -23,6 +24,7 @@ hid_t memory_type(std::uint16_t) { return H5T_NATIVE_UINT16; }
 void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
   MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16,
              "type " + to_string(type) + " is not written");
+  const h5::Lock lock;
   together(state_->writers(), [&] {
     const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
     H5Pset_create_intermediate_group(links.get(), 1);
@@ -41,6 +43,7 @@ void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>&
 
 template <typename Element>
 void Hdf5File::write_elements(const std::string& name, Index first, std::span<const Element> values) {
+  const h5::Lock lock;
   state_->writers();
   const h5::Dataset dataset(H5Dopen2(state_->file.get(), name.c_str(), H5P_DEFAULT));
   h5::require(bool(dataset), state_->at(name) + " cannot be opened");
@@ -77,6 +80,7 @@ void Hdf5File::write_text(const std::string& name, const std::string& text) {
 }
 
 void Hdf5File::write_attribute(const std::string& name, const std::string& text) {
+  const h5::Lock lock;
   together(state_->writers(), [&] {
     const h5::Type type(H5Tcopy(H5T_C_S1));
     H5Tset_size(type.get(), text.size() + 1);

@@ -2,7 +2,8 @@
 #include <numeric>
 
 #include "io/agreement.hpp"
-#include "io/sample_store.hpp"
+#include "io/dataset.hpp"
+#include "io/hdf5.hpp"
 
 namespace mrmf {
 namespace {
@@ -53,6 +54,7 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   DatasetShape shape;
   shape.sample = sample_shape(samples.shape, where);
   shape.samples = samples.rows();
+  shape.type = samples.type == ElementType::float64 ? ElementType::float32 : samples.type;
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples)");
   if (!spec.labels.empty())
     shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
@@ -67,7 +69,9 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
     if (total.file_samples.empty()) {
       total.sample = one.sample;
       total.outputs = one.outputs;
+      total.type = one.type;
     }
+    if (one.type != total.type) total.type = ElementType::float32;
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
                       spec.files.front() + " has " + to_string(total.sample));
@@ -88,14 +92,21 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
     if (comm.root()) shape = inspect_files(spec);
   });
   const Extent& spatial = shape.sample.spatial;
-  std::vector<std::int64_t> words{shape.samples, shape.outputs, shape.sample.channels, shape.sample.axes, spatial[0],
-                                  spatial[1],    spatial[2]};
+  std::vector<std::int64_t> words{shape.samples,
+                                  shape.outputs,
+                                  shape.sample.channels,
+                                  shape.sample.axes,
+                                  spatial[0],
+                                  spatial[1],
+                                  spatial[2],
+                                  static_cast<std::int64_t>(shape.type)};
   comm.broadcast(std::span(words), 0);
   shape.file_samples.resize(spec.files.size());
   comm.broadcast(std::span(shape.file_samples), 0);
   shape.samples = words[0];
   shape.outputs = words[1];
   shape.sample = {0, {words[4], words[5], words[6]}, words[2], static_cast<int>(words[3])};
+  shape.type = static_cast<ElementType>(words[7]);
   return shape;
 }
 

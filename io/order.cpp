@@ -77,6 +77,17 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
   return order;
 }
 
+EpochOrder in_order(Range rows, Index batch) {
+  EpochOrder order;
+  order.ids.resize(static_cast<std::size_t>(rows.count));
+  std::iota(order.ids.begin(), order.ids.end(), rows.first);
+  for (Index row = 0; row < rows.count; row += batch) {
+    order.steps.push_back({row, std::min(batch, rows.count - row)});
+    order.global_rows.push_back(order.steps.back().count);
+  }
+  return order;
+}
+
 void check(const OrderSettings& s) {
   if (s.ranks < 1 || s.rank < 0 || s.rank >= s.ranks)
     throw ConfigError("rank " + std::to_string(s.rank) + " of " + std::to_string(s.ranks) + " does not exist");

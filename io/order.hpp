@@ -48,6 +48,9 @@ Index largest_batch(const OrderSettings& settings);
 /// The order of one epoch: a pure function of its arguments.
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
 
+/// Rows one after the other, `batch` at a time.
+EpochOrder in_order(Range rows, Index batch);
+
 /// True when some step of an epoch brings no sample to some rank: one row per shard and step, uneven shards.
 bool leaves_ranks_idle(const OrderSettings& settings);
 

@@ -1,43 +1,25 @@
 #include "io/sample_store.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "io/agreement.hpp"
-#include "io/coarsen.hpp"
+#include "io/hdf5.hpp"
 
 namespace mrmf {
 namespace {
 
-constexpr Extent original_resolution{1, 1, 1};
+constexpr Extent original{1, 1, 1};
+constexpr Index task_bytes = Index{1} << 23;  // of neighbouring rows that one read brings
+constexpr int direct_readers = 4;             // threads that read at once where nothing but the disk is in their way
 
-/// Index of the first value that is NaN or infinite; values.size() when there is none.
-Index first_not_finite(ConstSpan values) {
-  auto first = static_cast<Index>(values.size());
-#pragma omp parallel for reduction(min : first) schedule(static)
-  for (Index i = 0; i < static_cast<Index>(values.size()); ++i)
-    if (!std::isfinite(values[static_cast<std::size_t>(i)])) first = std::min(first, i);
-  return first;
-}
+Index task_rows(Index row_bytes) { return std::max<Index>(1, task_bytes / std::max<Index>(row_bytes, 1)); }
 
-/// Where a part of one data set goes.
-struct Part {
-  const Hdf5File& file;
-  const std::string& path;
-  const std::string& dataset;
-  Range rows;  ///< of this file
-  Span out;
-};
+int readers(const ReadingWay& way) { return way.direct ? direct_readers : 1; }
 
-void read_finite(const Part& part) {
-  part.file.read_rows(part.dataset, part.rows.first, part.rows.count, part.out);
-  const Index bad = first_not_finite(part.out);
-  if (bad == static_cast<Index>(part.out.size())) return;
-  const Index row = part.rows.first + bad / (static_cast<Index>(part.out.size()) / part.rows.count);
-  const bool nan = std::isnan(part.out[static_cast<std::size_t>(bad)]);
-  throw DataError(part.path + ": data set '" + part.dataset + "', row " + std::to_string(row) + " holds " +
-                  (nan ? "NaN" : "an infinity") + "; remove or repair that sample");
+Index row_bytes(const DatasetShape& shape) { return shape.sample.per_sample() * size_of(shape.type); }
+
+bool keeps_original(const StoreSettings& settings, const Extent& resolution) {
+  return resolution == original || settings.averaging == Averaging::epoch;
 }
 
 /// The part of [first, first + count) that lies in `rows`, counted from `first`.
@@ -46,104 +28,157 @@ Range overlap(Range rows, Index first, Index count) {
   return {begin - first, std::max<Index>(end - begin, 0)};
 }
 
-/// Turns the flat buffer of each (T, C) sample, read as (C, T), into channels-last; or back again.
-enum class Turn { to_channels_last, back };
-void reinterpret_samples(std::vector<float>& samples, const Shape& sample, Turn turn) {
-  const Index width = sample.per_sample(), positions = product(sample.spatial), channels = sample.channels;
-  const Index from_rows = turn == Turn::to_channels_last ? channels : positions, from_columns = width / from_rows;
-#pragma omp parallel
-  {
-    std::vector<float> flat(static_cast<std::size_t>(width));
-#pragma omp for schedule(static)
-    for (Index n = 0; n < static_cast<Index>(samples.size()) / width; ++n) {
-      float* values = samples.data() + n * width;
-      std::copy_n(values, width, flat.data());
-      for (Index r = 0; r < from_rows; ++r)
-        for (Index c = 0; c < from_columns; ++c)
-          values[c * from_rows + r] = flat[static_cast<std::size_t>(r * from_columns + c)];
-    }
-  }
-}
-
 }  // namespace
 
-SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm)
-    : shape_(shape), owned_(owned), layout_(spec.layout) {
-  together(comm, [&] { load(spec); });
+SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,
+                         const StoreSettings& settings)
+    : shape_(shape), owned_(owned), layout_(spec.layout), settings_(settings) {
+  together(comm, [&] {
+    files_ = std::make_unique<SampleFiles>(spec, shape, owned);
+    const ReadingWay way = files_->way();
+    way_ = "independent reads of each rank on " + std::to_string(readers(way)) +
+           (readers(way) == 1 ? " thread" : " threads") + ", " + way.text;
+    if (shape.outputs > 0) read_labels(spec);
+    if (!settings.stream) load_original();
+  });
 }
 
-void SampleStore::load(const DatasetSpec& spec) {
-  const Index width = shape_.sample.per_sample();
-  MRMF_CHECK(shape_.file_samples.size() == spec.files.size(), "the shape is not of these files");
-  original_.resize(static_cast<std::size_t>(owned_.count * width));
+SampleStore::~SampleStore() = default;
+
+void SampleStore::read_labels(const DatasetSpec& spec) {
   labels_.resize(static_cast<std::size_t>(owned_.count * shape_.outputs));
-  Index file_start = 0, done = 0;
+  Index file_start = 0;
+  Span out = labels_;
   for (std::size_t i = 0; i < spec.files.size(); ++i) {
     const Range rows = overlap(owned_, file_start, shape_.file_samples[i]);
     file_start += shape_.file_samples[i];
     if (rows.count == 0) continue;
-    const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self());
-    const auto slice = [&](std::vector<float>& all, Index per_row) {
-      return Span(all).subspan(static_cast<std::size_t>(done * per_row),
-                               static_cast<std::size_t>(rows.count * per_row));
-    };
-    read_finite({file, spec.files[i], spec.samples, rows, slice(original_, width)});
-    if (shape_.outputs > 0) read_finite({file, spec.files[i], spec.labels, rows, slice(labels_, shape_.outputs)});
-    done += rows.count;
+    const Span part = out.first(static_cast<std::size_t>(rows.count * shape_.outputs));
+    Hdf5File::open(spec.files[i], Comm::self()).read_rows(spec.labels, rows.first, rows.count, part);
+    const Index bad = first_not_finite(ElementType::float32, part.data(), std::ssize(part));
+    if (bad < std::ssize(part))
+      throw DataError(not_finite_text({spec.files[i], spec.labels, rows.first + bad / shape_.outputs},
+                                      part[static_cast<std::size_t>(bad)]));
+    out = out.subspan(part.size());
   }
-  MRMF_CHECK(done == owned_.count, "rows outside of the data set were asked for");
 }
 
-void SampleStore::require(const Extent& resolution) {
+void SampleStore::load_original() {
+  Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
+  const RowStream::Settings settings{
+      owned_, row_bytes(shape_), {0, 0, owned_.count}, task_rows(row_bytes(shape_)), readers(files_->way())};
+  level.rows = std::make_unique<RowStream>(
+      settings, [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); });
+  level.rows->load_all();
+  levels_[original] = std::move(level);
+  files_.reset();
+}
+
+StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
+                             const Extent& resolution, Index most_rows) {
+  StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
+  if (!keeps_original(settings, resolution)) {
+    budget.scratch = direct_readers * std::min(most_rows, task_rows(budget.row_bytes)) * budget.row_bytes;
+    budget.row_bytes = coarse_shape(shape.sample, resolution).per_sample() * size_of(ElementType::float32);
+  }
+  return plan_stream(budget);
+}
+
+Extent SampleStore::kept_resolution(const Extent& resolution) const {
+  return keeps_original(settings_, resolution) ? original : resolution;
+}
+
+void SampleStore::require(const Extent& resolution, Index most_rows) {
+  sample(resolution);  // refuses what cannot be
+  const Extent kept = kept_resolution(resolution);
+  if (levels_.contains(kept)) return;
+  if (settings_.stream) {
+    levels_.clear();
+    levels_[kept] = make_stream(kept, most_rows);
+  } else {
+    levels_[kept] = make_coarse(kept);
+  }
+}
+
+SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
+  Level& fine = level(original);
   const Shape small = sample(resolution);
-  if (resolved_.contains(resolution)) return;
-  view_original(resolution == original_resolution ? layout_ : SampleLayout::transpose);
-  if (resolution == original_resolution) return;
-  const std::vector<float>& fine = data(original_resolution);
-  std::vector<float> coarse(static_cast<std::size_t>(owned_.count * small.per_sample()));
-  coarsen(fine, shape_.sample, resolution, coarse);
-  if (layout_ == SampleLayout::reinterpret) reinterpret_samples(coarse, small, Turn::to_channels_last);
-  resolved_[resolution] = std::move(coarse);
+  const Index bytes = small.per_sample() * size_of(ElementType::float32);
+  Level coarse{{small, ElementType::float32, original, layout_}, std::make_unique<RowStream>(owned_, bytes)};
+  const Index lines = small.spatial[0] * small.spatial[1];
+  const Index parts = form_parts({shape_.sample, shape_.type, resolution, SampleLayout::transpose});
+#pragma omp parallel for schedule(static)
+  for (Index i = 0; i < owned_.count * parts; ++i) {
+    const Index row = owned_.first + i / parts;
+    const Range mine = piece(lines, i % parts, parts);
+    coarsen_lines({shape_.type, shape_.sample, fine.rows->place(row)}, resolution, mine,
+                  reinterpret_cast<float*>(coarse.rows->place(row)) + mine.first * (small.per_sample() / lines));
+  }
+  coarse.rows->mark_all();
+  return coarse;
 }
 
-// The original is kept once, as it was read or as the model sees it: averaging needs the one, gathering the other.
-void SampleStore::view_original(SampleLayout layout) {
-  if (layout == original_layout_) return;
-  reinterpret_samples(original_, shape_.sample,
-                      layout == SampleLayout::reinterpret ? Turn::to_channels_last : Turn::back);
-  original_layout_ = layout;
+SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most_rows) {
+  const bool averaged = resolution != original;
+  const Index fine_bytes = row_bytes(shape_);
+  RowStream::Settings settings{owned_, fine_bytes, plan(shape_, owned_, settings_, resolution, most_rows),
+                               std::min(most_rows, task_rows(fine_bytes)), readers(files_->way())};
+  Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
+  ReaderPool::Read read = [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); };
+  if (averaged) {
+    const Shape small = sample(resolution);
+    const Index lines = small.spatial[0] * small.spatial[1];
+    level.form = {small, ElementType::float32, original, layout_};
+    settings.row_bytes = small.per_sample() * size_of(ElementType::float32);
+    read = [this, resolution, lines](const ReadTask& task, Scratch& scratch) {
+      scratch.fine.resize(static_cast<std::size_t>(task.rows.count * files_->row_bytes()));
+      files_->read(task.rows, scratch.fine.data(), scratch);
+      coarsen_lines({shape_.type, shape_.sample, scratch.fine.data()}, resolution, {0, task.rows.count * lines},
+                    reinterpret_cast<float*>(task.to));
+    };
+  }
+  level.rows = std::make_unique<RowStream>(settings, std::move(read));
+  return level;
 }
 
 void SampleStore::release(const Extent& resolution) {
-  if (resolution == original_resolution) std::vector<float>().swap(original_);
-  resolved_.erase(resolution);
+  if (kept_resolution(resolution) == resolution) levels_.erase(resolution);
 }
 
 Shape SampleStore::sample(const Extent& resolution) const { return coarse_shape(shape_.sample, resolution); }
 
-const std::vector<float>& SampleStore::data(const Extent& resolution) const {
-  const auto found = resolved_.find(resolution);
-  const std::vector<float>& values = found == resolved_.end() ? original_ : found->second;
-  const bool there = found != resolved_.end() || resolution == original_resolution;
-  MRMF_CHECK(there && static_cast<Index>(values.size()) == owned_.count * sample(resolution).per_sample(),
-             "this resolution was not required, or was released");
-  return values;
+SampleStore::Level& SampleStore::level(const Extent& resolution) {
+  const auto found = levels_.find(resolution);
+  MRMF_CHECK(found != levels_.end(), "this resolution was not required, or was released");
+  return found->second;
 }
 
-void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets) const {
-  const Shape shape = sample(resolution);
-  const std::vector<float>& samples = data(resolution);
-  const Index width = shape.per_sample(), rows = static_cast<Index>(ids.size());
+void SampleStore::expect(const Extent& resolution, const EpochOrder& order) {
+  if (settings_.stream) level(kept_resolution(resolution)).rows->expect(order);
+}
+
+void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets) {
+  const Extent kept = kept_resolution(resolution);
+  Level& from = level(kept);
+  SampleForm form = from.form;
+  if (kept != resolution) form.factor = resolution;
+  const Index width = sample(resolution).per_sample(), rows = std::ssize(ids);
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
   MRMF_CHECK(static_cast<Index>(targets.data.size()) == rows * outputs(), "targets do not fit the ids");
-  MRMF_CHECK(resolution != original_resolution || original_layout_ == layout_, "the original was not required");
   for (const std::int64_t id : ids)
     MRMF_CHECK(id >= owned_.first && id < owned_.first + owned_.count, "sample " + std::to_string(id) + " is not here");
 
+  const std::vector<const std::byte*>& stored = from.rows->fetch(ids);
+  const Index parts = form_parts(form);
 #pragma omp parallel for schedule(static)
+  for (Index i = 0; i < rows * parts; ++i) {
+    const Index row = i / parts;
+    form_sample(form, stored[static_cast<std::size_t>(row)], {i % parts, parts},
+                x.data.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width)));
+  }
+  from.rows->done();
   for (Index i = 0; i < rows; ++i) {
     const Index at = ids[static_cast<std::size_t>(i)] - owned_.first;
-    std::copy_n(samples.data() + at * width, width, x.data.data() + i * width);
     std::copy_n(labels_.data() + at * outputs(), outputs(), targets.data.data() + i * outputs());
   }
 }

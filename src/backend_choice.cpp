@@ -1,25 +1,18 @@
 // Which backend and how many threads: from the configuration and the machine.
 #include <omp.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "src/commands.hpp"
 #include "src/cuda_module.hpp"
+#include "src/node.hpp"
 
 namespace mrmf {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 // The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
 std::string place() {
@@ -27,15 +20,6 @@ std::string place() {
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a node of more than 1024: then all ranks share
   return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
-}
-
-// The ranks that give the same text. Two splits, so that 60 bits of the hash tell texts apart.
-Comm ranks_of_same(const std::string& text, Comm& world) {
-  const std::size_t hash = std::hash<std::string>{}(text);
-  constexpr std::size_t bits = 30;
-  constexpr std::size_t mask = (std::size_t{1} << bits) - 1;
-  Comm some = world.split(static_cast<int>(hash & mask));
-  return some.split(static_cast<int>(hash >> bits & mask));
 }
 
 // Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own.

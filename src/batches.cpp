@@ -1,8 +1,5 @@
 #include "src/batches.hpp"
 
-#include <algorithm>
-#include <numeric>
-
 namespace mrmf {
 
 Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
@@ -22,27 +19,32 @@ void Batches::fill_table(Index most_rows) {
   const Range owned = store.owned();
   std::vector<float> x(static_cast<std::size_t>(store.sample(resolution_).rows(most_rows).count()));
   std::vector<float> targets(static_cast<std::size_t>(most_rows * store.outputs()));
-  std::vector<std::int64_t> ids;
-  for (Index row = 0; row < owned.count; row += most_rows) {
-    const Index rows = std::min(most_rows, owned.count - row);
-    ids.resize(static_cast<std::size_t>(rows));
-    std::iota(ids.begin(), ids.end(), owned.first + row);
-    const Feed::HostBatch part{Span(x).first(static_cast<std::size_t>(store.sample(resolution_).rows(rows).count())),
-                               Span(targets).first(static_cast<std::size_t>(rows * store.outputs()))};
+  const EpochOrder order = in_order(owned, most_rows);
+  split_->store->expect(resolution_, order);
+  for (const Range& step : order.steps) {
+    const auto ids =
+        std::span(order.ids).subspan(static_cast<std::size_t>(step.first), static_cast<std::size_t>(step.count));
+    const Shape samples = store.sample(resolution_).rows(step.count);
+    const Feed::HostBatch part{Span(x).first(static_cast<std::size_t>(samples.count())),
+                               Span(targets).first(static_cast<std::size_t>(step.count * store.outputs()))};
     gather(ids, part);
-    table_->fill(row, part);
+    table_->fill(step.first, part);
   }
 }
 
-void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) const {
-  const SampleStore& store = *split_->store;
+void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
+  SampleStore& store = *split_->store;
   const auto rows = std::ssize(ids);
   store.gather(resolution_, ids, {store.sample(resolution_).rows(rows), into.x},
                {Shape{.n = rows, .channels = store.outputs()}, into.targets});
 }
 
+void Batches::expect(const EpochOrder& order) {
+  if (!table_) split_->store->expect(resolution_, order);
+}
+
 void Batches::load(std::span<const std::int64_t> ids) {
-  if (table_) return;
+  if (table_ || ids.empty()) return;
   gather(ids, feed_->host(std::ssize(ids)));
   loaded_ = feed_->submit(std::ssize(ids));
 }

@@ -55,11 +55,15 @@ struct StageOverride {
 enum class TopRule { dense, fresh, interpolated };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
+enum class LoadRule { automatic, memory, stream };
 
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files are train.files unless given
   int shards = 0;                 ///< 0: one per rank
   bool shuffle = true;
+  LoadRule load = LoadRule::automatic;
+  std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
+  Averaging averaging = Averaging::load;
   bool operator==(const DataConfig&) const = default;
 };
 

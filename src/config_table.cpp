@@ -60,6 +60,11 @@ void add_data(Keys& keys) {
   add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
       "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
   add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
+  add(keys, "data.load", MRMF_FIELD(data.load), one_of({"auto", "memory", "stream"}),
+      "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
+  keys.push_back(lift("data.", MRMF_FIELD(data), memory_key()));
+  add(keys, "data.averaging", MRMF_FIELD(data.averaging), one_of({"load", "epoch"}),
+      "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
 }
 
 void add_optimizer(Keys& keys) {

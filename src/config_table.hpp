@@ -28,6 +28,9 @@ Key<ModelConfig> layer_list_key();
 /// method.resolutions, which also says for how many axes its factors are.
 Key<MethodConfig> resolutions_key();
 
+/// data.memory: a number of GB, or a text with its unit.
+Key<DataConfig> memory_key();
+
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();

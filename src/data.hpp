@@ -1,4 +1,5 @@
-// The training and the validation data of a run: this rank's rows in memory at every resolution the plan needs.
+// The training and the validation data of a run: this rank's rows at every resolution the plan needs, in memory or
+// streamed as the configuration says.
 #pragma once
 
 #include <memory>
@@ -13,29 +14,39 @@ namespace mrmf {
 struct Split {
   DatasetShape shape;
   std::unique_ptr<SampleStore> store;
-  OrderSettings order;  ///< batch is set per training step
+  OrderSettings order;                 ///< batch is set per training step
+  std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
 };
 
 class Data {
  public:
-  /// Opens and checks the files and reads this rank's rows. Collective over `team`.
+  /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed.
+  /// Collective over `team`.
   Data(const Config& config, Comm& team);
 
   Split& train() { return train_; }
   Split& validation() { return validation_; }
   const DatasetShape& shape() const { return train_.shape; }
   double load_seconds() const { return load_seconds_; }
+  /// One line for people: in memory or streamed, how much of it, how it is read.
+  const std::string& way() const { return way_; }
+  /// Loading a batch may fail on one rank alone: the others must hear of it. The same on every rank.
+  bool streams() const { return train_.store->streams(); }
 
-  /// Averages both splits to this resolution unless that has been done; returns the seconds it took.
+  /// Makes both splits ready at this resolution unless they are; returns the seconds it took.
   double require(const Extent& resolution);
   void release(const Extent& resolution);
 
  private:
   Split train_, validation_;
+  std::string way_;
   double load_seconds_ = 0;
 };
 
 /// How a data set of this many samples is cut for the ranks of `team`; batch is still to be set.
 OrderSettings order_settings(const DataConfig& config, Index samples, const Comm& team);
+
+/// A validation set may be smaller than the training batch, or leave ranks without samples.
+Index validation_batch(const OrderSettings& order, Index batch);
 
 }  // namespace mrmf

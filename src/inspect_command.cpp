@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "generated/version.hpp"
+#include "io/hdf5.hpp"
 #include "io/sample_store.hpp"
 #include "src/commands.hpp"
 #include "src/data.hpp"

@@ -5,11 +5,12 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
-#include <numeric>
 
 #include "io/atomic_file.hpp"
+#include "io/hdf5.hpp"
 #include "src/commands.hpp"
 #include "src/data.hpp"
+#include "src/data_memory.hpp"
 #include "src/model_file.hpp"
 #include "src/plan.hpp"
 
@@ -48,12 +49,14 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.backend = make_backend(t.config.run, world);
   t.resolution = make_plan(t.config).last.resolution;
   t.shape = inspect_dataset(t.spec, world);
-  const Range owned = piece(t.shape.samples, world.rank(), world.size());
-  t.store = std::make_unique<SampleStore>(t.spec, t.shape, owned, world);
-  t.store->require(t.resolution);
+  const Index batch = std::max<Index>(1, t.config.training.batch);
+  OrderSettings order = order_settings(t.config.data, t.shape.samples, world);
+  order.shards = order.ranks;
+  const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world);
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, owned_rows(order), world, memory.stores.front());
+  t.store->require(t.resolution, batch);
   ModelSettings settings;
-  settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
-                      t.config.model.layers, t.config.model.cut};
+  settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.cut};
   t.model = std::make_unique<Model>(*t.backend, settings);
   const Index outputs = t.model->network().output().per_sample();
   if (labels == Labels::needed && outputs != t.shape.outputs)
@@ -69,12 +72,13 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
   const Shape sample = t.store->sample(t.resolution);
   const Index batch = t.model->max_rows();
   const std::unique_ptr<Feed> feed = t.backend->feed(sample.rows(batch), t.shape.outputs);
-  std::vector<std::int64_t> ids;
   std::vector<float> outputs;
-  for (Index done = 0; done < owned.count; done += batch) {
-    ids.resize(static_cast<std::size_t>(std::min(batch, owned.count - done)));
-    std::iota(ids.begin(), ids.end(), owned.first + done);
-    const Shape in = sample.rows(static_cast<Index>(ids.size()));
+  const EpochOrder order = in_order(owned, batch);
+  t.store->expect(t.resolution, order);
+  for (const Range& rows : order.steps) {
+    const auto ids =
+        std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+    const Shape in = sample.rows(rows.count);
     const Shape out{.n = in.n, .spatial = {1, 1, 1}, .channels = t.shape.outputs, .axes = 0};
     const Feed::HostBatch host = feed->host(in.n);
     t.store->gather(t.resolution, ids, {in, host.x}, {out, host.targets});
@@ -84,7 +88,7 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
     const ConstTensor y = t.model->forward(step, feed->submit(in.n).x);
     outputs.resize(static_cast<std::size_t>(y.shape.count()));
     t.backend->read_activation(y, outputs);
-    visit(owned.first + done, outputs, labels);
+    visit(ids.front(), outputs, labels);
   }
 }
 

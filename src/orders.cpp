@@ -57,10 +57,7 @@ std::vector<std::uint64_t> Orders::record_keys(const EpochOrder& order) const {
 OrderSettings Orders::settings(const Split& split, int batch) const {
   OrderSettings settings = split.order;
   settings.batch = batch;
-  if (&split == &data_->validation()) {
-    const Index least = settings.shards / settings.ranks;
-    settings.batch = std::max(least, std::min<Index>(batch, largest_batch(settings)));
-  }
+  if (&split == &data_->validation()) settings.batch = validation_batch(settings, batch);
   return settings;
 }
 

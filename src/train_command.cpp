@@ -107,6 +107,7 @@ void train_command(const TrainOptions& options, Comm& world) {
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}, read in {:.1f} s", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample), data.load_seconds()));
+  report.log("data: " + data.way());
 
   folder.keep();
   // Until here a signal ends the program at once: nothing is lost.

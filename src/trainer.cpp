@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "io/agreement.hpp"
 #include "src/replicas.hpp"
 
 namespace mrmf {
@@ -65,8 +66,10 @@ void Trainer::begin(Learner& learner, const TrainStep& step, bool resumed) {
   at_.backend.forget();
   const Orders::First order = orders_.first(step);
   const Timer timer;
-  train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
-  validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
+  together(at_.team, [&] {
+    train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
+    validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
+  });
   time_.io += timer.seconds();
   record_keys_ = orders_.record_keys(order.training);
   losses_ = at_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
@@ -83,6 +86,7 @@ void Trainer::rehearse(const NetworkSettings& settings, const TrainStep& step) {
 
 double Trainer::run_epoch(Learner& learner, const TrainStep& step, TrainState& state) {
   const Epoch epoch{state.stop.epochs(), orders_.training(step, state.stop.epochs()), state.rate};
+  expect(epoch, static_cast<std::size_t>(state.step), step.batch);
   // Where looking is free, every step's loss is looked at; else now and then, so that the device is not kept waiting.
   const std::size_t steps = epoch.order.steps.size(), look = at_.backend.immediate() ? 1 : kLookEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
@@ -103,8 +107,18 @@ double Trainer::run_epoch(Learner& learner, const TrainStep& step, TrainState& s
       pause(learner, step, state);
     }
   }
+  if (at_.data.streams() && epoch.number + 1 < step.stop.epochs)
+    train_->expect(orders_.training(step, epoch.number + 1));  // while validation goes on
   take_sum_time();
   return state.loss / static_cast<double>(at_.data.shape().samples);
+}
+
+// Streamed samples are read ahead in this order: what is left of the epoch, and validation.
+void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
+  EpochOrder left = epoch.order;
+  left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
+  train_->expect(left);
+  validation_->expect(orders_.validation(batch));
 }
 
 void Trainer::take_sum_time() {
@@ -142,12 +156,20 @@ std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
   return losses;
 }
 
+// Of streamed samples, some rank may find one that cannot be read: then all must stop.
+void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
+  if (at_.data.streams())
+    together(at_.team, [&] { batches.load(ids); });
+  else
+    batches.load(ids);
+}
+
 // One optimizer step; its loss, summed over the team's rows, is kept.
 void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k) {
   Timer timer;
   Model& model = learner.model;
   const Range rows = epoch.order.steps[k];
-  train_->load(ids_of(epoch.order, rows));
+  load(*train_, ids_of(epoch.order, rows));
   time_.io += timer.lap();
 
   Step now{.training = true,
@@ -178,10 +200,10 @@ double Trainer::validate(Learner& learner, int batch_size) {
   Index done = 0;
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
     const Index rows = order.steps[k].count;
+    load(*validation_, ids_of(order, order.steps[k]));
+    time_.io += timer.lap();
     if (rows == 0) continue;
     const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
-    validation_->load(now.ids);
-    time_.io += timer.lap();
     at_.backend.begin(now);
     at_.backend.run(static_cast<std::uint64_t>(rows), [&] {
       const Feed::Batch batch = validation_->batch(now);

@@ -58,8 +58,10 @@ class Trainer {
   void begin(Learner& learner, const TrainStep& step, bool resumed);
   double run_epoch(Learner& learner, const TrainStep& step, TrainState& state);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
+  void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
+  void expect(const Epoch& epoch, std::size_t first, int batch);
   void take_sum_time();
   EpochRecord new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const;
   void end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss);

@@ -1,0 +1,69 @@
+#include "io/element.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mrmf {
+namespace {
+
+/// Whether any of `count` elements is NaN or infinite: without a way out of the loop, so that it is vectorised.
+template <typename Element>
+bool any_not_finite(const Element* from, Index count) {
+  int bad = 0;
+  for (Index i = 0; i < count; ++i) bad |= static_cast<int>(!(std::abs(to_float(from[i])) <= 3.402823466e38F));
+  return bad != 0;
+}
+
+template <typename Element>
+Index first_bad(const Element* from, Index count) {
+  constexpr Index block = 4096;
+  for (Index start = 0; start < count; start += block) {
+    const Index here = std::min(block, count - start);
+    if (!any_not_finite(from + start, here)) continue;
+    for (Index i = start; i < start + here; ++i)
+      if (!std::isfinite(to_float(from[i]))) return i;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string to_string(ElementType type) {
+  switch (type) {
+    case ElementType::float16: return "float16";
+    case ElementType::float32: return "float32";
+    case ElementType::float64: return "float64";
+    case ElementType::int16: return "int16";
+    case ElementType::uint16: return "uint16";
+    case ElementType::other: break;
+  }
+  return "other";
+}
+
+std::string readable_types() { return "float16, float32, float64, int16 and uint16 can be read"; }
+
+Index size_of(ElementType type) {
+  switch (type) {
+    case ElementType::float32: return 4;
+    case ElementType::float64: return 8;
+    default: return 2;
+  }
+}
+
+void to_float32(ElementType type, const void* raw, Span out) {
+  with_elements(type, raw, [&](const auto* from) {
+    float* to = out.data();
+    const auto count = static_cast<Index>(out.size());
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) to[i] = to_float(from[i]);
+  });
+}
+
+Index first_not_finite(ElementType type, const void* raw, Index count) {
+  if (type == ElementType::int16 || type == ElementType::uint16) return count;
+  Index first = count;
+  with_elements(type, raw, [&](const auto* from) { first = first_bad(from, count); });
+  return first;
+}
+
+}  // namespace mrmf

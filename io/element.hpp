@@ -1,0 +1,65 @@
+// Element types of samples in files and in memory, and their conversion to float32.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// Element types that files may hold. Reading converts all of them to float32.
+enum class ElementType { float16, float32, float64, int16, uint16, other };
+std::string to_string(ElementType type);
+/// "float16, ... can be read": the end of every message about a type that cannot.
+std::string readable_types();
+/// Bytes of one element in memory.
+Index size_of(ElementType type);
+
+/// IEEE binary16, which C++20 has no type for.
+struct Half {
+  std::uint16_t bits;
+};
+
+/// IEEE binary16 to binary32, exact for subnormals, infinities and NaN, whatever the processor's denormal mode.
+inline float half_to_float(std::uint16_t half) {
+  constexpr std::uint32_t exponent_mask = 0x7c00u << 13;
+  std::uint32_t bits = (half & 0x7fffu) << 13;
+  const std::uint32_t exponent = bits & exponent_mask;
+  bits += (127u - 15u) << 23;
+  if (exponent == exponent_mask) bits += (128u - 16u) << 23;  // infinity and NaN
+  if (exponent == 0)  // a subnormal half: give it a leading one, and take that one away again as a float
+    bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits + (1u << 23)) - std::bit_cast<float>(113u << 23));
+  return std::bit_cast<float>(bits | (half & 0x8000u) << 16);
+}
+
+/// An element as float32: exact for all types but float64, which is rounded.
+inline float to_float(Half x) { return half_to_float(x.bits); }
+inline float to_float(float x) { return x; }
+inline float to_float(double x) { return static_cast<float>(x); }
+inline float to_float(std::int16_t x) { return static_cast<float>(x); }
+inline float to_float(std::uint16_t x) { return static_cast<float>(x); }
+
+/// Calls visit(elements) with `raw` as a pointer to elements of `type`.
+template <typename Visit>
+void with_elements(ElementType type, const void* raw, Visit&& visit) {
+  switch (type) {
+    case ElementType::float16: return visit(static_cast<const Half*>(raw));
+    case ElementType::float32: return visit(static_cast<const float*>(raw));
+    case ElementType::float64: return visit(static_cast<const double*>(raw));
+    case ElementType::int16: return visit(static_cast<const std::int16_t*>(raw));
+    case ElementType::uint16: return visit(static_cast<const std::uint16_t*>(raw));
+    case ElementType::other: break;
+  }
+  MRMF_CHECK(false, "elements of a type that cannot be read");
+}
+
+/// Converts out.size() elements of `type` at `raw`, on the calling thread alone.
+void to_float32(ElementType type, const void* raw, Span out);
+
+/// Index of the first of `count` elements that is NaN or infinite as float32; `count` when there is none.
+Index first_not_finite(ElementType type, const void* raw, Index count);
+
+}  // namespace mrmf

@@ -1,0 +1,54 @@
+// An open data set as rows of elements in their own type. Private to io/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/element.hpp"
+#include "io/hdf5_blocks.hpp"
+#include "io/hdf5_handle.hpp"
+
+namespace mrmf::h5 {
+
+/// Opens a data set of a file; DataError when there is none of that name (names those there are and the nearest).
+Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
+std::vector<Index> shape_of(hid_t space);
+
+/// How a data set lies in its file.
+struct Storage {
+  std::optional<Index> offset;  ///< where it begins, when it is one run of bytes as this machine holds them in memory
+  bool contiguous = false, filtered = false;
+  std::vector<Index> chunk;  ///< empty unless chunked
+};
+
+/// Callers hold a Lock while they use it.
+class Rows {
+ public:
+  /// DataError when the data set is not there, not an array, or of a type that cannot be read.
+  Rows(const std::string& path, hid_t file, const std::string& name);
+
+  ElementType type() const { return type_; }
+  const std::vector<Index>& shape() const { return shape_; }
+  const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
+  const Storage& storage() const { return storage_; }
+
+  /// DataError when [first, first + count) is not there.
+  void require(Index first, Index count) const;
+  /// Reads a block as this machine holds its elements. DataError: which row cannot be read.
+  void read(const Block& block, void* to) const;
+
+ private:
+  /// Why it cannot be read; none when it was.
+  std::optional<std::string> try_read(const Block& block, void* to) const;
+
+  Dataset dataset_;
+  Space space_;
+  Type memory_;
+  ElementType type_ = ElementType::other;
+  std::vector<Index> shape_;
+  std::string what_;
+  Storage storage_;
+};
+
+}  // namespace mrmf::h5

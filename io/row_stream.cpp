@@ -1,0 +1,176 @@
+#include "io/row_stream.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace mrmf {
+namespace {
+
+constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those that are read meanwhile
+
+}  // namespace
+
+/// A batch on its way, or in use.
+struct RowStream::Batch {
+  ReaderPool::Ticket ticket;
+  std::vector<const std::byte*> rows;   // per id
+  std::vector<Index> arriving;          // rows that get their place
+  std::unique_ptr<std::byte[]> memory;  // of rows that have none
+  Index memory_rows = 0;
+
+  std::byte* reserve(Index count, Index row_bytes) {
+    if (count > memory_rows) {
+      memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(count * row_bytes));
+      memory_rows = count;
+    }
+    return memory.get();
+  }
+};
+
+StreamPlan plan_stream(const StreamBudget& budget) {
+  const Index batch = budget.batch_rows * budget.row_bytes, all = budget.rows * budget.row_bytes;
+  StreamPlan plan;
+  plan.least = std::min(all, least_batches * batch) + budget.scratch;
+  if (all + budget.scratch <= budget.bytes) {
+    plan.cached = budget.rows;
+    return plan;
+  }
+  plan.batches = std::clamp(budget.bytes / 4 / std::max<Index>(batch, 1), least_batches, most_batches);
+  const Index left = budget.bytes - budget.scratch - plan.batches * batch;
+  plan.cached = std::max<Index>(left, 0) / std::max<Index>(budget.row_bytes, 1);
+  return plan;
+}
+
+RowStream::RowStream(const Settings& settings, ReaderPool::Read read)
+    : settings_(settings),
+      cache_(settings.rows, settings.row_bytes, settings.plan.cached),
+      pool_(std::make_unique<ReaderPool>(settings.threads, std::move(read))) {
+  const Index batches = settings.plan.batches > 0 ? settings.plan.batches : most_batches;
+  for (Index i = 0; i < batches; ++i) ring_.push_back(std::make_unique<Batch>());
+}
+
+RowStream::RowStream(Range rows, Index row_bytes)
+    : settings_{rows, row_bytes, {0, 0, rows.count}, 1, 0}, cache_(rows, row_bytes, rows.count) {
+  ring_.push_back(std::make_unique<Batch>());
+}
+
+RowStream::~RowStream() = default;
+
+void RowStream::load_all() {
+  ReaderPool::Ticket ticket;
+  tasks_.clear();
+  const Range all = settings_.rows;
+  for (Index row = all.first; row < all.first + all.count; row += settings_.task_rows)
+    tasks_.push_back({{row, std::min(settings_.task_rows, all.first + all.count - row)}, cache_.place(row)});
+  pool_->submit(ticket, tasks_);
+  pool_->wait(ticket);
+  mark_all();
+}
+
+void RowStream::mark_all() {
+  for (Index i = 0; i < settings_.rows.count; ++i) cache_.mark_resident(settings_.rows.first + i);
+  pool_.reset();
+}
+
+void RowStream::expect(const EpochOrder& order) {
+  if (!pool_) return;
+  std::vector<Range> steps = order.steps;
+  std::erase_if(steps, [](const Range& step) { return step.count == 0; });
+  if (fetched_ == 0 && steps == order_.steps && order.ids == order_.ids) return;  // they are on their way
+  forget();
+  order_.ids = order.ids;
+  order_.steps = std::move(steps);
+  read_ahead();
+}
+
+void RowStream::forget() {
+  if (pool_) pool_->cancel();
+  order_ = {};
+  begun_ = fetched_ = 0;
+}
+
+bool RowStream::expected(std::span<const std::int64_t> ids) const {
+  if (fetched_ == begun_) return false;
+  const Range step = order_.steps[fetched_];
+  return std::equal(ids.begin(), ids.end(), order_.ids.begin() + step.first,
+                    order_.ids.begin() + step.first + step.count);
+}
+
+void RowStream::read_ahead() {
+  while (begun_ < order_.steps.size() && begun_ - fetched_ < ring_.size()) {
+    const Range step = order_.steps[begun_];
+    begin(*ring_[begun_ % ring_.size()],
+          std::span(order_.ids).subspan(static_cast<std::size_t>(step.first), static_cast<std::size_t>(step.count)));
+    ++begun_;
+  }
+}
+
+const std::vector<const std::byte*>& RowStream::fetch(std::span<const std::int64_t> ids) {
+  const bool ahead = expected(ids);
+  if (!ahead) {
+    forget();
+    begin(*ring_.front(), ids);
+  }
+  Batch& batch = *ring_[fetched_ % ring_.size()];
+  if (pool_) pool_->wait(batch.ticket);
+  for (const Index row : std::exchange(batch.arriving, {})) cache_.mark_resident(row);
+  return batch.rows;
+}
+
+void RowStream::done() {
+  if (fetched_ == begun_) return;  // it was not expected
+  ++fetched_;
+  read_ahead();
+}
+
+// Rows that are not there yet go to their place, or one after the other into the batch's own memory: neighbours in the
+// file stay neighbours, and are read at once.
+void RowStream::begin(Batch& batch, std::span<const std::int64_t> ids) {
+  std::vector<std::size_t> by_id(ids.size());
+  std::iota(by_id.begin(), by_id.end(), std::size_t{0});
+  std::ranges::sort(by_id, {}, [&](std::size_t i) { return ids[i]; });
+  const auto homeless = [&](std::int64_t id) { return cache_.place(id) == nullptr; };
+  std::byte* next = batch.reserve(std::ranges::count_if(ids, homeless), settings_.row_bytes);
+  batch.rows.resize(ids.size());
+  batch.arriving.clear();
+  tasks_.clear();
+  const std::byte* last = nullptr;
+  std::int64_t last_id = -1;
+  for (const std::size_t i : by_id) {
+    const std::int64_t id = ids[i];
+    if (id != last_id) {
+      std::byte* to = cache_.place(id);
+      if (to == nullptr) {
+        to = next;
+        next += settings_.row_bytes;
+        add_task({id, 1}, to);
+      } else if (!cache_.resident(id)) {
+        batch.arriving.push_back(id);
+        add_task({id, 1}, to);
+      }
+      last = to;
+      last_id = id;
+    }
+    batch.rows[i] = last;
+  }
+  if (pool_)
+    pool_->submit(batch.ticket, tasks_);
+  else
+    MRMF_CHECK(tasks_.empty(), "rows that are not in memory were asked for");
+}
+
+void RowStream::add_task(Range rows, std::byte* to) {
+  if (!tasks_.empty()) {
+    ReadTask& before = tasks_.back();
+    const bool follows = before.rows.first + before.rows.count == rows.first &&
+                         before.to + before.rows.count * settings_.row_bytes == to;
+    if (follows && before.rows.count < settings_.task_rows) {
+      ++before.rows.count;
+      return;
+    }
+  }
+  tasks_.push_back({rows, to});
+}
+
+}  // namespace mrmf

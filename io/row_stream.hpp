@@ -1,0 +1,74 @@
+// The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "io/reader_pool.hpp"
+#include "io/row_cache.hpp"
+
+namespace mrmf {
+
+/// What a rank's memory is spent on.
+struct StreamBudget {
+  Index rows = 0, row_bytes = 0;  ///< of the rank's part of the data, in the form it is kept in
+  Index batch_rows = 1;           ///< the most that one batch has
+  Index scratch = 0;              ///< bytes that the readers need beside what they deliver
+  Index bytes = 0;                ///< that may be used
+};
+struct StreamPlan {
+  Index least = 0;    ///< bytes without which it cannot be: one batch and the next
+  Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its place
+  Index cached = 0;   ///< rows that stay in memory
+};
+StreamPlan plan_stream(const StreamBudget& budget);
+
+class RowStream {
+ public:
+  struct Settings {
+    Range rows;
+    Index row_bytes = 0;
+    StreamPlan plan;
+    Index task_rows = 1;  ///< neighbours that are read at once, at most
+    int threads = 1;
+  };
+  /// `read` makes rows from the files; runs on the threads.
+  RowStream(const Settings& settings, ReaderPool::Read read);
+  /// All rows have a place, and the caller fills place() itself.
+  RowStream(Range rows, Index row_bytes);
+  ~RowStream();
+
+  std::byte* place(Index row) { return cache_.place(row); }
+  Index kept() const { return cache_.kept(); }
+
+  /// Reads every row that has a place. Throws the error of the first row that failed.
+  void load_all();
+  void mark_all();
+
+  /// The batches that fetch() will ask for, in this order; reading begins. What was expected before is forgotten.
+  void expect(const EpochOrder& order);
+  /// Where each of these rows is, until done(). Throws what reading them threw. A batch that was not expected is read
+  /// at once.
+  const std::vector<const std::byte*>& fetch(std::span<const std::int64_t> ids);
+  /// The rows of the last fetch are no longer needed: their memory serves a later batch.
+  void done();
+
+ private:
+  struct Batch;
+  bool expected(std::span<const std::int64_t> ids) const;
+  void forget();
+  void read_ahead();
+  void begin(Batch& batch, std::span<const std::int64_t> ids);
+  void add_task(Range rows, std::byte* to);
+
+  Settings settings_;
+  RowCache cache_;
+  EpochOrder order_;
+  std::size_t begun_ = 0, fetched_ = 0;  // batches of the order
+  std::vector<std::unique_ptr<Batch>> ring_;
+  std::vector<ReadTask> tasks_;
+  std::unique_ptr<ReaderPool> pool_;  // last: its threads use all of the above
+};
+
+}  // namespace mrmf

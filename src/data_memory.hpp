@@ -1,0 +1,29 @@
+// What of a run's data is kept in memory, decided from the files' headers before any of it is read.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/sample_store.hpp"
+#include "src/config.hpp"
+
+namespace mrmf {
+
+/// A data set as this rank will use it.
+struct DataPart {
+  DatasetShape shape;
+  OrderSettings order;                   ///< batch does not matter
+  std::map<Extent, Index> batch_rows{};  ///< by the resolutions it will be used at
+};
+
+struct MemoryPlan {
+  std::vector<StoreSettings> stores;  ///< one per part
+  std::string text;                   ///< for people: what stays in memory, of how much; the same on every rank
+};
+
+/// Collective. Ranks of one node share data.memory. ConfigError, with both numbers: it is too little for the batches,
+/// or for all samples where data.load is "memory".
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team);
+
+}  // namespace mrmf

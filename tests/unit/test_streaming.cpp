@@ -1,0 +1,173 @@
+// Streamed samples are those in memory, bit for bit, however the file holds them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "io/sample_store.hpp"
+#include "tests/support/data_files.hpp"
+#include "tests/support/stored_files.hpp"
+
+using namespace mrmf;
+using test::message;
+using test::TemporaryFolder;
+
+namespace {
+
+constexpr Index kRows = 23;
+const std::vector<std::int64_t> kShape{kRows, 4, 6, 8, 2};
+constexpr Index kWidth = 4 * 6 * 8 * 2;
+
+/// Values that all types hold exactly: integers up to 2000.
+std::vector<float> sample_values() {
+  std::vector<float> values(static_cast<std::size_t>(kRows * kWidth));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7919 % 2001);
+  return values;
+}
+
+struct Files {
+  TemporaryFolder folder;
+  Comm comm = Comm::self();
+  DatasetSpec spec{{folder.file("a.h5")}, "x", "y", SampleLayout::transpose};
+
+  explicit Files(const test::StoredAs& as) {
+    test::write_stored(spec.files[0], "x", kShape, as, sample_values());
+    test::write_floats(spec.files[0], "y", {kRows, 3}, test::ramp(kRows * 3));
+  }
+  SampleStore store(const StoreSettings& settings) {
+    return SampleStore(spec, inspect_dataset(spec, comm), {2, 20}, comm, settings);
+  }
+};
+
+/// Two epochs of all batches at a resolution, samples and targets in one sequence.
+std::vector<float> epochs(SampleStore& store, const Extent& resolution) {
+  std::vector<float> seen;
+  store.require(resolution, 6);
+  for (const std::uint64_t epoch : {0, 1}) {
+    EpochOrder order = in_order(store.owned(), 6);
+    std::rotate(order.ids.begin(), order.ids.begin() + 7 + static_cast<std::ptrdiff_t>(epoch), order.ids.end());
+    store.expect(resolution, order);
+    for (const Range& step : order.steps) {
+      const Shape shape = store.sample(resolution).rows(step.count);
+      std::vector<float> x(static_cast<std::size_t>(shape.count()), std::numeric_limits<float>::quiet_NaN());
+      std::vector<float> y(static_cast<std::size_t>(step.count * 3), std::numeric_limits<float>::quiet_NaN());
+      const std::span ids(order.ids.data() + step.first, static_cast<std::size_t>(step.count));
+      store.gather(resolution, ids, {shape, x}, {Shape{step.count, {1, 1, 1}, 3, 0}, y});
+      seen.insert(seen.end(), x.begin(), x.end());
+      seen.insert(seen.end(), y.begin(), y.end());
+    }
+  }
+  return seen;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// Room for two batches of six and `more` samples.
+StoreSettings streamed(Index sample_bytes, Index more, Averaging averaging = Averaging::load) {
+  return {true, averaging, (12 + more) * sample_bytes};
+}
+
+}  // namespace
+
+TEST_CASE("streaming: every element type, byte order and storage gives what the values are") {
+  Files plain({});
+  SampleStore memory = plain.store({});
+  const std::vector<float> expected = epochs(memory, {1, 1, 1});
+  const std::vector<float> coarse = epochs(memory, {2, 2, 2});
+  // The first sample of the first batch is row 2 + 7.
+  CHECK(expected.front() == sample_values()[9 * kWidth]);
+  for (const test::StoredAs& as : test::all_storages()) {
+    CAPTURE(as.name());
+    Files files(as);
+    for (const StoreSettings& settings : {StoreSettings{}, streamed(kWidth * 4, 5)}) {
+      SampleStore store = files.store(settings);
+      CHECK(same_bits(epochs(store, {1, 1, 1}), expected));
+      CHECK(same_bits(epochs(store, {2, 2, 2}), coarse));
+    }
+  }
+}
+
+TEST_CASE("streaming: averaging at load and at use are the same bits, in memory and streamed, in either layout") {
+  for (const SampleLayout layout : {SampleLayout::transpose, SampleLayout::reinterpret}) {
+    Files files({.type = test::StoredAs::Type::uint16});
+    files.spec.layout = layout;
+    for (const Extent& resolution : {Extent{1, 1, 1}, Extent{2, 2, 2}, Extent{1, 1, 4}, Extent{4, 3, 1}}) {
+      SampleStore memory = files.store({});
+      const std::vector<float> expected = epochs(memory, resolution);
+      SampleStore at_use = files.store({false, Averaging::epoch, 0});
+      CHECK(same_bits(epochs(at_use, resolution), expected));
+      for (const Index room : {0, 5, 100}) {
+        SampleStore load = files.store(streamed(kWidth * 4, room)),
+                    epoch = files.store(streamed(kWidth * 2, room, Averaging::epoch));
+        CHECK(same_bits(epochs(load, resolution), expected));
+        CHECK(same_bits(epochs(epoch, resolution), expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("streaming: resolutions follow one another; what was dropped is read again") {
+  Files files({});
+  SampleStore memory = files.store({}), store = files.store(streamed(kWidth * 4, 3));
+  for (const Extent& resolution : {Extent{2, 2, 2}, Extent{1, 2, 2}, Extent{1, 1, 1}, Extent{2, 2, 2}})
+    CHECK(same_bits(epochs(store, resolution), epochs(memory, resolution)));
+  store.release({2, 2, 2});
+  CHECK_THROWS_AS(epochs(store, {3, 1, 1}), ConfigError);
+  CHECK_THROWS_AS(store.expect({2, 2, 2}, in_order({2, 20}, 6)), FaultError);
+}
+
+TEST_CASE("streaming: memory in use follows the plan") {
+  const DatasetShape shape{1000, {0, {16, 16, 16}, 4, 3}, 4, {1000}, ElementType::uint16};
+  const Index fine = 16 * 16 * 16 * 4 * 2, coarse = 8 * 8 * 8 * 4 * 4;
+  const StoreSettings settings{true, Averaging::load, 200 * fine};
+  const StreamPlan original = SampleStore::plan(shape, {0, 1000}, settings, {1, 1, 1}, 8);
+  CHECK(original.batches == 4);
+  CHECK(original.cached == 200 - 32);
+  const StreamPlan averaged = SampleStore::plan(shape, {0, 1000}, settings, {2, 2, 2}, 8);
+  // Four readers with as many fine samples as a batch has, four batches, and averaged samples in the rest.
+  CHECK(averaged.cached == (200 * fine - 32 * fine - 32 * coarse) / coarse);
+  const StoreSettings at_use{true, Averaging::epoch, 200 * fine};
+  CHECK(SampleStore::plan(shape, {0, 1000}, at_use, {2, 2, 2}, 8).cached == original.cached);
+}
+
+TEST_CASE("streaming: what cannot be read is named by file, data set and row, when its batch comes") {
+  using Type = test::StoredAs::Type;
+  std::string expected;
+  const auto failure = [&](Files& files) {
+    return message<DataError>([&] {
+      SampleStore store = files.store(streamed(kWidth * 4, 5));
+      epochs(store, {1, 1, 1});
+    });
+  };
+  SUBCASE("NaN") {
+    Files files({});
+    test::overwrite_row(files.spec.files[0], "x", 11, std::numeric_limits<float>::quiet_NaN());
+    CHECK(failure(files) == files.spec.files[0] + ": data set 'x', row 11 holds NaN; remove or repair that sample");
+    CHECK(message<DataError>([&] { files.store({}); }) == failure(files));
+  }
+  SUBCASE("a chunk that does not fit its checksum") {
+    Files files({.type = Type::float32, .chunk_rows = 1, .fletcher32 = true});
+    test::damage_chunk(files.spec.files[0], "x", 13);
+    const std::string text = failure(files);
+    CAPTURE(text);
+    CHECK(text.find(files.spec.files[0] + ": data set 'x' cannot be read from row 13; HDF5 says: ") == 0);
+    CHECK(message<DataError>([&] { files.store({}); }) == text);
+  }
+  SUBCASE("a chunk that cannot be unpacked") {
+    Files files({.type = Type::uint16, .chunk_rows = 1, .deflate = true});
+    test::damage_chunk(files.spec.files[0], "x", 7);
+    CHECK(failure(files).find(": data set 'x' cannot be read from row 7; HDF5 says: ") != std::string::npos);
+  }
+  SUBCASE("a file that is cut while it is read") {
+    Files files({});
+    SampleStore store = files.store(streamed(kWidth * 4, 0));
+    std::filesystem::resize_file(files.spec.files[0], 2048 + 15 * kWidth * 4);
+    const std::string text = message<DataError>([&] { epochs(store, {1, 1, 1}); });
+    CHECK(text.find("data set 'x' cannot be read from row 1") != std::string::npos);
+    CHECK(text.find("the file ends there") != std::string::npos);
+  }
+}
