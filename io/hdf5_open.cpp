@@ -41,33 +41,6 @@ std::string truncation(const std::string& reason) {
          "; copy or make it again";
 }
 
-/// What is wrong with a file that should be readable, said apart; run on one rank only.
-void check_readable(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    const int reason = errno;
-    if (reason == ENOENT) {
-      const bool relative = std::filesystem::path(path).is_relative();
-      throw DataError(path + ": no such file" +
-                      (relative ? " (looked from " + std::filesystem::current_path().string() + ")" : "") +
-                      "; check the path");
-    }
-    if (reason == EACCES) throw DataError(path + ": permission denied; make it readable for this user");
-    throw DataError(path + ": cannot be opened: " + std::strerror(reason));
-  }
-  struct stat facts {};
-  ::fstat(descriptor, &facts);
-  ::close(descriptor);
-  if (S_ISDIR(facts.st_mode)) throw DataError(path + ": is a folder, not an HDF5 file");
-  if (facts.st_size == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
-  if (H5Fis_hdf5(path.c_str()) <= 0)
-    throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
-  std::string reason;
-  if (open_here(path, H5F_ACC_RDONLY, reason)) return;
-  const std::string cut = truncation(reason);
-  throw DataError(path + ": " + (cut.empty() ? "cannot be opened; " + reason : cut));
-}
-
 /// Makes an empty file, so that an unwritable place gets one clear message before all ranks turn to MPI-IO.
 void check_creatable(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -102,6 +75,32 @@ void write_texts(const std::string& path, const std::vector<std::pair<std::strin
 }
 
 }  // namespace
+
+void h5::check_readable(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    const int reason = errno;
+    if (reason == ENOENT) {
+      const bool relative = std::filesystem::path(path).is_relative();
+      throw DataError(path + ": no such file" +
+                      (relative ? " (looked from " + std::filesystem::current_path().string() + ")" : "") +
+                      "; check the path");
+    }
+    if (reason == EACCES) throw DataError(path + ": permission denied; make it readable for this user");
+    throw DataError(path + ": cannot be opened: " + std::strerror(reason));
+  }
+  struct stat facts {};
+  ::fstat(descriptor, &facts);
+  ::close(descriptor);
+  if (S_ISDIR(facts.st_mode)) throw DataError(path + ": is a folder, not an HDF5 file");
+  if (facts.st_size == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
+  if (H5Fis_hdf5(path.c_str()) <= 0)
+    throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
+  std::string reason;
+  if (open_here(path, H5F_ACC_RDONLY, reason)) return;
+  const std::string cut = truncation(reason);
+  throw DataError(path + ": " + (cut.empty() ? "cannot be opened; " + reason : cut));
+}
 
 Hdf5File::State::~State() {
   if (!file) return;
@@ -147,7 +146,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
   h5::silence();
   Comm readers = comm.duplicate();
   together(readers, [&] {
-    if (readers.root()) check_readable(path);
+    if (readers.root()) h5::check_readable(path);
   });
   h5::File file;
   together(readers, [&] { file = open_here(path, H5F_ACC_RDONLY); });

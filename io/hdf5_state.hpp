@@ -32,6 +32,8 @@ struct Hdf5File::State {
 
 namespace h5 {
 
+/// DataError that says apart what is wrong with a file that should be readable. On one rank.
+void check_readable(const std::string& path);
 /// Whether a link of this path exists; the library's own test needs every group before it to exist.
 bool exists(hid_t file, const std::string& name);
 /// Whether it is there and a data set.

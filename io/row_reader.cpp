@@ -1,6 +1,5 @@
 #include "io/row_reader.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,35 +8,21 @@
 #include <functional>
 #include <numeric>
 
+#include "io/descriptor.hpp"
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_rows.hpp"
+#include "io/hdf5_state.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number_ >= 0) return;
-    const int reason = errno;
-    throw DataError(path + ": cannot be opened: " + std::strerror(reason) +
-                    (reason == EMFILE ? "; raise `ulimit -n`, or use more ranks" : ""));
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { ::close(number_); }
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
-
 h5::File open_file(const std::string& path) {
   h5::silence();
   const h5::Properties access = h5::file_access();
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!file) h5::check_readable(path);
   h5::require(bool(file), path + ": cannot be opened");
   return file;
 }

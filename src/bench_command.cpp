@@ -1,9 +1,12 @@
 #include "src/bench_command.hpp"
 
+#include <omp.h>
+
 #include <iostream>
 #include <memory>
 
 #include "src/bench_device.hpp"
+#include "src/bench_io.hpp"
 #include "src/bench_layers.hpp"
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
@@ -57,11 +60,41 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
+void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) {
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    BenchIo bench;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(
+      "io", "how fast training samples come out of the files, beside a plain read; also under mpirun");
+  sub->add_option("config", options->config, "configuration file (TOML): its data, batch and last resolution")
+      ->required();
+  sub->add_option("--set", options->overrides, "override a key: --set data.memory=2")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+  sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--json", options->bench.json, "file to write the figures to");
+  sub->callback([=, &command, &world] {
+    command = [=, &world] {
+      BenchIo io = options->bench;
+      io.config = read_config(options->config, options->overrides);
+      omp_set_num_threads(choose_threads(io.config.run.threads, world));
+      bench_io(io, world, std::cout);
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
-  CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks");
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
   bench->require_subcommand(1);
+  add_bench_io(*bench, command, world);
   const std::vector<std::pair<std::string, std::string>> kinds{
       {"training", "samples per second of whole training steps"},
       {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},

@@ -91,6 +91,28 @@ void add_simulate(CLI::App& app, Command& command, Comm& world) {
   add_simulate_cosmology(*simulate, command, world);
 }
 
+void add_coarsen(CLI::App& app, Command& command, Comm& world) {
+  CLI::App* coarsen = app.add_subcommand("coarsen", "write averaged-down copies of data files");
+  auto options = held<CoarsenOptions>();
+  coarsen->add_option("files", options->files, "HDF5 files")->required();
+  coarsen->add_option("--factor", options->factor, "how many neighbours become one, per axis: 2,2,2")->required();
+  coarsen->add_option("--output,-o", options->output, "folder for the copies, which keep their names")->required();
+  coarsen
+      ->add_option("--samples", options->samples,
+                   "data sets to average; unless given, all whose samples have as many axes as --factor has numbers; "
+                   "may be given "
+                   "more than once")
+      ->take_all()
+      ->expected(1);
+  coarsen->add_option("--type", options->type, "of the copy's samples; uint16: means rounded to integers")
+      ->check(CLI::IsMember({"float32", "uint16"}))
+      ->capture_default_str();
+  coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  coarsen->callback([=, &command, &world] { command = [=, &world] { coarsen_command(*options, world); }; });
+}
+
 void add_inspect(CLI::App& app, Command& command, Comm& world) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "print the model's layers, parameters, FLOP and memory at every resolution of the plan");
@@ -217,6 +239,7 @@ int run_command_line(int argc, char** argv, Comm& world) {
   app.require_subcommand(1);
   Command command;
   add_simulate(app, command, world);
+  add_coarsen(app, command, world);
   add_inspect(app, command, world);
   add_plan(app, command, world);
   add_train(app, command, world);

@@ -22,6 +22,17 @@ void simulate_neuron_command(NeuronSimulation settings, Comm& world);
 struct CosmologySimulation;
 void simulate_cosmology_command(CosmologySimulation settings, Comm& world);
 
+struct CoarsenOptions {
+  std::vector<std::string> files;
+  std::string factor;                ///< "2,2,2": per axis
+  std::string output;                ///< folder
+  std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
+  std::string type = "float32";
+  int threads = 0;
+};
+/// Writes coarse copies of files, under their own names.
+void coarsen_command(const CoarsenOptions& options, Comm& world);
+
 struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;

@@ -58,7 +58,7 @@ std::string method_name(const RunResult& r) {
 std::vector<std::string> heading(const Group& group) {
   const RunResult& r = group.first();
   std::string resolutions, seeds;
-  for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e);
+  for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e, r.axes);
   for (const Run& run : group.runs) seeds += (seeds.empty() ? "" : ", ") + std::to_string(run.result.seed);
   return {method_name(r), resolutions, r.method == "mrmf" ? "top " + r.top : "", group.settings_label,
           fmt::format("n = {}, seed{} {}", group.runs.size(), group.runs.size() == 1 ? "" : "s", seeds)};

@@ -35,8 +35,9 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
                          const RunMemory& memory) {
   const Network network(backend, settings);
   const Execution execution = plan_execution(backend, network, {settings, 0, true});
-  std::string text = fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution),
-                                 to_string(network.input()), settings.max_rows);
+  std::string text =
+      fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution, network.input().axes),
+                  to_string(network.input()), settings.max_rows);
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14} {:>14}\n", "layer", "group", "output", "parameters",
                       "forward MFLOP", "activations");
   for (const Unit& unit : execution.units)

@@ -30,6 +30,7 @@ TrainStep train_step(const Config& config, int stage, Role role, const Extent& r
   step.stage = stage;
   step.role = role;
   step.resolution = resolution;
+  step.axes = std::max(1, config.method.axes);
   step.batch = config.training.batch;
   step.optimizer = config.training.optimizer;
   step.stop.epochs = config.training.epochs;
@@ -71,7 +72,7 @@ nlohmann::json to_json(const TrainStep& step) {
   nlohmann::json json = {{"step", "train"},
                          {"stage", step.stage},
                          {"role", to_string(step.role)},
-                         {"resolution", factors(step.resolution)},
+                         {"resolution", factors(step.resolution, step.axes)},
                          {"batch", step.batch},
                          {"optimizer", step.optimizer.name},
                          {"learning_rate", step.optimizer.learning_rate},
@@ -108,8 +109,8 @@ std::string stop_text(const StopSettings& stop) {
 
 std::string train_text(const TrainStep& step) {
   return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
-                     resolution_text(step.resolution), step.batch, step.optimizer.name, step.optimizer.learning_rate,
-                     step.optimizer.rule, stop_text(step.stop));
+                     resolution_text(step.resolution, step.axes), step.batch, step.optimizer.name,
+                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
 }
 
 }  // namespace
@@ -124,13 +125,13 @@ std::string to_string(Role role) {
   return "";
 }
 
-std::string resolution_text(const Extent& resolution) {
-  return fmt::format("[{}]", fmt::join(factors(resolution), ","));
+std::string resolution_text(const Extent& resolution, int axes) {
+  return fmt::format("[{}]", fmt::join(factors(resolution, axes), ","));
 }
 
 std::string place_text(const TrainStep& step) {
   return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
-                     resolution_text(step.resolution));
+                     resolution_text(step.resolution, step.axes));
 }
 
 Plan make_plan(const Config& config) {
@@ -145,7 +146,7 @@ Plan make_plan(const Config& config) {
     stage.coarse = train_step(config, number, Role::coarse, resolutions[s]);
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
-    stage.fuse = {number, resolutions[s], resolutions[s + 1], method.top, false, method.moments};
+    stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
     if (method.name == "progressive") stage.fuse.matching = true;
     if (method.name == "mrmf" && method.top == TopRule::dense) {
@@ -205,8 +206,9 @@ std::string to_text(const Plan& plan) {
     add(stage.coarse.stage, train_text(stage.coarse));
     if (stage.dense) add(stage.dense->stage, train_text(*stage.dense));
     add(stage.fuse.stage,
-        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}", resolution_text(stage.fuse.from),
-                    resolution_text(stage.fuse.to), top_text(stage.fuse, stage.dense.has_value()),
+        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
+                    resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
+                    top_text(stage.fuse, stage.dense.has_value()),
                     stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
@@ -220,8 +222,8 @@ std::string to_json(const Plan& plan) {
     if (stage.dense) steps.push_back(to_json(*stage.dense));
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
-                     {"from", factors(stage.fuse.from)},
-                     {"to", factors(stage.fuse.to)},
+                     {"from", factors(stage.fuse.from, stage.fuse.axes)},
+                     {"to", factors(stage.fuse.to, stage.fuse.axes)},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
   }

@@ -21,6 +21,7 @@ struct TrainStep {
   int stage = 1;   ///< 1-based; the last stage is the finetune
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
+  int axes = 1;   ///< of the data, as far as the configuration tells
   int batch = 1;  ///< per rank
   OptimizerSettings optimizer;
   StopSettings stop;
@@ -32,6 +33,7 @@ struct TrainStep {
 struct FuseStep {
   int stage = 1;
   Extent from{1, 1, 1}, to{1, 1, 1};
+  int axes = 1;
   TopRule top = TopRule::dense;
   bool matching = false;  ///< progressive: top layers of equal signature go over too, the others stay fresh
   Moments moments = Moments::reset;
@@ -65,8 +67,8 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);
 
-/// "[4]", "[2,2,1]": a resolution without leading ones, as the configuration writes it.
-std::string resolution_text(const Extent& resolution);
+/// "[4]", "[1,2,1]": a factor for each of the data's axes.
+std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string place_text(const TrainStep& step);
 

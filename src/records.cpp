@@ -1,5 +1,6 @@
 #include "src/records.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -48,7 +49,7 @@ TimeSplit split_of(const Json& json) {
 Json epoch_json(const EpochRecord& r) {
   Json json{{"stage", r.stage},
             {"role", r.role},
-            {"resolution", factors(r.resolution)},
+            {"resolution", factors(r.resolution, r.axes)},
             {"epoch", r.epoch},
             {"samples", r.samples},
             {"train_loss", number(r.train_loss)},
@@ -67,6 +68,7 @@ EpochRecord epoch_of(const Json& j) {
   return {.stage = j.at("stage"),
           .role = j.at("role"),
           .resolution = extent_of(j.at("resolution")),
+          .axes = static_cast<int>(j.at("resolution").size()),
           .epoch = j.at("epoch"),
           .samples = j.at("samples"),
           .train_loss = number_of(j.at("train_loss")),
@@ -83,7 +85,7 @@ EpochRecord epoch_of(const Json& j) {
 Json stage_json(const StageRecord& r) {
   Json json{{"stage", r.stage},
             {"role", r.role},
-            {"resolution", factors(r.resolution)},
+            {"resolution", factors(r.resolution, r.axes)},
             {"epochs", r.epochs},
             {"seconds", r.seconds},
             {"gflop", r.gflop},
@@ -97,6 +99,7 @@ StageRecord stage_of(const Json& j) {
   return {.stage = j.at("stage"),
           .role = j.at("role"),
           .resolution = extent_of(j.at("resolution")),
+          .axes = static_cast<int>(j.at("resolution").size()),
           .epochs = j.at("epochs"),
           .seconds = j.at("seconds"),
           .split = split_of(j),
@@ -118,7 +121,8 @@ RunResult result_of(const Json& j) {
   RunResult r;
   r.method = j.at("method");
   r.top = j.at("top");
-  for (const Json& resolution : j.at("resolutions")) r.resolutions.push_back(extent_of(resolution));
+  for (const Json& resolution : j.at("resolutions"))
+    r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
   r.seed = j.at("seed");
   r.model = j.at("model");
   r.data = j.at("data");
@@ -146,10 +150,11 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
 
 }  // namespace
 
-std::vector<Index> factors(const Extent& resolution) {
-  std::size_t first = 0;
-  while (first + 1 < resolution.size() && resolution[first] == 1) ++first;
-  return {resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end()};
+std::vector<Index> factors(const Extent& resolution, int axes) {
+  std::ptrdiff_t first = 0;
+  while (first < std::ssize(resolution) - std::max(axes, 1) && resolution[static_cast<std::size_t>(first)] == 1)
+    ++first;
+  return {resolution.begin() + first, resolution.end()};
 }
 
 RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
@@ -176,7 +181,7 @@ std::string to_json(const StageRecord& r) { return stage_json(r).dump(-1, ' ', f
 
 std::string to_json(const RunResult& r) {
   Json resolutions = Json::array(), stages = Json::array();
-  for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution));
+  for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
   for (const StageRecord& stage : r.stages) stages.push_back(stage_json(stage));
   const Json json = {{"method", r.method},
                      {"resolutions", resolutions},

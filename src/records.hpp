@@ -10,8 +10,8 @@
 
 namespace mrmf {
 
-/// A resolution as the configuration, the plan and the records write it: no leading ones.
-std::vector<Index> factors(const Extent& resolution);
+/// A resolution as the configuration, the plan and the records write it: a factor for each of the data's axes.
+std::vector<Index> factors(const Extent& resolution, int axes);
 
 /// Seconds over the ranks of a team.
 struct RankSeconds {
@@ -33,6 +33,7 @@ struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
   std::string role;
   Extent resolution{1, 1, 1};
+  int axes = 1;       ///< of the data
   int epoch = 1;      ///< 1-based, within its training step of the plan
   Index samples = 0;  ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;
@@ -52,6 +53,7 @@ struct StageRecord {
   int stage = 1;
   std::string role;
   Extent resolution{1, 1, 1};
+  int axes = 1;  ///< of the data
   int epochs = 0;
   double seconds = 0;
   TimeSplit split{};  ///< the epochs' sums
@@ -82,6 +84,7 @@ Versions these_versions(const std::string& backend);
 struct RunResult {
   std::string method, top;  ///< as in the configuration
   std::vector<Extent> resolutions;
+  int axes = 1;  ///< of the data
   std::uint64_t seed = 0;
   std::string model;                ///< the preset, or "custom"
   std::string data;                 ///< files and data sets, in one line

@@ -39,6 +39,7 @@ RunResult make_result(const Config& config, const std::vector<StageRecord>& stag
   result.method = config.method.name;
   result.top = kTopWords.at(static_cast<std::size_t>(config.method.top));
   result.resolutions = config.method.resolutions;
+  result.axes = std::max(1, config.method.axes);
   result.seed = config.training.seed;
   result.model = config.model.preset.empty() ? "custom" : config.model.preset;
   result.data = data_text(config.data);
@@ -65,14 +66,14 @@ std::string epoch_line(const EpochRecord& r) {
   const double speed = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
   return fmt::format(
       "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8.5f}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
-      r.stage, r.role, resolution_text(r.resolution), r.epoch, r.train_loss, r.validation_loss, r.seconds, speed,
-      r.learning_rate);
+      r.stage, r.role, resolution_text(r.resolution, r.axes), r.epoch, r.train_loss, r.validation_loss, r.seconds,
+      speed, r.learning_rate);
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left) {
   const TrainStep& step = *now.training;
   return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {:.5f}  {:.0f} samples/s  {} left in the epoch",
-                     step.stage, to_string(step.role), resolution_text(step.resolution), now.epoch + 1,
+                     step.stage, to_string(step.role), resolution_text(step.resolution, step.axes), now.epoch + 1,
                      step.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left));
 }
 
@@ -84,7 +85,7 @@ std::string result_table(const RunResult& result) {
   double seconds = 0;
   for (const StageRecord& s : result.stages) {
     text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.5f}  {}\n", s.stage,
-                        s.role, resolution_text(s.resolution), s.epochs, s.seconds, s.split.io.mean,
+                        s.role, resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
                         s.split.compute.mean, s.split.communication.mean, s.last.validation_loss, s.reason);
     epochs += s.epochs;
     seconds += s.seconds;

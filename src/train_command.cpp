@@ -88,11 +88,14 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
 }  // namespace
 
 void train_command(const TrainOptions& options, Comm& world) {
-  const Config config = read_config(options.config, options.overrides);
+  Config config = read_config(options.config, options.overrides);
   world.limit(config.run.timeout);
-  const Plan plan = make_plan(config);
+  make_plan(config);  // refuses what cannot be planned before any file is opened
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
+  // "[1]" suits any data; from here on resolutions have a factor per axis.
+  if (config.method.axes == 0) config.method.axes = shape.sample.axes;
+  const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
 
   const ReportSettings settings{config.run.folder, options.overwrite, &std::cout, stdout_is_terminal()};

@@ -70,6 +70,7 @@ TrainState::TrainState(const TrainStep& training)
   history.record.stage = training.stage;
   history.record.role = to_string(training.role);
   history.record.resolution = training.resolution;
+  history.record.axes = training.axes;
 }
 
 std::string position_text(const TrainStep& step, const TrainState& state) {

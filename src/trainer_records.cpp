@@ -39,6 +39,7 @@ EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, c
   record.stage = step.stage;
   record.role = to_string(step.role);
   record.resolution = step.resolution;
+  record.axes = step.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = at_.data.shape().samples;
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);

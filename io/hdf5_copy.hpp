@@ -1,0 +1,17 @@
+// Taking data sets over from one file into another.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/hdf5.hpp"
+
+namespace mrmf {
+
+/// Every data set of the file by its path, also those in groups, alphabetically. DataError when it cannot be opened.
+std::vector<std::string> all_datasets(const std::string& path);
+
+/// Copies data sets of `source` with their attributes into the existing file `target`, which is closed. On one rank.
+void copy_datasets(const std::string& source, const std::vector<std::string>& names, const std::string& target);
+
+}  // namespace mrmf

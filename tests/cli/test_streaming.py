@@ -1,0 +1,205 @@
+"""Data that do not fit in memory, many files, coarse copies, and what may be wrong with them."""
+import json
+import os
+
+import h5py
+import numpy as np
+
+import support
+from test_cosmology import LAYERS
+
+TRAIN = [f"cubes{i:02d}.h5" for i in range(80)]
+CONFIG = f"""
+[data]
+files = {json.dumps(TRAIN)}
+train = {{ samples = "3Dmap", labels = "unitPar" }}
+validation = {{ files = ["cubes03.h5", "cubes77.h5"], samples = "3Dmap", labels = "unitPar" }}
+[training]
+batch = 4
+epochs = 2
+[run]
+folder = "run"
+threads = 1
+""" + LAYERS
+
+
+def samples_in(file):
+    return 1 + file % 3
+
+
+def make_cubes(folder, size=16, **storage):
+    """80 files of one to three cubes of counts; their labels."""
+    rng = np.random.default_rng(3)
+    for i, name in enumerate(TRAIN):
+        n = samples_in(i)
+        with h5py.File(f"{folder}/{name}", "w") as file:
+            cubes = rng.poisson(64, (n, size, size, size, 4)).astype("uint16")
+            file.create_dataset("3Dmap", data=cubes, **storage)
+            file["unitPar"] = rng.uniform(-1, 1, (n, 4)).astype("float32")
+            file["meta.JSON"] = json.dumps({"file": i})
+
+
+class Streaming(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        make_cubes(self.folder)
+        self.write("config.toml", CONFIG)
+
+    def train(self, run, *overrides, config="config.toml", **options):
+        sets = [word for override in overrides for word in ("--set", override)]
+        self.output = self.mrmf("train", config, "--set", f"run.folder={run}", *sets, **options)
+        return [(e["train_loss"], e["validation_loss"]) for e in self.lines(run + "/epochs.jsonl")]
+
+    def refused(self, code, *overrides, message, **options):
+        sets = [word for override in overrides for word in ("--set", override)]
+        self.fails(code, "train", "config.toml", *sets, message=message, **options)
+        self.assertFalse(os.path.exists(self.path("run")), "a run folder was left behind")
+
+    def damage(self, name, row):
+        """Flips bytes in the middle of the chunk that holds a row."""
+        with h5py.File(self.path(name), "r") as file:
+            chunk = file["3Dmap"].id.get_chunk_info_by_coord((row, 0, 0, 0, 0))
+        with open(self.path(name), "r+b") as file:
+            file.seek(chunk.byte_offset + chunk.size // 2)
+            there = file.read(8)
+            file.seek(-8, os.SEEK_CUR)
+            file.write(bytes(byte ^ 0x5A for byte in there))
+
+    # A cube takes 32,768 bytes in the files; 159 are there for training and 4 for validation.
+
+    def test_streamed_as_in_memory(self):
+        in_memory = self.train("a")
+        self.assertIn("in memory", self.output)
+        self.assertEqual(self.train("b", "data.load=stream", "data.memory=1.5 MB"), in_memory)
+        self.assertIn("uint16 streamed; in memory stay ", self.output)
+        self.assertIn(" of 163 samples at [1,1,1]", self.output)
+        self.assertIn("independent reads of each rank on 4 threads, contiguous", self.output)
+        self.assertEqual(self.train("c", "data.memory=1.5 MB"), in_memory)  # too little for all: streams by itself
+        self.assertIn("streamed", self.output)
+
+    def test_streamed_on_ranks_as_in_memory(self):
+        in_memory = self.train("a", "data.shards=4", ranks=2)
+        for run, memory in (("b", 3), ("c", 100)):
+            self.assertEqual(
+                self.train(run, "data.shards=4", "data.load=stream", f"data.memory={memory} MB", ranks=2), in_memory)
+
+    def test_averaging_at_every_use_gives_the_same_numbers(self):
+        method = ("method.name=mrt", "method.resolutions=[[2,2,2],[1,1,1]]")
+        in_memory = self.train("a", *method)
+        self.assertEqual(self.train("b", *method, "data.averaging=epoch"), in_memory)
+        self.assertEqual(self.train("c", *method, "data.load=stream", "data.memory=3 MB"), in_memory)
+        self.assertIn("samples at [2,2,2]", self.output)
+
+    def test_evaluate_and_predict_stream(self):
+        self.train("a", "training.epochs=1")
+        in_memory = self.mrmf("evaluate", "a")
+        text = self.read("a/config.toml")
+        self.write("a/config.toml", text.replace('load = "auto"', 'load = "stream"\nmemory = 0.0005'))
+        self.assertEqual(self.mrmf("evaluate", "a"), in_memory)
+
+    # --- coarse copies
+
+    def test_training_on_a_coarse_copy_is_training_at_the_resolution(self):
+        output = self.mrmf("coarsen", *TRAIN, "--factor", "2,2,2", "--output", "coarse")
+        self.assertIn("coarse: 159 samples in 80 files", output)
+        with h5py.File(self.path("coarse/cubes04.h5"), "r") as copy, h5py.File(self.path("cubes04.h5"), "r") as source:
+            fine = source["3Dmap"][:].astype("f8").reshape(2, 8, 2, 8, 2, 8, 2, 4)
+            self.assertEqual(copy["3Dmap"].dtype, "float32")
+            # Sums of integers, divided by eight: exact.
+            self.assertTrue(np.array_equal(copy["3Dmap"][:], fine.mean((2, 4, 6))))
+            self.assertTrue(np.array_equal(copy["unitPar"][:], source["unitPar"][:]))
+            self.assertEqual(copy["meta.JSON"][()], source["meta.JSON"][()])
+            made = json.loads(copy.attrs["coarsened"])
+        self.assertEqual(made["source"], "cubes04.h5")
+        self.assertEqual(made["source_bytes"], os.path.getsize(self.path("cubes04.h5")))
+        self.assertEqual(made["factor"], [2, 2, 2])
+        self.assertEqual(made["samples"]["3Dmap"], {"source_shape": [2, 16, 16, 16, 4], "source_type": "uint16"})
+        self.assertTrue(made["program"].startswith("mrmf "))
+        expected = self.train("a", "method.resolutions=[[2,2,2]]")
+        self.write("coarse.toml", CONFIG.replace("cubes", "coarse/cubes"))
+        self.assertEqual(self.train("b", config="coarse.toml"), expected)
+
+    def test_coarse_copies_have_the_same_bytes_on_any_number_of_ranks(self):
+        for ranks in (1, 3):
+            self.mrmf("coarsen", *TRAIN[:3], "--factor", "1,2,4", "--output", f"r{ranks}", ranks=ranks)
+        for name in TRAIN[:3]:
+            copies = []
+            for ranks in (1, 3):
+                with open(self.path(f"r{ranks}/{name}"), "rb") as file:
+                    copies.append(file.read())
+            self.assertTrue(copies[0] == copies[1], name)
+
+    def test_rounding_only_when_asked(self):
+        self.mrmf("coarsen", TRAIN[0], "--factor", "2,1,1", "--type", "uint16", "-o", "rounded")
+        with h5py.File(self.path("rounded/" + TRAIN[0]), "r") as copy, h5py.File(self.path(TRAIN[0]), "r") as source:
+            means = source["3Dmap"][:].astype("f8").reshape(1, 8, 2, 16, 16, 4).mean(2)
+            self.assertEqual(copy["3Dmap"].dtype, "uint16")
+            self.assertTrue(np.array_equal(copy["3Dmap"][:], np.rint(means)))
+
+    def test_what_coarsen_refuses(self):
+        self.fails(2, "coarsen", TRAIN[0], "--factor", "3,3,3", "-o", "new", message="resolution 3 does not divide")
+        self.fails(2, "coarsen", TRAIN[0], "--factor", "2,x", "-o", "new", message="--factor 2,x")
+        self.fails(2, "coarsen", TRAIN[0], "--factor", "2,2,2", "-o", ".", message="would be replaced")
+        self.fails(2, "coarsen", TRAIN[0], "--factor", "2", "-o", "new", message="no data set has samples of 1 axis")
+        self.fails(3, "coarsen", TRAIN[0], "--factor", "2,2,2", "--samples", "3Dmaps", "-o", "new", message="'3Dmap'")
+        self.fails(3, "coarsen", "gone.h5", "--factor", "2,2,2", "-o", "new", message="gone.h5: no such file")
+        self.assertEqual(os.listdir(self.path("new")), [])
+
+    # --- the benchmark
+
+    def test_bench_io(self):
+        for ranks in (0, 2):
+            lines = self.mrmf("bench", "io", "config.toml", ranks=ranks).splitlines()
+            figures = json.loads(next(line for line in lines if line.startswith("{")))
+            for key in ("read_cold", "loader_cold", "read_warm", "loader_warm"):
+                self.assertGreater(figures[key], 0)
+
+    # --- bad input
+
+    def test_one_file_of_80_is_missing(self):
+        os.remove(self.path(TRAIN[41]))
+        self.refused(3, message=TRAIN[41] + ": no such file")
+        self.refused(3, "data.load=stream", message=TRAIN[41] + ": no such file", ranks=2)
+
+    def test_a_file_with_fewer_labels(self):
+        with h5py.File(self.path(TRAIN[5]), "a") as file:
+            del file["unitPar"]
+            file["unitPar"] = np.zeros((2, 4), "float32")
+        self.refused(3, message=TRAIN[5] + ": data set 'unitPar' has 2 rows for 3 samples")
+
+    def test_a_file_of_other_cubes(self):
+        with h5py.File(self.path(TRAIN[9]), "a") as file:
+            del file["3Dmap"]
+            file["3Dmap"] = np.zeros((1, 8, 8, 8, 4), "uint16")
+        self.refused(3, message=TRAIN[9] + ": data set '3Dmap' has samples of 8x8x8x4, but cubes00.h5 has 16x16x16x4")
+
+    def test_corrupt_chunks(self):
+        for storage in ({"fletcher32": True}, {"compression": "gzip", "shuffle": True}):
+            make_cubes(self.folder, chunks=(1, 16, 16, 16, 4), **storage)
+            self.damage(TRAIN[50], 1)
+            where = TRAIN[50] + ": data set '3Dmap' cannot be read from row 1"
+            self.refused(3, message=where)
+            for ranks in (0, 2):
+                self.fails(3, "train", "config.toml", "--overwrite", "--set", "data.load=stream", "--set",
+                           "run.folder=s", message=where, ranks=ranks)
+
+    def test_more_ranks_than_files_but_not_than_samples(self):
+        # Files of one and of three samples; three for validation leave one rank without.
+        few = ("data.files=" + json.dumps([TRAIN[0], TRAIN[2]]), "data.validation.files=" + json.dumps([TRAIN[2]]),
+               "training.batch=1", "training.epochs=1")
+        for load in ("memory", "stream"):
+            self.assertEqual(len(self.train(load, *few, f"data.load={load}", ranks=4)), 1)
+        self.refused(2, *few, 'data.files=["cubes02.h5"]', message="3 samples cannot be cut into 4 shards", ranks=4)
+
+    def test_a_resolution_that_leaves_nothing(self):
+        self.refused(2, "method.name=mrt", "method.resolutions=[[8,8,8],[1,1,1]]", message="pool2")
+
+    def test_too_little_memory(self):
+        self.refused(2, "data.memory=0.0002", message="data.memory gives 0.2 MB (0.2 MB per node, 1 rank on it), but "
+                     "labels, one batch and the next need 0.3")
+        self.refused(2, "data.memory=1 MB", "data.load=memory", message="all samples at once")
+        self.refused(2, "data.memory=lots", message='data.memory is "lots"; it must be a number of GB above 0')
+
+
+if __name__ == "__main__":
+    support.main()
