@@ -88,6 +88,10 @@ Extent SampleStore::kept_resolution(const Extent& resolution) const {
   return keeps_original(settings_, resolution) ? original : resolution;
 }
 
+bool SampleStore::averages_at_use(const Extent& resolution) const {
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose;
+}
+
 void SampleStore::require(const Extent& resolution, Index most_rows) {
   sample(resolution);  // refuses what cannot be
   const Extent kept = kept_resolution(resolution);

@@ -42,6 +42,9 @@ class SampleStore {
   Shape sample(const Extent& resolution) const;
   Index outputs() const { return shape_.outputs; }
   Range owned() const { return owned_; }
+  /// Whether batches of this resolution are averaged from the original when they are made, and in its own layout: then
+  /// whoever can may gather the original and average it later.
+  bool averages_at_use(const Extent& resolution) const;
   bool streams() const { return settings_.stream; }
   const std::string& way() const { return way_; }  ///< for people: how the files are read
 

@@ -234,6 +234,11 @@ class Backend {
   virtual void read_activation(ConstTensor x, Span host);
   virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n
 
+  /// An offer: a feed whose host memory takes samples of a finer resolution, and averages each block of factors'
+  /// neighbours on the way into the backend's own. Null where the host does that as well.
+  virtual std::unique_ptr<Feed> averaging_feed(const Shape& fine, Index outputs, const Extent& factors) {
+    return (void)fine, (void)outputs, (void)factors, nullptr;
+  }
   /// Null where the backend has no memory of its own, or too little.
   virtual std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) { return (void)settings, nullptr; }
 

@@ -3,9 +3,15 @@
 namespace mrmf {
 
 Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
-    : split_(&split), resolution_(resolution) {
+    : split_(&split), resolution_(resolution), gathered_(resolution) {
   const SampleStore& store = *split.store;
   const Shape sample = store.sample(resolution);
+  if (store.averages_at_use(resolution))
+    feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), store.outputs(), resolution);
+  if (feed_) {
+    gathered_ = {1, 1, 1};
+    return;
+  }
   const Range owned = store.owned();
   table_ = backend.table({sample.rows(owned.count), store.outputs(), owned.first, most_rows});
   if (table_)
@@ -35,7 +41,7 @@ void Batches::fill_table(Index most_rows) {
 void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   SampleStore& store = *split_->store;
   const auto rows = std::ssize(ids);
-  store.gather(resolution_, ids, {store.sample(resolution_).rows(rows), into.x},
+  store.gather(gathered_, ids, {store.sample(gathered_).rows(rows), into.x},
                {Shape{.n = rows, .channels = store.outputs()}, into.targets});
 }
 

@@ -28,6 +28,7 @@ class Batches {
   Extent resolution_;
   std::unique_ptr<SampleTable> table_;
   std::unique_ptr<Feed> feed_;  // where there is no table
+  Extent gathered_;             // the resolution that the host makes: the feed may average further
   Feed::Batch loaded_;
 };
 

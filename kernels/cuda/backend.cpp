@@ -60,7 +60,11 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Feed> feed(const Shape& samples, Index outputs) override {
     prepare_steps(samples.n, outputs);
-    return make_feed(device_, samples, outputs);
+    return make_feed(device_, samples, outputs, {1, 1, 1});
+  }
+  std::unique_ptr<Feed> averaging_feed(const Shape& fine, Index outputs, const Extent& factors) override {
+    prepare_steps(fine.n, outputs);
+    return make_feed(device_, fine, outputs, factors);
   }
   std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override {
     prepare_steps(settings.most_rows, settings.outputs);

@@ -11,11 +11,13 @@ namespace {
 
 class DeviceFeed final : public Feed {
  public:
-  DeviceFeed(Device& device, const Shape& samples, Index outputs)
+  DeviceFeed(Device& device, const Shape& samples, Index outputs, const Extent& factors)
       : device_(device),
         samples_(samples),
+        averaged_(average(samples, factors)),
+        factors_(factors),
         outputs_(outputs),
-        x_(bytes(device.storage().floats(samples))),
+        x_(bytes(device.storage().floats(averaged_))),
         targets_(bytes(samples.n * outputs)) {
     for (Slot& slot : slots_) {
       slot.pinned = PinnedBuffer(bytes(values(samples.n)));
@@ -39,8 +41,8 @@ class DeviceFeed final : public Feed {
     MRMF_CUDA(cudaMemcpyAsync(slot.raw.get(), slot.pinned.get(), bytes(values(rows)), cudaMemcpyHostToDevice, copy));
     slot.copied.record(copy);
     slot.copied.wait(compute);
-    const Shape shape = samples_.rows(rows);
-    import_activation(device_.work(), shape, {1, 1, 1}, slot.raw.get<float>(), x_.get());
+    const Shape shape = averaged_.rows(rows);
+    import_activation(device_.work(), samples_.rows(rows), factors_, slot.raw.get<float>(), x_.get());
     MRMF_CUDA(cudaMemcpyAsync(targets_.get(), slot.raw.get<float>() + samples(rows), bytes(rows * outputs_),
                               cudaMemcpyDeviceToDevice, compute));
     slot.taken.record(compute);
@@ -58,13 +60,18 @@ class DeviceFeed final : public Feed {
     Event copied, taken;
     bool used = false;
   };
+  static Shape average(Shape shape, const Extent& factors) {
+    for (std::size_t axis = 0; axis < factors.size(); ++axis) shape.spatial[axis] /= factors[axis];
+    return shape;
+  }
   static std::size_t bytes(Index floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
   Index samples(Index rows) const { return samples_.rows(rows).count(); }
   Index values(Index rows) const { return samples(rows) + rows * outputs_; }
   std::size_t size(Index rows) const { return static_cast<std::size_t>(samples(rows)); }
 
   Device& device_;
-  Shape samples_;
+  Shape samples_, averaged_;  // as the host fills them, and as they are computed on
+  Extent factors_;
   Index outputs_;
   DeviceBuffer x_, targets_;
   std::array<Slot, 2> slots_;
@@ -73,8 +80,8 @@ class DeviceFeed final : public Feed {
 
 }  // namespace
 
-std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs) {
-  return std::make_unique<DeviceFeed>(device, samples, outputs);
+std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs, const Extent& factors) {
+  return std::make_unique<DeviceFeed>(device, samples, outputs, factors);
 }
 
 }  // namespace mrmf::cuda

@@ -19,6 +19,7 @@ std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeomet
                                                 Index max_rows);
 /// Null where it would take too much of the memory that is left.
 std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings);
-std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs);
+/// For batches of at most samples.n; each block of factors' neighbours is averaged on the device.
+std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs, const Extent& factors);
 
 }  // namespace mrmf::cuda

@@ -83,6 +83,13 @@ class Streaming(support.MrmfTest):
             self.assertEqual(
                 self.train(run, "data.shards=4", "data.load=stream", f"data.memory={memory} MB", ranks=2), in_memory)
 
+    def test_resolutions_have_three_factors(self):
+        self.train("a", "training.epochs=1")
+        self.assertEqual(self.lines("a/epochs.jsonl")[0]["resolution"], [1, 1, 1])
+        self.assertIn("resolutions = [[1, 1, 1]]", self.read("a/config.toml"))
+        self.assertIn("[1,1,2]", self.mrmf("plan", "config.toml", "--set", "method.name=mrt", "--set",
+                                           "method.resolutions=[[1,1,2],[1,1,1]]"))
+
     def test_averaging_at_every_use_gives_the_same_numbers(self):
         method = ("method.name=mrt", "method.resolutions=[[2,2,2],[1,1,1]]")
         in_memory = self.train("a", *method)

@@ -44,6 +44,22 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.run.threads == 2);
 }
 
+TEST_CASE("memory is a number of GB, or a text with its unit") {
+  const auto memory = [](const std::string& value) {
+    const Config c = parse_config(kSmallest, "small.toml", {"data.memory=" + value});
+    CHECK(parse_config(to_toml(c), "again", {}) == c);
+    return c.data.memory.value_or(0);
+  };
+  CHECK(memory("8") == 8);
+  CHECK(memory("0.5") == 0.5);
+  CHECK(memory("\"8 GB\"") == 8);
+  CHECK(memory("500 MB") == 0.5);
+  CHECK(memory("1.5TB") == 1500);
+  CHECK(memory("1 GiB") == 1.073741824);
+  for (const char* wrong : {"0", "-1", "8 Gb", "\"8\"", "GB", "8 GB more", "true"})
+    CHECK_THROWS_AS(memory(wrong), ConfigError);
+}
+
 TEST_CASE("what is not written keeps its default") {
   const Config c = parse_config(kSmallest, "small.toml", {});
   CHECK(c.training == TrainingConfig{});

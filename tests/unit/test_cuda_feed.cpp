@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "io/coarsen.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 
@@ -76,6 +77,28 @@ TEST_CASE("cuda: batches in flight do not mix" * doctest::skip(!tests_cuda())) {
     // The last first: its work comes after that of all the others.
     for (std::size_t i = batches.size(); i-- > 0;) check(*backend, computed[i], batches[i]);
     for (std::size_t i = 0; i < batches.size(); ++i) check(*backend, computed[i], batches[i]);
+  }
+}
+
+TEST_CASE("cuda: a feed averages finer samples on the device as the host does" * doctest::skip(!tests_cuda())) {
+  const Shape fine{4, {4, 2, 6}, 3, 3};
+  const Extent factors{2, 1, 3};
+  const Shape coarse = coarse_shape(fine, factors);
+  const auto backend = cuda_device(Precision::fp32);
+  const auto feed = backend->averaging_feed(fine, kOutputs, factors);
+  REQUIRE(feed);
+  for (const Index rows : {4, 3}) {
+    const Feed::HostBatch host = feed->host(rows);
+    REQUIRE(std::ssize(host.x) == fine.rows(rows).count());
+    // Whole numbers: their sums are exact in any order, and the mean is rounded once.
+    for (std::size_t i = 0; i < host.x.size(); ++i) host.x[i] = static_cast<float>((i * 7919 + 31) % 65536);
+    std::ranges::fill(host.targets, 1.0F);
+    std::vector<float> expected(static_cast<std::size_t>(coarse.rows(rows).count())), x(expected.size());
+    coarsen(host.x, fine, factors, expected);
+    const Feed::Batch batch = feed->submit(rows);
+    CHECK(batch.x.shape == coarse.rows(rows));
+    backend->read_activation(batch.x, x);
+    CHECK(x == expected);
   }
 }
 

@@ -142,3 +142,15 @@ TEST_CASE("plan: the text names every step in order") {
     CHECK_MESSAGE(at != std::string::npos, part);
   }
 }
+
+TEST_CASE("plan: resolutions have a factor for each of the data's axes") {
+  Config c = config("mrt", {{1, 1, 2}, kFull});
+  c.method.axes = 3;
+  const Plan plan = make_plan(c);
+  CHECK(to_text(plan).find("resolution [1,1,2]") != std::string::npos);
+  CHECK(to_text(plan).find("fuse   [1,1,2] -> [1,1,1]:") != std::string::npos);
+  CHECK(to_json(plan).find("\"resolution\": [\n        1,\n        1,\n        2\n") != std::string::npos);
+  c.method.axes = 1;
+  CHECK(to_text(make_plan(c)).find("fuse   [2] -> [1]:") != std::string::npos);
+  CHECK(resolution_text({1, 2, 1}, 0) == "[2,1]");  // what is not 1 is never left out
+}

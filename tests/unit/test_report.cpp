@@ -84,6 +84,25 @@ TEST_CASE("records survive JSON, and an epoch has the documented keys in their o
   CHECK(result_from_json(to_json(open), "here") == open);
 }
 
+TEST_CASE("resolutions of volumes keep their three factors in the records and in what is printed") {
+  EpochRecord record = epoch(1, 0.5);
+  record.resolution = {1, 1, 2};
+  record.axes = 3;
+  CHECK(to_json(record).find(R"("resolution":[1,1,2])") != std::string::npos);
+  CHECK(epoch_from_json(to_json(record), "here") == record);
+  CHECK(epoch_line(record).find("[1,1,2]") != std::string::npos);
+  RunResult run = result();
+  run.resolutions = {{2, 2, 2}, {1, 1, 1}};
+  run.axes = 3;
+  CHECK(result_from_json(to_json(run), "here") == run);
+  // As it was written before: the shorter ones are of as many axes as the longest.
+  std::string before = to_json(run);
+  const auto at = before.find("1,\n      1,\n      1");
+  REQUIRE(at != std::string::npos);
+  before.replace(at, std::string("1,\n      1,\n      1").size(), "1");
+  CHECK(result_from_json(before, "here") == run);
+}
+
 TEST_CASE("a loss that is not finite is null in JSON") {
   EpochRecord record = epoch(1, NAN);
   CHECK(to_json(record).find("\"validation_loss\":null") != std::string::npos);
