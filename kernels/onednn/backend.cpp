@@ -2,7 +2,7 @@
 #include <omp.h>
 #include <dnnl.hpp>
 
-#include "kernels/norm_conv.hpp"
+#include "kernels/host/norm_conv.hpp"
 #include "kernels/onednn/context.hpp"
 #include "kernels/onednn/memory.hpp"
 #include "kernels/onednn/operations.hpp"

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "kernels/norm_conv.hpp"
+#include "kernels/host/norm_conv.hpp"
 #include "kernels/reference/reference.hpp"
 
 namespace mrmf {

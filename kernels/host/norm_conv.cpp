@@ -4,7 +4,7 @@
 //   dbeta  = sum over positions of dy     = sum over outputs and taps of w * s, s the sums of TapSums,
 // and the weight gradient itself is gamma * v + beta * s. Nothing is divided by gamma, which may be zero. Padding is
 // zeros of y, not of x: that is why s knows the border.
-#include "kernels/norm_conv.hpp"
+#include "kernels/host/norm_conv.hpp"
 
 #include <omp.h>
 
