@@ -45,6 +45,8 @@ class Checkpoint(support.MrmfTest):
 
     def stop_after(self, epochs, how, run, *words, ranks=0):
         """Starts a run, sends the signal once this many epochs are on record; returns the exit code and the output."""
+        # At least one more than were there: a signal to a run that is still starting ends it at once.
+        epochs = max(epochs, self.epochs_written(run) + 1)
         process = self.start("--set", f"run.folder={run}", *words, ranks=ranks)
         deadline = time.monotonic() + 60
         while self.epochs_written(run) < epochs and process.poll() is None:

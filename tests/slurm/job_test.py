@@ -63,10 +63,11 @@ class JobTest(SubmitTest):
         return result
 
     def was_continued(self, run, log):
-        """The second attempt went on to the end, and the model is the one of a run that nobody stopped."""
+        """The second attempt went on where the first one ended, and the model is the one of a run that nobody stopped."""
         self.assertIn("stopped; requeue 1 of at most", log)
         self.assertIn(f"{run}, attempt 2", log)
         result = self.is_complete(run)
+        self.assertEqual(log.count("stage 1 coarse   [2]      epoch   1 "), 1, "the run began anew")
         self.assertEqual(result["validation_loss"], self.undisturbed_loss(result["seed"]))
 
     def undisturbed_loss(self, seed):
