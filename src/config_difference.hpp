@@ -12,7 +12,7 @@ struct KeyDifference {
   std::string key, was, is;  ///< values as TOML; "" where a key is not set
 };
 
-/// Every key but those of [run], which say where and how to compute, not what.
+/// Every key but those that say where and how to compute, not what: [run], data.load and data.memory.
 std::vector<KeyDifference> differences(const Config& was, const Config& is);
 
 }  // namespace mrmf

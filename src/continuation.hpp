@@ -14,8 +14,9 @@ struct RunStart {
   int ranks = 1;
 };
 
-/// ConfigError naming the first key that differs, with both values. [run] may differ. So may the number of ranks, where
-/// the mini-batches stay the same: data.shards set, and batch times ranks kept; not with local batch norm.
+/// ConfigError naming the first key that differs, with both values. [run], data.load and data.memory may differ. So may
+/// the number of ranks, where the mini-batches stay the same: data.shards set, and batch times ranks kept; not with
+/// local batch norm.
 void require_continuable(const RunStart& was, const RunStart& is);
 
 }  // namespace mrmf

@@ -52,6 +52,7 @@ TEST_CASE("continuation: the same run, and one elsewhere on the machine, go on")
   is.config.run.folder = "runs/b";
   is.config.run.threads = 7;
   is.config.run.checkpoint.epochs = 3;
+  is.config.data.load = LoadRule::stream;
   CHECK(refusal(start(), is).empty());
 }
 
