@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mpi/chunks.hpp"
+#include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {
@@ -14,6 +15,7 @@ namespace {
 using mpi::check;
 
 constexpr std::size_t max_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values that are in fixed point at a time
 
 template <typename T>
 MPI_Datatype mpi_type();
@@ -48,8 +50,9 @@ struct Comm::State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0, size = 1;
   double limit = 0;
+  bool any_order = false;
 
-  State(MPI_Comm owned, double seconds) : comm(owned), limit(seconds) {
+  explicit State(MPI_Comm owned) : comm(owned) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -62,10 +65,10 @@ struct Comm::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  static std::unique_ptr<State> copy(MPI_Comm comm, double limit) {
+  static std::unique_ptr<State> copy(MPI_Comm comm) {
     MPI_Comm made = MPI_COMM_NULL;
     check(MPI_Comm_dup(comm, &made), "MPI_Comm_dup");
-    return std::make_unique<State>(made, limit);
+    return std::make_unique<State>(made);
   }
 
   // All verbs are MPI's non-blocking ones and a wait of our own, so that no wait is without an end.
@@ -81,6 +84,16 @@ struct Comm::State {
   void reduce(std::span<T> values, MPI_Op operation) const {
     for_each_chunk(values, max_bytes / sizeof(T),
                    [&](std::span<T> part) { start_reduce(part, operation).finish(limit); });
+  }
+  template <typename T>
+  void add(std::span<T> values) const {
+    if (!any_order) return reduce(values, MPI_SUM);
+    for_each_chunk(values, max_fixed, [&](std::span<T> part) {
+      FixedPoint<T> fixed(part, size);
+      reduce(fixed.largest(), MPI_MAX);
+      reduce(fixed.numbers(), MPI_SUM);
+      fixed.write(part);
+    });
   }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
@@ -123,25 +136,33 @@ Comm::Comm(Comm&&) noexcept = default;
 Comm& Comm::operator=(Comm&&) noexcept = default;
 Comm::~Comm() = default;
 
-Comm Comm::world() { return Comm(State::copy(MPI_COMM_WORLD, 0)); }
-Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF, 0)); }
-Comm Comm::duplicate() const { return Comm(State::copy(state_->comm, state_->limit)); }
+Comm Comm::world() { return Comm(State::copy(MPI_COMM_WORLD)); }
+Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
+Comm Comm::duplicate() const { return split(0, rank()); }
+Comm Comm::split(int colour) const { return split(colour, rank()); }
 
-Comm Comm::split(int colour) {
+Comm Comm::split(int colour, int order) const {
   MPI_Comm made = MPI_COMM_NULL;
-  check(MPI_Comm_split(state_->comm, colour, state_->rank, &made), "MPI_Comm_split");
-  return Comm(std::make_unique<State>(made, state_->limit));
+  check(MPI_Comm_split(state_->comm, colour, order, &made), "MPI_Comm_split");
+  Comm part(std::make_unique<State>(made));
+  part.state_->limit = state_->limit;
+  part.state_->any_order = state_->any_order;
+  return part;
 }
 
 int Comm::rank() const { return state_->rank; }
 int Comm::size() const { return state_->size; }
 void Comm::limit(double seconds) { state_->limit = seconds; }
 double Comm::limit() const { return state_->limit; }
+void Comm::sum_in_any_order(bool on) { state_->any_order = on; }
 
-void Comm::sum(std::span<float> values) { state_->reduce(values, MPI_SUM); }
-void Comm::sum(std::span<double> values) { state_->reduce(values, MPI_SUM); }
+void Comm::sum(std::span<float> values) { state_->add(values); }
+void Comm::sum(std::span<double> values) { state_->add(values); }
 void Comm::sum(std::span<std::int64_t> values) { state_->reduce(values, MPI_SUM); }
-double Comm::sum(double value) { return state_->reduced(value, MPI_SUM); }
+double Comm::sum(double value) {
+  state_->add(std::span(&value, 1));
+  return value;
+}
 double Comm::min(double value) { return state_->reduced(value, MPI_MIN); }
 double Comm::max(double value) { return state_->reduced(value, MPI_MAX); }
 bool Comm::any(bool value) { return state_->reduced(value ? 1 : 0, MPI_MAX) == 1; }
@@ -149,8 +170,11 @@ bool Comm::any(bool value) { return state_->reduced(value ? 1 : 0, MPI_MAX) == 1
 PendingSum Comm::start_sum(std::span<float> values) {
   auto pending = std::make_unique<PendingSum::State>();
   pending->limit = state_->limit;
-  for_each_chunk(values, max_bytes / sizeof(float),
-                 [&](std::span<float> part) { pending->parts.push_back(state_->start_reduce(part, MPI_SUM)); });
+  if (state_->any_order)
+    state_->add(values);  // in two steps, the second of which needs the first: there is nothing to go on beside
+  else
+    for_each_chunk(values, max_bytes / sizeof(float),
+                   [&](std::span<float> part) { pending->parts.push_back(state_->start_reduce(part, MPI_SUM)); });
   return PendingSum(std::move(pending));
 }
 

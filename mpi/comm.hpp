@@ -64,6 +64,11 @@ class Comm {
   void limit(double seconds);
   double limit() const;
 
+  /// Sums of floats and doubles get the same bits in whatever order the ranks and MPI's algorithm add them: in fixed
+  /// point (mpi/fixed_point.hpp), for three times the bytes. Off by default; all ranks set the same. It goes on to what
+  /// is split off or duplicated later.
+  void sum_in_any_order(bool on);
+
   void sum(std::span<float> values);
   void sum(std::span<double> values);
   void sum(std::span<std::int64_t> values);
@@ -83,8 +88,9 @@ class Comm {
   /// True when all ranks hold the same value; the answer is the same on every rank (rank-consistency hash).
   bool agree(std::uint64_t value);
 
-  /// Ranks with the same colour, ordered by the rank here.
-  Comm split(int colour);
+  /// Ranks with the same colour, ordered by the rank here, or by `order`.
+  Comm split(int colour) const;
+  Comm split(int colour, int order) const;
   /// The same ranks, with messages kept apart from the original's.
   Comm duplicate() const;
 

@@ -110,9 +110,9 @@ struct RunConfig {
   std::string backend = "onednn";  ///< the CPU backend: onednn | reference
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
+  bool deterministic = false;      ///< the same bits in every run; sums over ranks in any order of them
   // GPU only:
   std::string precision = "tf32";  ///< fp32 | tf32 | bf16
-  bool deterministic = false;      ///< the same bits in every run
   bool graphs = true;              ///< record a training step once and replay it
   bool resident = true;            ///< keep the samples in device memory where they fit
   bool ranks_share_gpu = false;    ///< let several ranks compute on one GPU: for tests

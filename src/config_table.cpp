@@ -132,10 +132,10 @@ void add_run(Keys& keys) {
       "save the run under way every so many epochs; 0 for never by epochs");
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
       "save the run under way every so many minutes; 0 for never by time");
+  add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
+      "the same bits in every run, somewhat slower: on a GPU, and of sums over ranks in whatever order these add");
   add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
       "GPU: of activations and products; parameters, gradients and sums are always float32");
-  add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
-      "GPU: the same bits in every run, somewhat slower (on the CPU every run is)");
   add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
   add(keys, "run.resident", MRMF_FIELD(run.resident), {},
       "GPU: keep the samples in its memory where they take less than 40 % of what is free");

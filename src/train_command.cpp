@@ -90,6 +90,7 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
 void train_command(const TrainOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   world.limit(config.run.timeout);
+  world.sum_in_any_order(config.run.deterministic);
   make_plan(config);  // refuses what cannot be planned before any file is opened
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
