@@ -4,6 +4,7 @@
 // different orders. So the communicator is non-blocking, every wait for the device polls it (Waiter), and all its calls
 // go to one stream in the order in which the program makes them.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -23,9 +24,10 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // NCCL reads these when a communicator is made; what the user set stays.
-void set_environment(const Settings& settings, int rank) {
+void set_environment(const Settings& settings) {
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
-  if (settings.share_device) set("NCCL_HOSTID", fmt::format("mrmf-rank-{}", rank));  // else: "Duplicate GPU detected"
+  // Else: "Duplicate GPU detected". Read once in a process, which may be of another rank in a later communicator.
+  if (settings.share_device) set("NCCL_HOSTID", fmt::format("mrmf-process-{}", getpid()));
   if (!settings.deterministic) return;
   // One order of additions: the switch-based algorithms (NVLS, SHARP) may use another in every call.
   set("NCCL_ALGO", "Ring");
@@ -38,7 +40,7 @@ class NcclSum final : public RankSum {
  public:
   NcclSum(Device& device, const Peers& peers)
       : device_(device), rank_(peers.rank), stream_(most_urgent()), stamps_(sizeof(StampBlock)) {
-    set_environment(device.settings(), peers.rank);
+    set_environment(device.settings());
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device.stream()));
     connect(peers);
     device.waiter().watch([this](double waited) { check(waited); });

@@ -13,6 +13,7 @@
 #include "src/bench_tools.hpp"
 #include "src/data.hpp"
 #include "src/data_memory.hpp"
+#include "src/node.hpp"
 #include "src/plan.hpp"
 #include "src/timer.hpp"
 
@@ -76,12 +77,13 @@ class Loader {
   Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
     const DatasetSpec& spec = config.data.train;
     shape_ = inspect_dataset(spec, world);
-    order_ = order_settings(config.data, shape_.samples, world);
+    order_ = order_settings(config.data, shape_.samples, world.size(), world.rank());
     order_.batch = step_.batch;
     check(order_);
     DataConfig streamed = config.data;
     streamed.load = LoadRule::stream;
-    const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world);
+    const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
+                                          ranks_of_same(host_name(), world).size());
     store_ = std::make_unique<SampleStore>(spec, shape_, owned_rows(order_), world, memory.stores.front());
     store_->require(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).rows(step_.batch);

@@ -83,6 +83,10 @@ std::vector<StepHistory> Checkpoints::history() const {
   return list;
 }
 
+void Checkpoints::add(const TrainStep& step, const StepHistory& history) {
+  ended_.insert_or_assign(step.number, history);
+}
+
 // By name, not by number: the plan may have been another one.
 void Checkpoints::clear(const Comm& world) {
   if (!world.root()) return;

@@ -32,6 +32,9 @@ class Checkpoints {
   /// Stages of the plan that the run has left behind: their models are part of what was saved later.
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
 
+  /// A step that other ranks have trained to its end: its history is part of what is saved from now on.
+  void add(const TrainStep& step, const StepHistory& history);
+
   /// Removes all files, found or not: those of a run that begins anew, or is done.
   void clear(const Comm& world);
 

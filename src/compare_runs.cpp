@@ -159,11 +159,13 @@ double epochs_of(const Run& run, const std::string& role) {
 
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
+// Two teams of part of the ranks each trained at once: the longer time counts.
 double seconds_of(const Run& run, int stage) {
   double seconds = 0;
   for (const StageRecord& s : run.result.stages) {
     const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
-    if (counts) seconds += s.seconds;
+    const bool team = s.last.ranks < run.result.ranks;
+    if (counts) seconds = team ? std::max(seconds, s.seconds) : seconds + s.seconds;
   }
   return seconds;
 }
@@ -185,7 +187,7 @@ std::optional<double> equivalent_epochs(const Run& run) {
   std::vector<double> full;
   double sum = 0;
   for (const EpochRecord& epoch : run.epochs) {
-    sum += epoch.seconds;
+    sum += epoch.seconds * epoch.ranks / run.result.ranks;  // what a team takes of the machine
     if (after_fusion(epoch.role)) full.push_back(epoch.seconds);
   }
   if (full.empty()) return std::nullopt;

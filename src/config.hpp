@@ -56,6 +56,7 @@ enum class TopRule { dense, fresh, interpolated };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
 enum class LoadRule { automatic, memory, stream };
+enum class TeamMode { sequential, concurrent };
 
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files are train.files unless given
@@ -91,6 +92,8 @@ struct MethodConfig {
   TopRule top = TopRule::dense;
   Moments moments = Moments::reset;
   RateCurve curve = RateCurve::stage;
+  TeamMode teams = TeamMode::sequential;
+  std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
   std::optional<double> target;  ///< target = { validation_loss = ... }
@@ -110,7 +113,7 @@ struct RunConfig {
   std::string backend = "onednn";  ///< the CPU backend: onednn | reference
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
-  bool deterministic = false;      ///< the same bits in every run; sums over ranks in any order of them
+  bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them
   // GPU only:
   std::string precision = "tf32";  ///< fp32 | tf32 | bf16
   bool graphs = true;              ///< record a training step once and replay it

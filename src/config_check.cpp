@@ -114,10 +114,26 @@ void complete_top(MethodConfig& method, const Checker& checker) {
   }
 }
 
+void check_teams(const MethodConfig& method, const Checker& checker) {
+  const bool two_models = method.name == "mrmf" && method.top == TopRule::dense;
+  if (method.teams == TeamMode::concurrent && !two_models) {
+    checker.fail(
+        "method.teams",
+        "method.teams = \"concurrent\" trains a coarse and a dense model at once, and only mrmf with method.top = "
+        "\"dense\" trains both; set \"sequential\"");
+  }
+  if (!method.split.empty() && method.split.size() != 2) {
+    checker.fail("method.split", fmt::format("method.split has {} entries; give the shares of the ranks for the dense "
+                                             "and the coarse team, such as [5, 3]",
+                                             method.split.size()));
+  }
+}
+
 void complete_method(Config& config, const Checker& checker) {
   MethodConfig& method = config.method;
   check_resolutions(method, checker);
   complete_top(method, checker);
+  check_teams(method, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",

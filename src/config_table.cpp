@@ -114,6 +114,10 @@ void add_method(Keys& keys) {
       "what becomes of the optimizer's moments at fusion");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per training step, or one over the whole run (constant, cosine and linear rules)");
+  add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
+      "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
+  add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
+      "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/data_memory.hpp"
+#include "src/node.hpp"
 #include "src/plan.hpp"
 #include "src/timer.hpp"
 
@@ -14,7 +16,7 @@ namespace {
 Split inspect_split(const DatasetSpec& spec, const DataConfig& config, Comm& team) {
   Split split;
   split.shape = inspect_dataset(spec, team);
-  split.order = order_settings(config, split.shape.samples, team);
+  split.order = order_settings(config, split.shape.samples, team.size(), team.rank());
   return split;
 }
 
@@ -28,13 +30,24 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 
 }  // namespace
 
-Data::Data(const Config& config, Comm& team) {
+Data::Data(const Config& config, Comm& team, Reading reading)
+    : config_(config), node_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
   train_ = inspect_split(config.data.train, config.data, team);
   validation_ = inspect_split(config.data.validation, config.data, team);
-  validation_.order.shuffle = false;
   require_same_samples(train_.shape, validation_.shape);
-  for (const TrainStep& step : make_plan(config).training()) {
+  if (reading == Reading::now) read(team);
+  load_seconds_ = timer.seconds();
+}
+
+void Data::read(Comm& team) {
+  for (Split* split : {&train_, &validation_}) {
+    split->store.reset();  // before anything is read: there may not be room for both
+    split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
+    split->batch_rows.clear();
+  }
+  validation_.order.shuffle = false;
+  for (const TrainStep& step : make_plan(config_).training()) {
     const auto raise = [&](Split& split, Index rows) {
       Index& most = split.batch_rows[step.resolution];
       most = std::max(most, rows);
@@ -43,16 +56,25 @@ Data::Data(const Config& config, Comm& team) {
     raise(validation_, validation_batch(validation_.order, step.batch));
   }
   const MemoryPlan memory = plan_memory(
-      config.data,
+      config_.data,
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
-      team);
+      team, node_ranks_);
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     split.store = std::make_unique<SampleStore>(spec, split.shape, owned_rows(split.order), team, settings);
   };
-  open(train_, config.data.train, memory.stores[0]);
-  open(validation_, config.data.validation, memory.stores[1]);
+  open(train_, config_.data.train, memory.stores[0]);
+  open(validation_, config_.data.validation, memory.stores[1]);
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
-  load_seconds_ = timer.seconds();
+}
+
+// Sizes of teams and places in them are such that all ranks of a team come to the same answer: every team is a row of
+// neighbours in the world.
+void Data::load(Comm& team) {
+  if (loaded() && train_.order.ranks == team.size() && train_.order.rank == team.rank()) return;
+  const Timer timer;
+  const bool first = !loaded();
+  read(team);
+  (first ? load_seconds_ : later_seconds_) += timer.seconds();
 }
 
 double Data::require(const Extent& resolution) {
@@ -61,7 +83,7 @@ double Data::require(const Extent& resolution) {
     const auto rows = split->batch_rows.find(resolution);
     split->store->require(resolution, rows == split->batch_rows.end() ? 1 : rows->second);
   }
-  return timer.seconds();
+  return timer.seconds() + std::exchange(later_seconds_, 0.0);
 }
 
 void Data::release(const Extent& resolution) {
@@ -69,12 +91,12 @@ void Data::release(const Extent& resolution) {
   validation_.store->release(resolution);
 }
 
-OrderSettings order_settings(const DataConfig& config, Index samples, const Comm& team) {
+OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank) {
   OrderSettings order;
   order.samples = samples;
-  order.ranks = team.size();
-  order.rank = team.rank();
-  order.shards = config.shards > 0 ? config.shards : team.size();
+  order.ranks = ranks;
+  order.rank = rank;
+  order.shards = config.shards > 0 ? config.shards : ranks;
   order.shuffle = config.shuffle;
   return order;
 }

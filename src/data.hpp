@@ -20,9 +20,15 @@ struct Split {
 
 class Data {
  public:
-  /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed.
-  /// Collective over `team`.
-  Data(const Config& config, Comm& team);
+  enum class Reading { now, later };
+  /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
+  /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.
+  Data(const Config& config, Comm& team, Reading reading = Reading::now);
+
+  bool loaded() const { return train_.store != nullptr; }
+  /// Has what this rank needs in `team`, and nothing else. Collective. The first reading's seconds are load_seconds(),
+  /// those of others are among what the next require() returns.
+  void load(Comm& team);
 
   Split& train() { return train_; }
   Split& validation() { return validation_; }
@@ -33,18 +39,23 @@ class Data {
   /// Loading a batch may fail on one rank alone: the others must hear of it. The same on every rank.
   bool streams() const { return train_.store->streams(); }
 
-  /// Makes both splits ready at this resolution unless they are; returns the seconds it took.
+  /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
   double require(const Extent& resolution);
   void release(const Extent& resolution);
 
  private:
+  void read(Comm& team);
+
+  Config config_;
+  int node_ranks_ = 1;  // of the run
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;
+  double later_seconds_ = 0;  // of reading while the run was under way
 };
 
-/// How a data set of this many samples is cut for the ranks of `team`; batch is still to be set.
-OrderSettings order_settings(const DataConfig& config, Index samples, const Comm& team);
+/// How a data set of this many samples is cut for a team of `ranks`, as `rank` sees it; batch is still to be set.
+OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
 
 /// A validation set may be smaller than the training batch, or leave ranks without samples.
 Index validation_batch(const OrderSettings& order, Index batch);

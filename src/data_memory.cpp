@@ -100,9 +100,8 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
 
 }  // namespace
 
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team) {
-  const Budget budget{config.memory ? *config.memory * kGiga : kShare * node_memory(),
-                      ranks_of_same(host_name(), team).size()};
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks) {
+  const Budget budget{config.memory ? *config.memory * kGiga : kShare * node_memory(), node_ranks};
   const Index needed =
       total(parts, label_bytes) + total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
   const bool fits = !team.any(needed > budget.rank());

@@ -22,8 +22,8 @@ struct MemoryPlan {
   std::string text;                   ///< for people: what stays in memory, of how much; the same on every rank
 };
 
-/// Collective. Ranks of one node share data.memory. ConfigError, with both numbers: it is too little for the batches,
-/// or for all samples where data.load is "memory".
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team);
+/// Collective over `team`. The run's `node_ranks` ranks on this node share data.memory, of whatever teams they are.
+/// ConfigError, with both numbers: it is too little for the batches, or for all samples where data.load is "memory".
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks);
 
 }  // namespace mrmf

@@ -26,7 +26,7 @@ bool files_exist(const std::vector<std::string>& files) {
 // What the first rank of `world` holds of both splits.
 HeldRows held_rows(const Config& config, Comm& world) {
   const auto rows = [&](const DatasetShape& shape) {
-    return owned_rows(order_settings(config.data, shape.samples, world)).count;
+    return owned_rows(order_settings(config.data, shape.samples, world.size(), world.rank())).count;
   };
   HeldRows held{inspect_dataset(config.data.train, world), 0};
   held.rows = rows(held.shape);

@@ -12,6 +12,7 @@
 #include "src/data.hpp"
 #include "src/data_memory.hpp"
 #include "src/model_file.hpp"
+#include "src/node.hpp"
 #include "src/plan.hpp"
 
 namespace mrmf {
@@ -50,9 +51,10 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.resolution = make_plan(t.config).last.resolution;
   t.shape = inspect_dataset(t.spec, world);
   const Index batch = std::max<Index>(1, t.config.training.batch);
-  OrderSettings order = order_settings(t.config.data, t.shape.samples, world);
+  OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
-  const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world);
+  const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
+                                        ranks_of_same(host_name(), world).size());
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, owned_rows(order), world, memory.stores.front());
   t.store->require(t.resolution, batch);
   ModelSettings settings;

@@ -14,6 +14,17 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
   return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
 }
 
+void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks) {
+  OrderSettings order = order_settings(data, samples, ranks, 0);
+  order.batch = step.batch;
+  check(order);
+  if (leaves_ranks_idle(order))
+    throw ConfigError(
+        fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
+                    "batch of at least {}",
+                    step.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
+}
+
 EpochOrder Orders::training(const TrainStep& step, int epoch) const {
   return epoch_order(settings(data_->train(), step.batch), seed_, stage_key(step), static_cast<std::uint64_t>(epoch));
 }

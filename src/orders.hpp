@@ -16,6 +16,10 @@ std::uint64_t stage_key(const TrainStep& step);
 /// The sample ids of one of the order's steps.
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows);
 
+/// ConfigError where a team of `ranks` cannot take this step's batches from so many samples: more ranks than samples, a
+/// batch larger than a shard, ..., or steps that leave a rank without a sample.
+void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks);
+
 /// Sample orders over `data`, for this rank of the team. Keeps references to both.
 class Orders {
  public:

@@ -1,7 +1,9 @@
 #include "src/pipeline.hpp"
 
+#include <optional>
 #include <span>
 
+#include "src/concurrent_stage.hpp"
 #include "src/fusion.hpp"
 
 namespace mrmf {
@@ -16,34 +18,88 @@ std::vector<StageRecord> earlier_records(const Workplace& at, std::size_t count)
   return records;
 }
 
+// The trainer of all ranks: one while they train together, a new one after two teams had the data and the time.
+class AllRanks {
+ public:
+  AllRanks(const Plan& plan, const Config& config, const Workplace& at) : plan_(plan), config_(config), at_(at) {}
+
+  Trainer& trainer() {
+    if (trainer_) return *trainer_;
+    if (!at_.data.loaded()) at_.data.load(at_.team);  // the first reading is before the run's time
+    trainer_.emplace(at_, config_.training, elapsed());
+    at_.data.load(at_.team);
+    if (!at_.backend.immediate()) rehearse();
+    return *trainer_;
+  }
+  double elapsed() const { return trainer_ ? trainer_->total_seconds() : elapsed_ + since_.seconds(); }
+  /// Two teams take over, and come back when so many seconds of the run have passed.
+  void part() { meet(elapsed()); }
+  void meet(double elapsed) {
+    trainer_.reset();
+    elapsed_ = elapsed;
+    since_ = {};
+  }
+
+ private:
+  void rehearse() {
+    const Shape sample = at_.data.shape().sample;
+    const auto steps = [&](const TrainStep& step) {
+      trainer_->rehearse(network_settings(config_, plan_, sample, step.resolution), step);
+    };
+    for (const Stage& stage : plan_.stages) {
+      if (stage.at_once) continue;
+      steps(stage.coarse);
+      if (stage.dense) steps(*stage.dense);
+    }
+    steps(plan_.last);
+  }
+
+  const Plan& plan_;
+  const Config& config_;
+  const Workplace& at_;
+  double elapsed_ = 0;  // of the run, when the last trainer ended...
+  Timer since_;         // ...and since then
+  std::optional<Trainer> trainer_;
+};
+
 }  // namespace
 
-// Figure 2 of the paper. A coarse and a dense model are trained at two resolutions; the dense one takes over the coarse
-// one's bottom layers; the fused model is the coarse one of the next, finer stage; the last one is finetuned.
+// Figure 2 of the paper. A coarse and a dense model are trained at two resolutions, one after the other or at once; the
+// dense one takes over the coarse one's bottom layers; the fused model is the coarse one of the next, finer stage; the
+// last one is finetuned.
 Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at) {
-  Trainer trainer(at, config.training);
-  if (!at.backend.immediate())
-    for (const TrainStep& step : plan.training())
-      trainer.rehearse(network_settings(config, plan, at.data.shape().sample, step.resolution), step);
   const std::size_t begin = at.saving ? at.saving->checkpoints.stages_behind() : 0;
   std::vector<StageRecord> done = earlier_records(at, begin);
+  AllRanks all(plan, config, at);
+  if (begin == plan.stages.size() || !plan.stages[begin].at_once) all.trainer();  // its clock starts
 
   const TrainStep& first = begin == plan.stages.size() ? plan.last : plan.stages[begin].coarse;
   Learner coarse = make_learner(plan, config, at, first.resolution, first.seed);
 
   for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
-    done.push_back(trainer.train(coarse, stage.coarse));
+    if (stage.at_once) {
+      const TeamSizes teams = choose_teams(config, plan, stage, at);
+      all.part();
+      TrainedAtOnce trained = train_at_once({plan, config, stage, teams}, coarse, at, all.elapsed());
+      done.insert(done.end(), trained.records.begin(), trained.records.end());
+      all.meet(trained.elapsed);
+      all.trainer();
+      fuse(at.backend, coarse, trained.dense, stage.fuse);
+      coarse = std::move(trained.dense);
+    } else {
+      done.push_back(all.trainer().train(coarse, stage.coarse).record);
 
-    Learner dense = make_learner(plan, config, at, stage.fuse.to, stage.dense_seed);
-    if (stage.dense) done.push_back(trainer.train(dense, *stage.dense));
+      Learner dense = make_learner(plan, config, at, stage.fuse.to, stage.dense_seed);
+      if (stage.dense) done.push_back(all.trainer().train(dense, *stage.dense).record);
 
-    fuse(at.backend, coarse, dense, stage.fuse);
-    coarse = std::move(dense);
+      fuse(at.backend, coarse, dense, stage.fuse);
+      coarse = std::move(dense);
+    }
     at.data.release(stage.fuse.from);
   }
 
-  done.push_back(trainer.train(coarse, plan.last));
-  return {std::move(coarse), std::move(done), trainer.total_seconds()};
+  done.push_back(all.trainer().train(coarse, plan.last).record);
+  return {std::move(coarse), std::move(done), all.elapsed()};
 }
 
 Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,

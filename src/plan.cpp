@@ -152,6 +152,7 @@ Plan make_plan(const Config& config) {
     if (method.name == "mrmf" && method.top == TopRule::dense) {
       stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
+      stage.at_once = method.teams == TeamMode::concurrent;
     }
     if (method.moments == Moments::carry && (stage.fuse.matching || stage.fuse.top == TopRule::fresh))
       throw ConfigError(
@@ -204,7 +205,7 @@ std::string to_text(const Plan& plan) {
   };
   for (const Stage& stage : plan.stages) {
     add(stage.coarse.stage, train_text(stage.coarse));
-    if (stage.dense) add(stage.dense->stage, train_text(*stage.dense));
+    if (stage.dense) add(stage.dense->stage, train_text(*stage.dense) + (stage.at_once ? ", at once with coarse" : ""));
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
@@ -220,6 +221,7 @@ std::string to_json(const Plan& plan) {
   for (const Stage& stage : plan.stages) {
     steps.push_back(to_json(stage.coarse));
     if (stage.dense) steps.push_back(to_json(*stage.dense));
+    if (stage.at_once) steps.back()["at_once"] = true;
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
                      {"from", factors(stage.fuse.from, stage.fuse.axes)},

@@ -45,6 +45,7 @@ struct Stage {
   std::optional<TrainStep> dense;
   FuseStep fuse;
   std::uint64_t dense_seed = 1;
+  bool at_once = false;  ///< coarse and dense model are trained at once, by two teams (paper 3.4)
 };
 
 struct Plan {

@@ -90,6 +90,7 @@ Json stage_json(const StageRecord& r) {
             {"seconds", r.seconds},
             {"gflop", r.gflop},
             {"reason", r.reason},
+            {"waited_seconds", r.waited},
             {"last", epoch_json(r.last)}};
   add_split(json, r.split);
   return json;
@@ -105,7 +106,8 @@ StageRecord stage_of(const Json& j) {
           .split = split_of(j),
           .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
-          .reason = j.at("reason")};
+          .reason = j.at("reason"),
+          .waited = j.value("waited_seconds", 0.0)};
 }
 
 Json machine_json(const Machine& m) {

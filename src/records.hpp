@@ -60,6 +60,7 @@ struct StageRecord {
   double gflop = 0;
   EpochRecord last{};    ///< its losses are the stage's
   std::string reason{};  ///< why it ended: epochs | plateau | target
+  double waited = 0;     ///< seconds that its team, trained beside another, then waited for that one
   void add(const EpochRecord& epoch);
   bool operator==(const StageRecord&) const = default;
 };

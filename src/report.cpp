@@ -2,15 +2,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <ostream>
 
 namespace mrmf {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -30,6 +33,15 @@ class LineFile {
     file_ << line << '\n' << std::flush;
     if (!file_) throw FaultError(path_.string() + " can no longer be written; is the disk full?");
   }
+  /// Other lines in the place of all: the old file or the new one is there at any moment.
+  void replace(const std::vector<std::string>& lines) {
+    fs::path partial = path_;
+    partial += ".partial";
+    LineFile written(partial);
+    for (const std::string& line : lines) written.write(line);
+    fs::rename(partial, path_);
+    file_ = std::ofstream(path_, std::ios::app);
+  }
 
  private:
   fs::path path_;
@@ -43,8 +55,10 @@ void write_file(const fs::path& path, const std::string& text) {
 }
 
 // What an earlier run left and this one replaces; config.toml and the lines are truncated when they are opened.
-fs::path clear(const ReportSettings& settings) {
+fs::path clear(const ReportSettings& settings, bool continued) {
   fs::path folder = settings.folder;
+  std::error_code ignored;
+  if (!continued) fs::remove_all(folder / kTeamFolder, ignored);
   for (const char* stale : {"result.json", "checkpoints/final.h5"}) {
     std::error_code error;
     fs::remove(folder / stale, error);
@@ -71,6 +85,7 @@ void prepare_run_folder(const ReportSettings& settings) {
 
 struct RunReport::State {
   fs::path folder;
+  std::vector<StepHistory> steps;  // what epochs.jsonl and stages.jsonl hold
   std::ostream* out;
   bool terminal;
   LineFile epochs, stages, log;
@@ -86,7 +101,24 @@ struct RunReport::State {
         terminal(settings.terminal),
         epochs(at / "epochs.jsonl"),
         stages(at / "stages.jsonl"),
-        log(at / "log.txt", continued ? std::ios::app : std::ios::trunc) {}
+        log(at / kLog, continued ? std::ios::app : std::ios::trunc) {}
+
+  StepHistory& history(int stage, const std::string& role) {
+    const auto found = std::ranges::find_if(
+        steps, [&](const StepHistory& s) { return s.record.stage == stage && s.record.role == role; });
+    if (found != steps.end()) return *found;
+    return steps.emplace_back(StepHistory{.record = {.stage = stage, .role = role}, .epochs = {}});
+  }
+
+  void rewrite() {
+    std::vector<std::string> epoch_lines, stage_lines;
+    for (const StepHistory& step : steps) {
+      for (const EpochRecord& record : step.epochs) epoch_lines.push_back(to_json(record));
+      if (!step.record.reason.empty()) stage_lines.push_back(to_json(step.record));
+    }
+    epochs.replace(epoch_lines);
+    stages.replace(stage_lines);
+  }
 
   void say(const std::string& text) {
     log.write(text);
@@ -98,6 +130,7 @@ struct RunReport::State {
 };
 
 RunReport::RunReport() = default;
+RunReport::RunReport(const ReportSettings& settings) : settings_(settings) {}
 RunReport::RunReport(RunReport&&) noexcept = default;
 RunReport& RunReport::operator=(RunReport&&) noexcept = default;
 
@@ -107,14 +140,13 @@ RunReport::~RunReport() {
 }
 
 RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
-                     const std::vector<StepHistory>& earlier) {
+                     const std::vector<StepHistory>& earlier)
+    : settings_(settings) {
   prepare_run_folder(settings);
-  const fs::path folder = clear(settings);
+  const fs::path folder = clear(settings, !earlier.empty());
   state_ = std::make_unique<State>(settings, folder, !earlier.empty());
-  for (const StepHistory& step : earlier) {
-    for (const EpochRecord& record : step.epochs) state_->epochs.write(to_json(record));
-    if (!step.record.reason.empty()) state_->stages.write(to_json(step.record));
-  }
+  state_->steps = earlier;
+  state_->rewrite();
   write_file(folder / "config.toml", config_toml);
   write_file(folder / "plan.json", plan_json);
 }
@@ -149,12 +181,44 @@ void RunReport::progress(const Progress& now) {
 void RunReport::epoch(const EpochRecord& record) {
   if (!state_) return;
   state_->epochs.write(to_json(record));
+  state_->history(record.stage, record.role).epochs.push_back(record);
   state_->say(epoch_line(record));
 }
 
 void RunReport::stage(const StageRecord& record) {
   if (!state_) return;
   state_->stages.write(to_json(record));
+  state_->history(record.stage, record.role).record = record;
+}
+
+RunReport RunReport::of_team(bool continued) const {
+  RunReport report;
+  if (!settings_) return report;
+  ReportSettings settings = *settings_;
+  settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
+  settings.terminal = false;  // one live line is as much as a terminal shows
+  std::error_code error;
+  fs::create_directories(settings.folder, error);
+  if (error) unwritable(settings.folder, error.message());
+  report.state_ = std::make_unique<State>(settings, settings.folder, continued);
+  return report;
+}
+
+std::string RunReport::log_text() const {
+  if (!state_) return {};
+  std::ifstream file(state_->folder / kLog);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void RunReport::take_over(const std::vector<StepHistory>& steps, const std::string& log) {
+  if (!state_) return;
+  for (const StepHistory& step : steps) state_->history(step.record.stage, step.record.role) = step;
+  // Within a stage the plan's order is the roles' alphabetical one: coarse, dense.
+  std::ranges::sort(state_->steps, {}, [](const StepHistory& s) { return std::pair(s.record.stage, s.record.role); });
+  state_->rewrite();
+  if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without its last line's end
+  std::error_code ignored;
+  fs::remove_all(state_->folder / kTeamFolder, ignored);
 }
 
 void RunReport::finish(const RunResult& result) {

@@ -3,10 +3,12 @@
 //   config.toml   the effective configuration       stages.jsonl  one line per training step of the plan
 //   plan.json     the plan                          result.json   written last: its presence means the run is done
 //   epochs.jsonl  one line per epoch                log.txt       what was printed, without the live line
+//   team/         the second team's lines, while two teams train at once
 #pragma once
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/config.hpp"
@@ -40,6 +42,8 @@ void prepare_run_folder(const ReportSettings& settings);
 class RunReport {
  public:
   RunReport();
+  /// Empty, for a rank that is not the root but may be the root of a team.
+  explicit RunReport(const ReportSettings& settings);
   /// Creates the folder and writes config.toml and plan.json. ConfigError: the folder cannot be written, or it holds a
   /// finished run and overwrite is false. Earlier unfinished records in it are replaced: by those of `earlier` where a
   /// run goes on, whose log.txt is then added to.
@@ -54,11 +58,23 @@ class RunReport {
   void progress(const Progress& progress);
   void epoch(const EpochRecord& record);
   void stage(const StageRecord& record);
+  /// The report of a team of which this rank is the root, beside the run's: it prints lines too, but keeps its records
+  /// in a folder of its own, run.folder/team, until the run's report has taken them over. Empty where this one came to
+  /// be without settings.
+  RunReport of_team(bool continued) const;
+  /// What log() has kept in log.txt so far, to be handed to add_log().
+  std::string log_text() const;
+
+  /// What other ranks have told: steps that a team has trained, put among this report's own in the plan's order, and
+  /// that team's lines, added to log.txt. The team's folder is removed.
+  void take_over(const std::vector<StepHistory>& steps, const std::string& log);
+
   /// Prints the final table and writes result.json, under a temporary name first.
   void finish(const RunResult& result);
 
  private:
   struct State;
+  std::optional<ReportSettings> settings_;  // none: silent
   std::unique_ptr<State> state_;
 };
 

@@ -91,6 +91,10 @@ std::string result_table(const RunResult& result) {
     seconds += s.seconds;
   }
   text += fmt::format("{:<27} {:>6} {:>10.2f}", "sum", epochs, seconds);
+  for (const StageRecord& s : result.stages)
+    if (s.last.ranks < result.ranks)
+      text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage, s.role,
+                          s.last.ranks, result.ranks, s.waited);
   text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", result.method, result.seed,
                       result.validation_loss, result.total_seconds, target_line(result));
   return text;

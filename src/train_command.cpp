@@ -8,6 +8,7 @@
 #include "src/fusion.hpp"
 #include "src/model_file.hpp"
 #include "src/pipeline.hpp"
+#include "src/teams.hpp"
 
 namespace mrmf {
 namespace {
@@ -20,6 +21,20 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
     throw FaultError("the ranks see different data sets; is the file system the same on every node?");
 }
 
+// Every team of every stage; those that are to be measured are checked when they have been.
+void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
+  for (const Stage& stage : plan.stages) {
+    if (stage.at_once) {
+      const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
+      if (teams) require_trainable(config, stage, *teams, samples);
+      continue;
+    }
+    require_batches(config.data, samples, stage.coarse, ranks);
+    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks);
+  }
+  require_batches(config.data, samples, plan.last, ranks);
+}
+
 // Before any data is read, so that an impossible plan costs nothing.
 void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
   const int axes = shape.sample.axes;
@@ -29,17 +44,8 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     "give a factor per axis",
                     config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
                     axes == 1 ? "axis" : "axes"));
+  check_batches(plan, config, shape.samples, world.size());
   const auto backend = make_reference_backend();
-  for (const TrainStep& step : plan.training()) {
-    OrderSettings order = order_settings(config.data, shape.samples, world);
-    order.batch = step.batch;
-    check(order);
-    if (leaves_ranks_idle(order))
-      throw ConfigError(
-          fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
-                      "batch of at least {}",
-                      step.batch, shape.samples, order.shards, 2 * (order.shards / order.ranks)));
-  }
   std::vector<Network> networks;
   for (const Extent& resolution : plan.resolutions())
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
@@ -79,7 +85,7 @@ class NewFolder {
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
                       const Checkpoints& checkpoints, Comm& world) {
-  if (!world.root()) return {};
+  if (!world.root()) return RunReport(settings);
   RunReport report(settings, to_toml(config), to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
@@ -105,13 +111,19 @@ void train_command(const TrainOptions& options, Comm& world) {
   Checkpoints checkpoints(config, plan, shape.samples, world.size());
   if (!options.overwrite) checkpoints.find(world);
   const auto backend = make_backend(config.run, world);
-  Data data(config, world);
-  if (!checkpoints.found()) checkpoints.clear(world);
+  // Where teams are known, they read what each needs, and nothing is read twice.
+  const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
+  Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
+  if (!checkpoints.found()) {
+    checkpoints.clear(world);
+    forget_teams(config.run, world);
+  }
   RunReport report = open_report(config, plan, settings, checkpoints, world);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
-  report.log(fmt::format("data: {} training and {} validation samples of {}, read in {:.1f} s", shape.samples,
-                         data.validation().shape.samples, to_string(shape.sample), data.load_seconds()));
-  report.log("data: " + data.way());
+  report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
+                         data.validation().shape.samples, to_string(shape.sample),
+                         by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  if (!by_teams) report.log("data: " + data.way());
 
   folder.keep();
   // Until here a signal ends the program at once: nothing is lost.
@@ -127,6 +139,7 @@ void train_command(const TrainOptions& options, Comm& world) {
   result.versions = these_versions(backend->description());
   report.finish(result);
   checkpoints.clear(world);
+  forget_teams(config.run, world);
 }
 
 }  // namespace mrmf

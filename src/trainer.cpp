@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "io/agreement.hpp"
 #include "src/replicas.hpp"
@@ -35,16 +36,18 @@ constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
 }  // namespace
 
-Trainer::Trainer(const Workplace& workplace, const TrainingConfig& config)
+Trainer::Trainer(const Workplace& workplace, const TrainingConfig& config, double elapsed)
     : at_(workplace),
       config_(config),
       orders_(workplace.data, workplace.team, config.seed),
-      team_sum_(make_team_sum(workplace.backend, workplace.team)) {}
+      team_sum_(make_team_sum(workplace.backend, workplace.team)),
+      earlier_seconds_(elapsed),
+      epoch_start_(elapsed) {}
 
-StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
+StepHistory Trainer::train(Learner& learner, const TrainStep& step) {
   TrainState state(step);
   const bool resumed = resume(learner, step, state);
-  if (state.finished()) return state.history.record;
+  if (state.finished()) return std::move(state.history);
   begin(learner, step, resumed);
   while (!state.finished()) {
     const double train_loss = run_epoch(learner, step, state);
@@ -52,7 +55,7 @@ StageRecord Trainer::train(Learner& learner, const TrainStep& step) {
     if (state.finished()) at_.report.stage(state.history.record);
     pause(learner, step, state);
   }
-  return state.history.record;
+  return std::move(state.history);
 }
 
 // Everything that needs deciding or allocating, so that no step has to.
@@ -77,11 +80,12 @@ void Trainer::begin(Learner& learner, const TrainStep& step, bool resumed) {
 }
 
 void Trainer::rehearse(const NetworkSettings& settings, const TrainStep& step) {
+  const Timer looking;
   const Network network(at_.backend, settings);
   const Execution execution = plan_execution(at_.backend, network, {settings, 0, true});
   for (const Index rows : orders_.first(step).rows())
     for (const Unit& unit : execution.units) unit.run->prepare(rows);
-  run_ = {};
+  earlier_seconds_ -= looking.seconds();
 }
 
 double Trainer::run_epoch(Learner& learner, const TrainStep& step, TrainState& state) {

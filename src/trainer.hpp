@@ -34,22 +34,23 @@ struct Workplace {
 
 class Trainer {
  public:
-  Trainer(const Workplace& workplace, const TrainingConfig& config);
+  /// `elapsed`: seconds that the run has taken already.
+  Trainer(const Workplace& workplace, const TrainingConfig& config, double elapsed = 0);
 
-  /// Has the backend choose, time and check its operations for every batch of this step, without a model's memory; then
-  /// total_seconds() starts anew. A device keeps what it found, so that no second of training goes to looking.
+  /// Has the backend choose, time and check its operations for every batch of this step, without a model's memory.
+  /// total_seconds() leaves that out: a device keeps what it found, so that no second of training goes to looking.
   void rehearse(const NetworkSettings& network, const TrainStep& step);
 
-  /// Trains `learner` as the step of the plan says: from where it was saved, if it was. Returns what the stage's line
-  /// of the report says. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
+  /// Trains `learner` as the step of the plan says: from where it was saved, if it was. Returns what the report's lines
+  /// say. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
   /// Stopped: a signal came, and the run is saved.
-  StageRecord train(Learner& learner, const TrainStep& step);
+  StepHistory train(Learner& learner, const TrainStep& step);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank.
   double validate(Learner& learner, int batch_size);
 
-  /// Since this trainer was made: models, coarsening, training, validation and fusion. And what earlier starts of the
-  /// run had taken when they were saved.
+  /// Of the run: what had elapsed when this trainer was made, models, coarsening, training, validation and fusion since
+  /// then; and what earlier starts of the run had taken when they were saved.
   double total_seconds() const { return earlier_seconds_ + run_.seconds(); }
 
  private:

@@ -111,6 +111,14 @@ class Training(CudaTest):
         two = self.train("two", *SGD, "--set", "training.batch=8", ranks=2)
         np.testing.assert_array_equal(two, shared)
 
+    def test_two_teams_train_at_once(self):
+        # A dense team of two ranks, which has sums of its own, and a coarse one of one; then all three.
+        self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, MRMF_METHOD])
+        words = [*SGD, "--set", "training.batch=8", "--set", "method.teams=concurrent", "--set", "method.split=[2, 1]"]
+        cpu = self.train("cpu", *words, device="cpu", ranks=3)
+        gpu = self.train("gpu", *words, "--set", "run.ranks_share_gpu=true", ranks=3)
+        np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
+
     def test_evaluate_and_predict_agree_with_the_cpu(self):
         losses = self.train("run")
         outputs, means = {}, {}

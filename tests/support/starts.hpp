@@ -30,7 +30,7 @@ class Starts {
 
   int count = 0;           ///< starts so far
   double seconds = 0;      ///< as the end of the run says
-  int signalled_rank = 0;  ///< who gets the signal
+  int signalled_rank = 0;  ///< who gets the signal; -1: every rank
 
   Left straight() { return *start(false); }
   Left interrupted() {
@@ -50,7 +50,7 @@ class Starts {
     if (team_->root())
       report = RunReport({config_.run.folder, false, nullptr, false}, to_toml(config_), "", checkpoints.history());
     const StopSignals signals;
-    if (stop && team_->rank() == signalled_rank) std::raise(SIGUSR1);
+    if (stop && (signalled_rank < 0 || team_->rank() == signalled_rank)) std::raise(SIGUSR1);
     SaveTimes times(config_.run.checkpoint, signals);
     Saving saving{checkpoints, times};
     try {

@@ -1,0 +1,98 @@
+#include "src/teams.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "src/measured_teams.hpp"
+#include "src/pipeline.hpp"
+
+namespace mrmf {
+namespace {
+
+// Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
+double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
+  RunReport silent;
+  const Workplace apart{at.backend, at.team, at.data, silent};
+  step.stop = {};
+  step.stop.epochs = 1;
+  Trainer trainer(apart, config.training);
+  if (!at.backend.immediate())
+    trainer.rehearse(network_settings(config, plan, at.data.shape().sample, step.resolution), step);
+  Learner throwaway = make_learner(plan, config, apart, step.resolution, step.seed);
+  const StageRecord record = trainer.train(throwaway, step).record;
+  return record.split.compute.mean + record.split.communication.mean;
+}
+
+TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {
+  const Timer timer;
+  at.data.load(at.team);
+  const double dense = epoch_seconds(config, plan, *stage.dense, at);
+  const double coarse = epoch_seconds(config, plan, stage.coarse, at);
+  const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
+  const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, at.team.size());
+  at.report.log(
+      fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
+                  "{:.3f} s coarse "
+                  "(at most {})",
+                  stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
+  return teams;
+}
+
+}  // namespace
+
+std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks) {
+  if (ranks < 2)
+    throw ConfigError(
+        "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it with mpirun -n "
+        "2 "
+        "or more, or set method.teams = \"sequential\"");
+  if (method.split.empty()) return {};
+  const int dense = method.split[0], coarse = method.split[1], divisor = std::gcd(dense, coarse);
+  const int parts = (dense + coarse) / divisor;
+  if (ranks % parts != 0)
+    throw ConfigError(
+        fmt::format("method.split = [{}, {}] does not fit {} rank{}; use {} or a multiple, other shares, or leave "
+                    "method.split out to have them measured",
+                    dense, coarse, ranks, ranks == 1 ? "" : "s", parts));
+  return TeamSizes{dense / divisor * (ranks / parts), coarse / divisor * (ranks / parts)};
+}
+
+TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ranks) {
+  const double share = dense_seconds / (dense_seconds + coarse_seconds);
+  const int dense = std::clamp(static_cast<int>(std::lround(share * ranks)), 1, ranks - 1);
+  return {dense, ranks - dense};
+}
+
+void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples) {
+  const auto require = [&](const TrainStep& step, int ranks) {
+    try {
+      require_batches(config.data, samples, step, ranks);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("the {} team of stage {}, {} of {} ranks: {}", to_string(step.role), step.stage,
+                                    ranks, teams.ranks(), error.what()));
+    }
+  };
+  require(stage.coarse, teams.coarse);
+  require(*stage.dense, teams.dense);
+}
+
+TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {
+  std::optional<TeamSizes> teams = given_teams(config.method, at.team.size());
+  if (!teams) {
+    MeasuredTeams earlier(config.run, at.team, at.saving != nullptr);
+    teams = earlier.find(stage.fuse.stage);
+    if (!teams) {
+      teams = measure(config, plan, stage, at);
+      earlier.keep(stage.fuse.stage, *teams);
+    }
+  }
+  require_trainable(config, stage, *teams, at.data.shape().samples);
+  at.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
+                            stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
+  return *teams;
+}
+
+}  // namespace mrmf

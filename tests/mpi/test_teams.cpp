@@ -1,0 +1,146 @@
+// A coarse and a dense model trained at once, on teams of all uneven sizes: each is what it would be had its team been
+// all there is, and a run stopped on the way ends with the same bits.
+#include <doctest/doctest.h>
+
+#include "src/measured_teams.hpp"
+#include "tests/support/starts.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+const Extent kQuarter{1, 1, 4}, kHalf{1, 1, 2}, kFull{1, 1, 1};
+
+struct Experiment {
+  TemporaryFolder folder;
+  Comm world = Comm::world();
+  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  Config config;
+  int runs = 0;
+
+  explicit Experiment(std::vector<Extent> resolutions) {
+    std::string path = folder.path();
+    world.broadcast(path, 0);
+    config.run.folder = path;
+    const std::string file = path + "/data.h5";
+    if (world.root()) {
+      write_floats(file, "x", {41, 48, 2}, random_values(41 * 48 * 2, 1));
+      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
+    }
+    world.barrier();
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.model.layers = small_layers();
+    config.training.batch = 4;
+    config.training.epochs = 2;
+    config.training.optimizer.learning_rate = 0.01;
+    config.method.name = "mrmf";
+    config.method.resolutions = std::move(resolutions);
+    config.method.axes = 1;
+  }
+  ~Experiment() { world.barrier(); }
+
+  Outcome run(Comm& ranks, TeamMode teams) {
+    config.method.teams = teams;
+    Data data(config, ranks);
+    RunReport silent;
+    return run_pipeline(make_plan(config), config, {*backend, ranks, data, silent});
+  }
+  // Starts that save, each run in a folder of its own.
+  Starts starts() {
+    Config own = config;
+    own.run.folder += "/run" + std::to_string(runs++);
+    return {own, *backend, world};
+  }
+};
+
+std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.learner.model.bottom().params); }
+std::vector<float> top_of(Outcome& outcome) { return copy(outcome.learner.model.top().params); }
+
+}  // namespace
+
+TEST_CASE("teams: the fused model has the bottom and the top that its teams would have trained alone") {
+  for (int dense_ranks = 1; dense_ranks < Comm::world().size(); ++dense_ranks) {
+    Experiment experiment({kHalf, kFull});
+    Comm& world = experiment.world;
+    const int coarse_ranks = world.size() - dense_ranks;
+    CAPTURE(dense_ranks);
+    experiment.config.method.split = {dense_ranks, coarse_ranks};
+    experiment.config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
+    Outcome at_once = experiment.run(world, TeamMode::concurrent);
+    REQUIRE(at_once.stages.size() == 3);
+    CHECK(at_once.stages[0].last.ranks == coarse_ranks);
+    CHECK(at_once.stages[1].last.ranks == dense_ranks);
+    CHECK(at_once.stages[1].last.samples == 41);  // none left out
+    CHECK(at_once.stages[2].last.ranks == world.size());
+
+    const bool in_coarse = world.rank() < coarse_ranks;
+    Comm team = world.split(in_coarse ? 0 : 1);
+    Outcome alone = experiment.run(team, TeamMode::sequential);
+    const std::size_t mine = in_coarse ? 0 : 1;
+    CHECK((in_coarse ? bottom_of(at_once) == bottom_of(alone) : top_of(at_once) == top_of(alone)));
+    CHECK(at_once.stages[mine].last.train_loss == alone.stages[mine].last.train_loss);
+    CHECK(at_once.stages[mine].last.validation_loss == alone.stages[mine].last.validation_loss);
+    // One of the two waited, however shortly.
+    CHECK(std::max(at_once.stages[0].waited, at_once.stages[1].waited) > 0);
+    CHECK(at_once.seconds >= std::max(at_once.stages[0].seconds, at_once.stages[1].seconds));
+  }
+}
+
+TEST_CASE("teams: two fusions, moments carried, and sizes that were measured") {
+  if (Comm::world().size() == 1) return;
+  Experiment experiment({kQuarter, kHalf, kFull});
+  experiment.config.method.moments = Moments::carry;
+  Outcome outcome = experiment.run(experiment.world, TeamMode::concurrent);
+  REQUIRE(outcome.stages.size() == 5);
+  for (const std::size_t stage : {0U, 2U}) {
+    CHECK(outcome.stages[stage].last.ranks + outcome.stages[stage + 1].last.ranks == experiment.world.size());
+    CHECK(outcome.stages[stage].role == "coarse");
+    CHECK(outcome.stages[stage + 1].role == "dense");
+  }
+  CHECK(outcome.stages[4].last.ranks == experiment.world.size());
+}
+
+TEST_CASE("teams: a run that stops after every optimizer step ends with the same bits") {
+  const int ranks = Comm::world().size();
+  if (ranks == 1) return;
+  // All ranks get the signal; or one of the coarse team; or one of the dense team, while the other trains to its end.
+  for (const int signalled : {-1, 0, ranks - 1}) {
+    CAPTURE(signalled);
+    Experiment experiment({kQuarter, kHalf, kFull});
+    experiment.config.method.teams = TeamMode::concurrent;
+    experiment.config.method.split = {ranks - 1, 1};
+    experiment.config.training.epochs = 1;
+    Starts one = experiment.starts(), many = experiment.starts();
+    many.signalled_rank = signalled;
+    const Left straight = one.straight(), interrupted = many.interrupted();
+    CHECK(many.count > 5);
+    CHECK(straight.params == interrupted.params);
+    CHECK(straight.state == interrupted.state);
+    CHECK(straight.losses == interrupted.losses);
+    CHECK(straight.reasons == interrupted.reasons);
+    CHECK(straight.reasons.size() == 5);
+    CHECK(straight.losses.size() == 3 * 5);  // the records of both teams, and of all
+  }
+}
+
+TEST_CASE("teams: measured sizes are kept for the run that goes on, and not for another number of ranks") {
+  Experiment experiment({kHalf, kFull});
+  std::filesystem::create_directories(experiment.config.run.folder + "/checkpoints");
+  Comm& world = experiment.world;
+  const TeamSizes measured{world.size() + 2, 1};
+  MeasuredTeams(experiment.config.run, world, true).keep(1, measured);
+  MeasuredTeams(experiment.config.run, world, true).keep(2, {world.size() - 1, 1});
+  world.barrier();
+  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, false).find(1));
+  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, true).find(3));
+  CHECK_THROWS_WITH_AS(MeasuredTeams(experiment.config.run, world, true).find(1), doctest::Contains("were measured on"),
+                       ConfigError);
+  if (world.size() > 1)
+    CHECK(MeasuredTeams(experiment.config.run, world, true).find(2) == TeamSizes{world.size() - 1, 1});
+  world.barrier();
+  forget_teams(experiment.config.run, world);
+  world.barrier();
+  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, true).find(1));
+}
