@@ -8,6 +8,7 @@
 #include "src/bench_device.hpp"
 #include "src/bench_io.hpp"
 #include "src/bench_layers.hpp"
+#include "src/bench_scaling.hpp"
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
 #include "src/inspect.hpp"
@@ -60,6 +61,14 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
+void add_config(CLI::App& sub, std::string& config, std::vector<std::string>& overrides) {
+  sub.add_option("config", config, "configuration file (TOML): its data, batch and last resolution")->required();
+  sub.add_option("--set", overrides, "override a key: --set training.batch=256")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+}
+
 void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) {
   struct Options {
     std::string config;
@@ -69,12 +78,7 @@ void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) 
   auto options = std::make_shared<Options>();
   CLI::App* sub = bench.add_subcommand(
       "io", "how fast training samples come out of the files, beside a plain read; also under mpirun");
-  sub->add_option("config", options->config, "configuration file (TOML): its data, batch and last resolution")
-      ->required();
-  sub->add_option("--set", options->overrides, "override a key: --set data.memory=2")
-      ->take_all()
-      ->expected(1)
-      ->type_name("KEY=VALUE");
+  add_config(*sub, options->config, options->overrides);
   sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -89,12 +93,39 @@ void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) 
   });
 }
 
+void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    ScalingSettings settings;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(
+      "scaling", "epochs of a configuration's last model on 1, 2, ... ranks of this job, under mpirun or srun");
+  add_config(*sub, options->config, options->overrides);
+  sub->add_option("--ranks", options->settings.ranks,
+                  "teams to measure, such as 1,2,4; powers of two and all unless given")
+      ->delimiter(',');
+  sub->add_flag("--weak", options->settings.weak, "keep the batch per rank; otherwise the mini-batch over all is kept");
+  sub->add_option("--epochs", options->settings.epochs, "measured epochs per team, after one that is not")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--csv", options->settings.csv, "file to write the table to");
+  sub->add_option("--plot", options->settings.plot, "image to draw, .png or .svg (needs Python with matplotlib)");
+  sub->callback([=, &command, &world] {
+    command = [=, &world] {
+      bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
   CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
   bench->require_subcommand(1);
   add_bench_io(*bench, command, world);
+  add_scaling(*bench, command, world);
   const std::vector<std::pair<std::string, std::string>> kinds{
       {"training", "samples per second of whole training steps"},
       {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},

@@ -13,21 +13,26 @@ namespace mrmf {
 namespace {
 
 // Beside the sources the program was built from, or beside an installed program (../jobs).
-std::string script_path() {
+std::string script_path(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   for (const std::filesystem::path& folder :
        {program.parent_path().parent_path(), std::filesystem::path(kSourceFolder)})
-    if (std::filesystem::exists(folder / "jobs/plot.py")) return folder / "jobs/plot.py";
-  throw ConfigError("jobs/plot.py is not beside the program; run it by hand: python3 jobs/plot.py RUN... -o FILE");
+    if (std::filesystem::exists(folder / "jobs" / name)) return folder / "jobs" / name;
+  throw ConfigError("jobs/" + name + " is not beside the program; run it by hand: python3 jobs/" + name + " --help");
 }
 
 }  // namespace
 
 void plot_runs(const PlotOptions& options) {
-  std::vector<std::string> words{kPython, script_path()};
-  words.insert(words.end(), options.runs.begin(), options.runs.end());
+  std::vector<std::string> words = options.runs;
   words.insert(words.end(), {"-o", options.output});
+  draw_plot("plot.py", words);
+}
+
+void draw_plot(const std::string& script, const std::vector<std::string>& options) {
+  std::vector<std::string> words{kPython, script_path(script)};
+  words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());

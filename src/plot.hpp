@@ -10,6 +10,9 @@ struct PlotOptions {
   std::vector<std::string> runs;
   std::string output;  ///< .png or .svg
 };
+/// Runs a script of jobs/ that draws. ConfigError as below.
+void draw_plot(const std::string& script, const std::vector<std::string>& words);
+
 /// ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
 void plot_runs(const PlotOptions& options);
 

@@ -1,0 +1,209 @@
+"""Concurrent teams and the scaling benchmark through the command line."""
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+import support
+
+CONCURRENT = (support.MRMF_METHOD[0], support.MRMF_METHOD[1] + '\nteams = "concurrent"')
+
+
+class Teams(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=97, validation=41)
+        self.config(replace=[CONCURRENT, ("batch = 16", "batch = 4")])
+
+    def train(self, run, *words, **options):
+        return self.mrmf("train", "config.toml", "--set", f"run.folder={run}", *words, **options)
+
+    def test_uneven_teams_leave_one_complete_record_in_order(self):
+        output = self.train("run", "--set", "method.split=[3, 2]", ranks=5)
+        stages = self.lines("run/stages.jsonl")
+        self.assertEqual([(s["stage"], s["role"], s["epochs"], s["last"]["ranks"]) for s in stages],
+                         [(1, "coarse", 2, 2), (1, "dense", 1, 3), (2, "coarse", 2, 2), (2, "dense", 1, 3),
+                          (3, "finetune", 2, 5)])
+        epochs = self.lines("run/epochs.jsonl")
+        self.assertEqual([(e["stage"], e["role"], e["epoch"]) for e in epochs],
+                         [(s["stage"], s["role"], n + 1) for s in stages for n in range(s["epochs"])])
+        self.assertTrue(all(e["samples"] == 97 for e in epochs))  # 97 = 2 * 48 + 1 = 3 * 32 + 1 = 5 * 19 + 2
+        for first, second in ((0, 1), (2, 3)):
+            waits = [stages[first]["waited_seconds"], stages[second]["waited_seconds"]]
+            self.assertGreater(max(waits), 0)
+        self.assertEqual(stages[4]["waited_seconds"], 0)
+        # Lines of both teams, printed once and kept once.
+        for text in (output, self.read("run/log.txt")):
+            for role in ("coarse", "dense"):
+                self.assertEqual(sum(line.startswith("stage 1 " + role) and " epoch   1 " in line
+                                     for line in text.replace("\r", "").splitlines()), 1, text)
+        self.assertIn("was ready first and waited", output)
+        self.assertFalse(os.path.exists(self.path("run/team")))
+        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+        # Two seconds of different teams at the same time do not add up.
+        result = json.loads(self.read("run/result.json"))
+        self.assertEqual(result["ranks"], 5)
+        pairs = sum(max(stages[a]["seconds"], stages[a + 1]["seconds"]) for a in (0, 2))
+        self.assertGreaterEqual(result["total_seconds"], pairs + stages[4]["seconds"] - 1e-6)
+        self.mrmf("evaluate", "run")
+        self.assertIn("first stage", self.mrmf("compare", "run"))
+
+    def test_measured_teams_tell_what_they_were_cut_by(self):
+        output = self.train("run", "--set", "method.stop.dense.epochs=40", ranks=3)
+        self.assertEqual(output.count("an epoch on all ranks takes"), 2)
+        stages = self.lines("run/stages.jsonl")
+        self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
+        for first in (0, 2):
+            self.assertEqual(stages[first]["last"]["ranks"] + stages[first + 1]["last"]["ranks"], 3)
+            # The wait is what one model took longer than the other; what lies outside of epochs is left some room.
+            longer = stages[first + 1]["seconds"] - stages[first]["seconds"]
+            self.assertGreater(stages[first]["waited_seconds"], 0.5 * longer)
+            self.assertGreater(longer, 0)
+        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+
+    def test_a_signal_stops_both_teams_and_the_run_goes_on(self):
+        words = ["--set", "method.split=[1, 1]", "--set", "method.stop.coarse.epochs=150", "--set",
+                 "method.stop.dense.epochs=40"]
+        self.train("straight", *words, ranks=4)
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4", support.MRMF, "train", "config.toml",
+                   "--set", "run.folder=run", *words]
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env=environment)
+        deadline = time.monotonic() + 60
+        records = ("run/epochs.jsonl", "run/team/epochs.jsonl")
+        while not all(os.path.exists(self.path(r)) and self.lines_so_far(r) > 1 for r in records):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.002)
+        process.send_signal(signal.SIGUSR1)
+        output = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 75, output)
+        for log, role in (("run/log.txt", "coarse"), ("run/team/log.txt", "dense")):  # mpirun may drop last lines
+            self.assertIn(f"stopped on SIGUSR1 in stage 1 ({role}", self.read(log))
+        self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
+        self.assertFalse(os.path.exists(self.path("run/result.json")))
+        output = self.train("run", *words, ranks=4)
+        self.assertIn("continues in stage 1", output)
+        self.assertEqual(self.left("run"), self.left("straight"))
+
+    def lines_so_far(self, name):
+        return self.read(name).count("\n")
+
+    def left(self, run):
+        with h5py.File(self.path(run + "/checkpoints/final.h5")) as file:
+            arrays = {}
+            file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
+                            if isinstance(item, h5py.Dataset) else None)
+        epochs = [[e[key] for key in ("stage", "role", "epoch", "train_loss", "validation_loss")]
+                  for e in self.lines(run + "/epochs.jsonl")]
+        return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason")]
+                                for s in self.lines(run + "/stages.jsonl")]
+
+    def test_an_error_in_one_team_ends_the_job(self):
+        # The dense team's loss is not finite; the coarse team would train on.
+        output = self.fails(4, "train", "config.toml", "--set", "method.split=[2, 1]", "--set",
+                            "method.dense.learning_rate=1e30", "--set", "training.optimizer.name=sgd", "--set",
+                            "method.stop.coarse.epochs=1000000", "--set", "method.stop.coarse.threshold=1e-30",
+                            "--set", "method.stop.coarse.patience=1000000", message="stage 1 (dense", ranks=3)
+        self.assertIn("loss is", output)
+
+    def test_bad_splits_are_refused_before_anything_is_written(self):
+        for ranks, words, message in (
+                (4, ["method.split=[3, 2]"], "method.split = [3, 2] does not fit 4 ranks; use 5 or a multiple"),
+                (1, ["method.split=[1, 1]"], "needs a rank for each of two teams"),
+                (2, ["method.split=[1, 0]"], "method.split is 0"),
+                (2, ["method.split=[1, 1]", "training.batch=98"], "the coarse team of stage 1, 1 of 2 ranks: batch = 98"),
+                (4, ["method.split=[3, 1]", "data.shards=4"], "data.shards = 4 is not a multiple of the 3 ranks"),
+                (2, ["method.split=[1, 1]", "method.top=fresh"], "method.teams")):
+            with self.subTest(message):
+                sets = [word for one in words for word in ("--set", one)]
+                self.fails(2, "train", "config.toml", *sets, message=message, ranks=ranks)
+                self.assertFalse(os.path.exists(self.path("run")))
+
+
+class Ranks(support.MrmfTest):
+    def test_the_validation_loss_of_the_same_model_is_that_of_one_rank(self):
+        # 41 validation samples on up to 5 ranks; a rate so small that training changes no bit of it.
+        support.make_data(self.path("data.h5"), train=60, validation=41)
+        self.config(replace=[("epochs = 3", "epochs = 1")])
+        words = ["--set", "training.optimizer.name=sgd", "--set", "training.optimizer.learning_rate=1e-30", "--set",
+                 "data.shards=60", "--set", "data.shuffle=false"]
+        losses = []
+        for ranks in (1, 2, 3, 4, 5):
+            self.mrmf("train", "config.toml", "--overwrite", "--set", f"training.batch={60 // ranks}", *words, ranks=ranks)
+            losses.append(self.lines("run/epochs.jsonl")[0]["validation_loss"])
+        # Losses of steps are rounded to float32 (6e-8 each), and batch norm's statistics are sums in another order.
+        np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
+
+    def test_sums_in_any_order_train_like_others(self):
+        support.make_data(self.path("data.h5"))
+        self.config(replace=[("layout = ", "shards = 6\nlayout = "), ("batch = 16", "batch = 8"),
+                             ('name = "adam", learning_rate = 3e-3', 'name = "sgd", learning_rate = 0.02')])
+        losses = []
+        for deterministic in ("true", "false"):
+            self.mrmf("train", "config.toml", "--overwrite", "--set", f"run.deterministic={deterministic}", ranks=3)
+            losses.append([[e["train_loss"], e["validation_loss"]] for e in self.lines("run/epochs.jsonl")])
+        np.testing.assert_allclose(losses[0], losses[1], rtol=5e-6)  # as between numbers of ranks: docs/numerics.md
+
+
+class Scaling(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"))
+        self.config(replace=[("batch = 16", "batch = 4")])
+
+    def measure(self, *words, ranks=4):
+        return self.mrmf("bench", "scaling", "config.toml", "--epochs", "1", "--csv", "out.csv", *words, ranks=ranks)
+
+    def rows(self):
+        with open(self.path("out.csv"), newline="") as file:
+            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+    def test_strong_and_weak(self):
+        for words, batches in (([], [16, 8, 4]), (["--weak"], [4, 4, 4])):
+            output = self.measure("--ranks", "1,2,4", *words)
+            self.assertIn("weak scaling" if words else "strong scaling", output)
+            self.assertIn("efficiency", output)
+            rows = self.rows()
+            self.assertEqual([row["ranks"] for row in rows], [1, 2, 4])
+            self.assertEqual([row["batch_per_rank"] for row in rows], batches)
+            for row in rows:
+                parts = row["io_seconds"] + row["compute_seconds"] + row["waited_seconds"]
+                self.assertLessEqual(parts, row["epoch_seconds"] + 1e-5)
+                self.assertAlmostEqual(row["ideal_seconds"], rows[0]["epoch_seconds"] / row["ranks"], places=5)
+                self.assertAlmostEqual(row["efficiency"], row["ideal_seconds"] / row["epoch_seconds"], places=2)
+            self.assertGreater(rows[1]["waited_seconds"], 0)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_it_draws(self):
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            self.skipTest("no matplotlib")
+        for name, begin in (("s.png", b"\x89PNG"), ("s.svg", b"<?xml")):
+            self.measure("--ranks", "1,2", "--plot", name, ranks=2)
+            with open(self.path(name), "rb") as file:
+                self.assertTrue(file.read(5).startswith(begin[:4]))
+        self.fails(2, "bench", "scaling", "config.toml", "--epochs", "1", "--plot", "s.gif", message="the plot was not made")
+
+    def test_more_ranks_than_cores_are_told(self):
+        cores = os.sysconf("SC_NPROCESSORS_ONLN")
+        output = self.measure("--ranks", "1", "--set", f"run.threads={cores + 1}", ranks=0)
+        self.assertIn("not how fast the program scales", output)
+
+    def test_bad_input(self):
+        self.fails(2, "bench", "scaling", "config.toml", "--ranks", "1,8", message="--ranks 8: this job has 2 ranks", ranks=2)
+        self.fails(2, "bench", "scaling", "config.toml", "--ranks", "2,3", "--set", "training.batch=5",
+                   message="2 ranks cannot share", ranks=3)
+
+
+if __name__ == "__main__":
+    support.main()

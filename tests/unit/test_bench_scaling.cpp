@@ -1,0 +1,48 @@
+// What `mrmf bench scaling` works out; what it measures is run by tests/cli/test_teams.py.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "src/bench_scaling.hpp"
+#include "tests/support/data_files.hpp"
+
+using namespace mrmf;
+using test::message;
+
+TEST_CASE("bench scaling: teams are the ranks asked for, or powers of two and all") {
+  CHECK(scaling_teams({}, 1) == std::vector<int>{1});
+  CHECK(scaling_teams({}, 6) == std::vector<int>{1, 2, 4, 6});
+  CHECK(scaling_teams({}, 8) == std::vector<int>{1, 2, 4, 8});
+  CHECK(scaling_teams({4, 1, 4, 3}, 5) == std::vector<int>{1, 3, 4});
+  const std::string text = message<ConfigError>([] { scaling_teams({1, 2, 16}, 4); });
+  CHECK(text == "--ranks 16: this job has 4 ranks; start it with mpirun -n 16, or measure fewer");
+  CHECK_THROWS_AS(scaling_teams({0}, 4), ConfigError);
+}
+
+TEST_CASE("bench scaling: strong keeps the mini-batch, weak the batch per rank") {
+  ScalingSettings settings;
+  CHECK(scaling_batch(settings, 12, 1, 4) == 48);
+  CHECK(scaling_batch(settings, 12, 3, 4) == 16);
+  CHECK(scaling_batch(settings, 12, 4, 4) == 12);
+  const std::string text = message<ConfigError>([&] { scaling_batch(settings, 5, 3, 4); });
+  CHECK(text.find("batch 5 on 4 ranks = 20, and 3 ranks cannot share that out evenly") != std::string::npos);
+  settings.weak = true;
+  CHECK(scaling_batch(settings, 5, 3, 4) == 5);
+}
+
+TEST_CASE("bench scaling: speedup, efficiency and the ideal line are against the smallest team") {
+  std::vector<ScalingPoint> points{{.ranks = 2, .epoch = 8}, {.ranks = 4, .epoch = 5}, {.ranks = 8, .epoch = 2}};
+  compare_with_first(points);
+  CHECK(points[0].speedup == 1);
+  CHECK(points[0].efficiency == 1);
+  CHECK(points[0].ideal == 8);
+  CHECK(points[1].ideal == 4);
+  CHECK(points[1].speedup == 1.6);
+  CHECK(points[1].efficiency == 0.8);
+  CHECK(points[2].efficiency == 1);
+  const std::string csv = scaling_csv(points), table = scaling_table(points);
+  CHECK(csv.starts_with("ranks,batch_per_rank,"));
+  CHECK(csv.find("\n4,1,0.000000,5.000000,") != std::string::npos);
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
+  CHECK(table.find("80.0 %") != std::string::npos);
+}
