@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Draws validation loss over training time from the run folders of mrmf.
+"""Draws validation loss over what training cost, from the run folders of mrmf.
 
-    jobs/plot.py RUN... -o FILE.png|.svg
+    jobs/plot.py RUN... -o FILE.png|.svg [--x seconds|gflop|epochs] [--mean]
 
-One line per run, from its epochs.jsonl. Runs of one method share a colour; seeds differ in line style. Thin dotted
+One line per run, from its epochs.jsonl. Runs of one method share a colour; seeds differ in line style, or become one line
+of means in a band from the least to the largest. Thin dotted
 parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
 the one that counts. Dots mark where a training step of the plan ends.
 """
 import argparse
+import itertools
 import json
 import pathlib
 import sys
@@ -15,6 +17,7 @@ import sys
 import matplotlib
 
 matplotlib.use("Agg")
+matplotlib.rcParams["svg.fonttype"] = "none"
 import matplotlib.pyplot as plt
 import matplotlib.ticker
 from matplotlib.lines import Line2D
@@ -22,6 +25,7 @@ from matplotlib.lines import Line2D
 AFTER = ("baseline", "finetune")
 # Okabe and Ito's colours, told apart also by colour-blind readers; the grey prints well.
 COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777"]
+LABELS = {"seconds": "training time [s]", "gflop": "arithmetic of training [TFLOP]", "epochs": "epochs of all models"}
 STYLES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1))]
 
 
@@ -47,7 +51,9 @@ def read_run(folder):
     try:
         result = json.loads((path.parent / "result.json").read_text())
     except (OSError, json.JSONDecodeError):
-        result = {}
+        return epochs, {}
+    config = path.parent / "config.toml"
+    result["bottom"] = "fresh" if config.exists() and 'bottom = "fresh"' in config.read_text() else "coarse"
     return epochs, result
 
 
@@ -60,7 +66,8 @@ def method_name(epochs, result, folder):
     if result["method"] == "baseline":
         return name
     top = f", {result['top']} top" if result["method"] == "mrmf" else ""
-    return f"{name} {factors}{top}"
+    bottom = ", fresh bottom" if result["bottom"] == "fresh" else ""
+    return f"{name} {factors}{top}{bottom}"
 
 
 def steps_of(epochs):
@@ -74,15 +81,46 @@ def steps_of(epochs):
     return [step for _, step in steps]
 
 
-def draw_run(axes, epochs, colour, style):
+def costs_of(epochs, measure):
+    """What the run had cost at the end of each epoch."""
+    if measure == "seconds":
+        return [epoch["total_seconds"] for epoch in epochs]
+    if measure == "epochs":
+        return list(range(1, len(epochs) + 1))
+    if not all(epoch.get("gflop") for epoch in epochs):
+        fail("a run has no arithmetic in its records (it was made by an earlier version); take --x seconds")
+    return list(itertools.accumulate(epoch["gflop"] / 1000 for epoch in epochs))
+
+
+def draw_run(axes, epochs, costs, colour, style, band=None):
+    position = 0
     for step in steps_of(epochs):
-        x = [epoch["total_seconds"] for epoch in step]
-        y = [float("nan") if epoch["validation_loss"] is None else epoch["validation_loss"] for epoch in step]
+        part = slice(position, position + len(step))
+        position += len(step)
+        x, y = costs[part], [loss_of(epoch) for epoch in step]
         after = step[0]["role"] in AFTER
         axes.plot(x, y, color=colour, linestyle=style if after else ":", linewidth=1.8 if after else 1.0,
                   marker="o" if len(step) == 1 else None, markersize=3, alpha=1.0 if after else 0.65, zorder=3)
         axes.plot(x[-1], y[-1], "o", color=colour, markersize=5 if after else 3.5,
                   markerfacecolor=colour if after else "white", zorder=4)
+        if band and after:
+            axes.fill_between(x, band[0][part], band[1][part], color=colour, alpha=0.18, linewidth=0, zorder=2)
+
+
+def loss_of(epoch):
+    return float("nan") if epoch["validation_loss"] is None else epoch["validation_loss"]
+
+
+def draw_mean(axes, runs, measure, colour):
+    """Runs that differ in the seed alone, as one line."""
+    places = [[(epoch["stage"], epoch["role"], epoch["epoch"]) for epoch in epochs] for epochs, _ in runs]
+    if any(place != places[0] for place in places):
+        fail("runs of one method differ in their epochs; leave out --mean")
+    mean = lambda values: sum(values) / len(values)
+    costs = [mean(values) for values in zip(*(costs_of(epochs, measure) for epochs, _ in runs))]
+    losses = list(zip(*([loss_of(epoch) for epoch in epochs] for epochs, _ in runs)))
+    epochs = [{**epoch, "validation_loss": mean(values)} for epoch, values in zip(runs[0][0], losses)]
+    draw_run(axes, epochs, costs, colour, "-", ([min(v) for v in losses], [max(v) for v in losses]))
 
 
 def draw_targets(axes, results):
@@ -102,18 +140,23 @@ def scale(axes, losses):
         axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
-def draw(runs, output):
+def draw(runs, options):
     figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
-    colours, seeds, handles = {}, {}, []
+    methods, seeds = {}, {}
     for folder, (epochs, result) in runs:
-        name = method_name(epochs, result, folder)
-        if name not in colours:
-            colours[name] = COLOURS[len(colours) % len(COLOURS)]
-            handles.append(Line2D([], [], color=colours[name], linewidth=1.8, label=name))
-        style = "-"
-        if "seed" in result:
-            style = seeds.setdefault(result["seed"], STYLES[len(seeds) % len(STYLES)])
-        draw_run(axes, epochs, colours[name], style)
+        methods.setdefault(method_name(epochs, result, folder), []).append((epochs, result))
+    handles = []
+    for colour, (name, group) in zip(itertools.cycle(COLOURS), methods.items()):
+        count = f", {len(group)} seeds" if options.mean and len(group) > 1 else ""
+        handles.append(Line2D([], [], color=colour, linewidth=1.8, label=name + count))
+        if options.mean:
+            draw_mean(axes, group, options.x, colour)
+            continue
+        for epochs, result in group:
+            style = "-"
+            if "seed" in result:
+                style = seeds.setdefault(result["seed"], STYLES[len(seeds) % len(STYLES)])
+            draw_run(axes, epochs, costs_of(epochs, options.x), colour, style)
     if len(seeds) > 1:
         for seed, style in seeds.items():
             handles.append(Line2D([], [], color="#555555", linewidth=1.2, linestyle=style, label=f"seed {seed}"))
@@ -123,25 +166,27 @@ def draw(runs, output):
     draw_targets(axes, [result for _, (_, result) in runs])
     scale(axes, [e["validation_loss"] for _, (epochs, _) in runs for e in epochs if e["validation_loss"]] or [1])
     axes.set_xlim(left=0)
-    axes.set_xlabel("training time [s]")
+    axes.set_xlabel(LABELS[options.x])
     axes.set_ylabel("validation loss")
     axes.grid(True, linewidth=0.4, color="#cccccc")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(handles=handles, fontsize=8, frameon=True, framealpha=0.9, edgecolor="#cccccc", loc="best")
     try:
-        figure.savefig(output, dpi=200)
+        figure.savefig(options.output, dpi=200)
     except (OSError, ValueError) as error:
-        fail(f"{output}: {error}")
+        fail(f"{options.output}: {error}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", help="run folders")
     parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
+    parser.add_argument("--x", choices=list(LABELS), default="seconds", help="what the horizontal axis counts")
+    parser.add_argument("--mean", action="store_true", help="one line per method: the mean over its seeds, and their range")
     options = parser.parse_args()
     if pathlib.Path(options.output).suffix not in (".png", ".svg"):
         fail(f"{options.output}: the name must end in .png or .svg")
-    draw([(folder, read_run(folder)) for folder in options.runs], options.output)
+    draw([(folder, read_run(folder)) for folder in options.runs], options)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ void add_compare(CLI::App& app, Command& command, Comm& world) {
   auto target = held<double>();
   compare->add_option("runs", *folders, "run folders")->required();
   const CLI::Option* given =
-      compare->add_option("--target", *target, "also the time until the validation loss first reached this");
+      compare->add_option("--target", *target, "also the cost until the validation loss first reached this");
   compare->callback([=, &command, &world] {
     command = [=, &world] {
       if (given->count() > 0) options->target = *target;
@@ -164,10 +164,15 @@ void add_compare(CLI::App& app, Command& command, Comm& world) {
 }
 
 void add_plot(CLI::App& app, Command& command, Comm& world) {
-  CLI::App* plot = app.add_subcommand("plot", "draw validation loss over time (needs Python with matplotlib)");
+  CLI::App* plot =
+      app.add_subcommand("plot", "draw validation loss over what training cost (needs Python with matplotlib)");
   auto options = held<PlotOptions>();
   plot->add_option("runs", options->runs, "run folders")->required();
   plot->add_option("--output,-o", options->output, "image to write, .png or .svg")->required();
+  plot->add_option("--x", options->x, "what the horizontal axis counts")
+      ->check(CLI::IsMember({"seconds", "gflop", "epochs"}))
+      ->capture_default_str();
+  plot->add_flag("--mean", options->mean, "one line per method: the mean over its seeds, and their range");
   plot->callback([=, &command, &world] {
     command = [=, &world] {
       if (world.root()) plot_runs(*options);

@@ -22,7 +22,7 @@ constexpr PaperColumn kTwoFusions{
 const PaperColumn& paper_baseline() { return kBaseline; }
 const PaperColumn& paper_mrt() { return kMrt; }
 
-const PaperColumn* paper_column(const RunResult& result) {
+const PaperColumn* paper_figures(const RunResult& result) {
   if (result.model != "neuron_inverter") return nullptr;
   if (result.method == "baseline") return &kBaseline;
   if (result.method == "mrt") return &kMrt;

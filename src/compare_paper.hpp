@@ -18,7 +18,7 @@ struct PaperColumn {
 };
 
 /// The paper's column for what this run did, or null: another network, another top, more fusions.
-const PaperColumn* paper_column(const RunResult& result);
+const PaperColumn* paper_figures(const RunResult& result);
 const PaperColumn& paper_baseline();
 const PaperColumn& paper_mrt();
 

@@ -68,8 +68,9 @@ bool before(const Group& a, const Group& b) {
   return rank(a) < rank(b);
 }
 
-bool same_column(const RunResult& a, const RunResult& b) {
-  return a.method == b.method && a.resolutions == b.resolutions && a.top == b.top;
+bool same_column(const Run& a, const Run& b) {
+  return a.result.method == b.result.method && a.result.resolutions == b.result.resolutions &&
+         a.result.top == b.result.top && fresh_bottom(a) == fresh_bottom(b);
 }
 
 std::string value_of(const Settings& settings, const std::string& key) {
@@ -83,7 +84,7 @@ void label_settings(std::vector<Group>& groups) {
     Settings labels;
     const Settings& own = group.runs.front().settings;
     for (const Group& other : groups) {
-      if (&other == &group || !same_column(other.first(), group.first())) continue;
+      if (&other == &group || !same_column(other.runs.front(), group.runs.front())) continue;
       Settings all = own;
       const Settings& theirs = other.runs.front().settings;
       all.insert(theirs.begin(), theirs.end());
@@ -99,6 +100,8 @@ void label_settings(std::vector<Group>& groups) {
 }
 
 }  // namespace
+
+bool fresh_bottom(const Run& run) { return value_of(run.settings, "method.bottom") == "\"fresh\""; }
 
 Run read_run(const std::string& folder) {
   const fs::path path = folder;
@@ -120,7 +123,7 @@ std::vector<Group> group_runs(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     Run run = read_run(folder);
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
-      return same_column(g.first(), run.result) && g.runs.front().settings == run.settings;
+      return same_column(g.runs.front(), run) && g.runs.front().settings == run.settings;
     });
     if (same != groups.end()) {
       same->runs.push_back(std::move(run));
@@ -160,14 +163,22 @@ double epochs_of(const Run& run, const std::string& role) {
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
 // Two teams of part of the ranks each trained at once: the longer time counts.
-double seconds_of(const Run& run, int stage) {
-  double seconds = 0;
+Cost cost_of(const Run& run, int stage) {
+  Cost cost;
   for (const StageRecord& s : run.result.stages) {
     const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
+    if (!counts) continue;
     const bool team = s.last.ranks < run.result.ranks;
-    if (counts) seconds = team ? std::max(seconds, s.seconds) : seconds + s.seconds;
+    cost.seconds = team ? std::max(cost.seconds, s.seconds) : cost.seconds + s.seconds;
+    cost.gflop += s.gflop;
   }
-  return seconds;
+  return cost;
+}
+
+Cost total_cost(const Run& run) {
+  Cost cost{.seconds = run.result.total_seconds};
+  for (const StageRecord& s : run.result.stages) cost.gflop += s.gflop;
+  return cost;
 }
 
 int fusion_stages(const Run& run) {
@@ -176,24 +187,18 @@ int fusion_stages(const Run& run) {
   return stages;
 }
 
-std::optional<double> time_to(const Run& run, double target) {
+std::optional<Cost> cost_to(const Run& run, double target) {
+  double gflop = 0;
   for (const EpochRecord& epoch : run.epochs) {
-    if (after_fusion(epoch.role) && epoch.validation_loss <= target) return epoch.total_seconds;
+    gflop += epoch.gflop;
+    if (after_fusion(epoch.role) && epoch.validation_loss <= target) return Cost{epoch.total_seconds, gflop};
   }
   return std::nullopt;
 }
 
 std::optional<double> equivalent_epochs(const Run& run) {
-  std::vector<double> full;
-  double sum = 0;
-  for (const EpochRecord& epoch : run.epochs) {
-    sum += epoch.seconds * epoch.ranks / run.result.ranks;  // what a team takes of the machine
-    if (after_fusion(epoch.role)) full.push_back(epoch.seconds);
-  }
-  if (full.empty()) return std::nullopt;
-  const auto middle = full.begin() + static_cast<std::ptrdiff_t>(full.size() / 2);
-  std::nth_element(full.begin(), middle, full.end());
-  return *middle > 0 ? std::optional(sum / *middle) : std::nullopt;
+  const double full = run.epochs.back().gflop;
+  return full > 0 ? std::optional(total_cost(run).gflop / full) : std::nullopt;
 }
 
 }  // namespace mrmf

@@ -28,6 +28,9 @@ struct Group {
   const RunResult& first() const { return runs.front().result; }
 };
 
+/// method.bottom = "fresh": no coarse model was trained.
+bool fresh_bottom(const Run& run);
+
 Run read_run(const std::string& folder);
 /// In the order baseline, MRT, progressive, MRMF by number of fusions.
 std::vector<Group> group_runs(const std::vector<std::string>& folders);
@@ -46,12 +49,17 @@ std::string text(const Spread& spread, int digits);
 bool after_fusion(const std::string& role);  ///< baseline and finetune
 double epochs_of(const Run& run, const std::string& role);
 double epochs_after(const Run& run);
-/// Seconds of fusion stage `stage` (1-based, both models), or of what comes after fusion for stage 0.
-double seconds_of(const Run& run, int stage);
+/// What training cost: seconds on the machine it ran on, and arithmetic, which no other work on that machine changes.
+struct Cost {
+  double seconds = 0, gflop = 0;
+};
+/// Of fusion stage `stage` (1-based, both models), or of what comes after fusion for stage 0.
+Cost cost_of(const Run& run, int stage);
+Cost total_cost(const Run& run);
 int fusion_stages(const Run& run);
-/// total_seconds at the first epoch after fusion whose validation loss is at most `target`.
-std::optional<double> time_to(const Run& run, double target);
-/// Cost of all epochs in median epochs after fusion (those at the run's last resolution).
+/// Up to the end of the first epoch after fusion whose validation loss is at most `target`.
+std::optional<Cost> cost_to(const Run& run, double target);
+/// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
 std::optional<double> equivalent_epochs(const Run& run);
 
 }  // namespace mrmf

@@ -53,6 +53,7 @@ struct StageOverride {
 };
 
 enum class TopRule { dense, fresh, interpolated };
+enum class BottomRule { coarse, fresh };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
 enum class LoadRule { automatic, memory, stream };
@@ -89,6 +90,7 @@ struct MethodConfig {
   std::string name = "baseline";               ///< baseline | mrt | mrmf | progressive
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
   int axes = 0;  ///< factors written per resolution: as many as the data has axes; 0: only [1], which suits any data
+  BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
   Moments moments = Moments::reset;
   RateCurve curve = RateCurve::stage;

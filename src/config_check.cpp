@@ -129,11 +129,21 @@ void check_teams(const MethodConfig& method, const Checker& checker) {
   }
 }
 
+void check_bottom(const MethodConfig& method, const Checker& checker) {
+  if (method.bottom == BottomRule::coarse) return;
+  const bool one_fusion = method.name == "mrmf" && method.top == TopRule::dense && method.resolutions.size() == 2;
+  if (one_fusion && method.teams == TeamMode::sequential) return;
+  checker.fail("method.bottom",
+               "method.bottom = \"fresh\" trains no coarse model: it goes with mrmf, one fusion, method.top = \"dense\" "
+               "and method.teams = \"sequential\" alone; set it to \"coarse\"");
+}
+
 void complete_method(Config& config, const Checker& checker) {
   MethodConfig& method = config.method;
   check_resolutions(method, checker);
   complete_top(method, checker);
   check_teams(method, checker);
+  check_bottom(method, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",

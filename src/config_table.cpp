@@ -108,6 +108,9 @@ void add_method(Keys& keys) {
   add(keys, "method.name", MRMF_FIELD(method.name), one_of({"baseline", "mrt", "mrmf", "progressive"}),
       "how to get to a model at the last resolution");
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
+  add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
+      "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
+      "ones, and no coarse model is trained: to measure what the top alone adds");
   add(keys, "method.top", MRMF_FIELD(method.top), one_of({"dense", "fresh", "interpolated"}),
       "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),

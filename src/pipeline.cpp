@@ -48,7 +48,7 @@ class AllRanks {
     };
     for (const Stage& stage : plan_.stages) {
       if (stage.at_once) continue;
-      steps(stage.coarse);
+      if (stage.coarse_trained) steps(stage.coarse);
       if (stage.dense) steps(*stage.dense);
     }
     steps(plan_.last);
@@ -87,7 +87,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at
       fuse(at.backend, coarse, trained.dense, stage.fuse);
       coarse = std::move(trained.dense);
     } else {
-      done.push_back(all.trainer().train(coarse, stage.coarse).record);
+      if (stage.coarse_trained) done.push_back(all.trainer().train(coarse, stage.coarse).record);
 
       Learner dense = make_learner(plan, config, at, stage.fuse.to, stage.dense_seed);
       if (stage.dense) done.push_back(all.trainer().train(dense, *stage.dense).record);

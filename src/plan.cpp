@@ -50,7 +50,7 @@ TrainStep train_step(const Config& config, int stage, Role role, const Extent& r
 std::vector<TrainStep*> steps_of(Plan& plan) {
   std::vector<TrainStep*> steps;
   for (Stage& stage : plan.stages) {
-    steps.push_back(&stage.coarse);
+    if (stage.coarse_trained) steps.push_back(&stage.coarse);
     if (stage.dense) steps.push_back(&*stage.dense);
   }
   steps.push_back(&plan.last);
@@ -146,6 +146,7 @@ Plan make_plan(const Config& config) {
     stage.coarse = train_step(config, number, Role::coarse, resolutions[s]);
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
+    stage.coarse_trained = method.bottom == BottomRule::coarse;
     stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
     if (method.name == "progressive") stage.fuse.matching = true;
@@ -174,7 +175,7 @@ Plan make_plan(const Config& config) {
 std::vector<TrainStep> Plan::training() const {
   std::vector<TrainStep> steps;
   for (const Stage& stage : stages) {
-    steps.push_back(stage.coarse);
+    if (stage.coarse_trained) steps.push_back(stage.coarse);
     if (stage.dense) steps.push_back(*stage.dense);
   }
   steps.push_back(last);
@@ -204,12 +205,12 @@ std::string to_text(const Plan& plan) {
     text += fmt::format("{:>3}. stage {}  {}\n", ++number, stage, line);
   };
   for (const Stage& stage : plan.stages) {
-    add(stage.coarse.stage, train_text(stage.coarse));
+    if (stage.coarse_trained) add(stage.coarse.stage, train_text(stage.coarse));
     if (stage.dense) add(stage.dense->stage, train_text(*stage.dense) + (stage.at_once ? ", at once with coarse" : ""));
     add(stage.fuse.stage,
-        fmt::format("fuse   {} -> {}: bottom from coarse, {}, optimizer moments {}",
+        fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
-                    top_text(stage.fuse, stage.dense.has_value()),
+                    stage.coarse_trained ? "from coarse" : "fresh", top_text(stage.fuse, stage.dense.has_value()),
                     stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
@@ -219,13 +220,14 @@ std::string to_text(const Plan& plan) {
 std::string to_json(const Plan& plan) {
   nlohmann::json steps = nlohmann::json::array();
   for (const Stage& stage : plan.stages) {
-    steps.push_back(to_json(stage.coarse));
+    if (stage.coarse_trained) steps.push_back(to_json(stage.coarse));
     if (stage.dense) steps.push_back(to_json(*stage.dense));
     if (stage.at_once) steps.back()["at_once"] = true;
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
                      {"from", factors(stage.fuse.from, stage.fuse.axes)},
                      {"to", factors(stage.fuse.to, stage.fuse.axes)},
+                     {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
   }

@@ -42,6 +42,7 @@ struct FuseStep {
 /// One pair of models of Figure 2. Without `dense` the denser model starts untrained (MRT, interpolated top).
 struct Stage {
   TrainStep coarse;
+  bool coarse_trained = true;  ///< false: the bottom it hands over is a new one
   std::optional<TrainStep> dense;
   FuseStep fuse;
   std::uint64_t dense_seed = 1;

@@ -26,7 +26,8 @@ std::string script_path(const std::string& name) {
 
 void plot_runs(const PlotOptions& options) {
   std::vector<std::string> words = options.runs;
-  words.insert(words.end(), {"-o", options.output});
+  words.insert(words.end(), {"-o", options.output, "--x", options.x});
+  if (options.mean) words.emplace_back("--mean");
   draw_plot("plot.py", words);
 }
 

@@ -8,7 +8,9 @@ namespace mrmf {
 
 struct PlotOptions {
   std::vector<std::string> runs;
-  std::string output;  ///< .png or .svg
+  std::string output;         ///< .png or .svg
+  std::string x = "seconds";  ///< the horizontal axis: seconds | gflop | epochs
+  bool mean = false;          ///< one line per method: the mean over its seeds, and their range
 };
 /// Runs a script of jobs/ that draws. ConfigError as below.
 void draw_plot(const std::string& script, const std::vector<std::string>& words);

@@ -155,6 +155,11 @@ class Commands(support.MrmfTest):
         for name in ("loss.png", "loss.svg"):
             self.mrmf("plot", "base1", "two", "-o", name)
             self.assertGreater(os.path.getsize(self.path(name)), 5000)
+        self.mrmf("plot", "base1", "base2", "two", "--mean", "--x", "gflop", "-o", "mean.svg")
+        drawn = self.read("mean.svg")
+        for part in ("arithmetic of training [TFLOP]", "baseline, 2 seeds"):
+            self.assertIn(part, drawn)
+        self.assertNotIn("seed 2", drawn)
         self.fails(2, "plot", "nowhere", "-o", "bad.png", message="plot")
         self.assertFalse(os.path.exists(self.path("bad.png")))
 

@@ -222,6 +222,9 @@ TEST_CASE("resolutions that do not suit the method or each other") {
         "c.toml:10: method.top: progressive has no choice of top layers; remove the key or set it to \"dense\"");
   CHECK(error("[method]\ntop = \"fresh\"\n") ==
         "c.toml:8: method.top: baseline has no choice of top layers; remove the key or set it to \"dense\"");
+  CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\nbottom = \"fresh\"\n") ==
+        "c.toml:10: method.bottom = \"fresh\" trains no coarse model: it goes with mrmf, one fusion, method.top = "
+        "\"dense\" and method.teams = \"sequential\" alone; set it to \"coarse\"");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\nstages = [{}, {}]\n") ==
         "c.toml:10: method.stages has 2 entries, but 2 resolutions make 1 fusion stage");
 }

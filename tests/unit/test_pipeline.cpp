@@ -70,6 +70,21 @@ TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the 
   CHECK(trained_part(learnt.learner.model.top()) != trained_part(mrt.learner.model.top()));
 }
 
+TEST_CASE(
+    "pipeline: with a fresh bottom the dense model's top goes on upon new convolutions, and no coarse one is trained") {
+  Experiment experiment;
+  experiment.config.method.bottom = BottomRule::fresh;
+  Outcome top = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  REQUIRE(top.stages.size() == 2);
+  CHECK(top.stages[0].role == "dense");
+  // The bottom is that of a coarse model which is trained but learns nothing.
+  experiment.config.method.bottom = BottomRule::coarse;
+  experiment.config.method.coarse.learning_rate = 0.0;
+  Outcome both = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  CHECK(trained_part(top.learner.model.bottom()) == trained_part(both.learner.model.bottom()));
+  CHECK(trained_part(top.learner.model.top()) == trained_part(both.learner.model.top()));
+}
+
 TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   Experiment experiment;
   const Outcome outcome = experiment.run("mrmf", {{1, 1, 4}, kHalf, kFull}, std::nullopt);

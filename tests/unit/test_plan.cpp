@@ -73,6 +73,17 @@ TEST_CASE("plan: an interpolated top needs no dense training") {
   CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
 }
 
+TEST_CASE("plan: a fresh bottom needs no coarse training") {
+  Config c = config("mrmf", {kHalf, kFull});
+  c.method.bottom = BottomRule::fresh;
+  const Plan plan = make_plan(c);
+  CHECK(roles(plan) == std::vector<Role>{Role::dense, Role::finetune});
+  CHECK(plan.resolutions() == std::vector<Extent>{kHalf, kFull});
+  CHECK(to_text(plan).find("bottom fresh, top from dense") != std::string::npos);
+  c.method.curve = RateCurve::run;  // the untrained model has no share of the curve
+  CHECK(make_plan(c).stages[0].dense->curve.begin == 0);
+}
+
 TEST_CASE("plan: moments cannot be carried where layers start fresh") {
   for (const char* method : {"mrt", "progressive"}) {
     Config c = config(method, {kHalf, kFull});

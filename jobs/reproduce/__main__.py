@@ -1,0 +1,98 @@
+"""The command line of jobs/reproduce.sh."""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import figures
+import tables
+from experiments import APPLICATIONS, COSMOFLOW, NEURON, RIVALS
+from runs import Workshop
+
+WHAT = {
+    "table1": lambda shop, what: tables.methods_table(shop, what),
+    "table2": lambda shop, what: tables.methods_table(shop, what),
+    "table3": tables.stages_table,
+    "table4": tables.epochs_table,
+    "table5": lambda shop, what: tables.methods_table(shop, what),
+    "table6": lambda shop, what: tables.methods_table(shop, what),
+    "table7": tables.stages_table,
+    "table8": tables.epochs_table,
+    "table9": tables.pooling_table,
+    "figure3": figures.breakdown,
+    "figure4": figures.breakdown,
+    "figure5": figures.batches,
+    "cosmoflow": lambda shop, what: rivals(shop, COSMOFLOW),
+    "neuron": lambda shop, what: rivals(shop, NEURON),
+}
+TITLES = {
+    "table1": "CosmoFlow, end to end, 32 GPUs in the paper", "table2": "CosmoFlow, end to end, 64 GPUs in the paper",
+    "table3": "CosmoFlow, one and two fusions", "table4": "CosmoFlow, parts of an epoch",
+    "table5": "Neuron Inverter, end to end, 16 GPUs in the paper",
+    "table6": "Neuron Inverter, end to end, 32 GPUs in the paper", "table7": "Neuron Inverter, one and two fusions",
+    "table8": "Neuron Inverter, parts of an epoch", "table9": "What averaging the data costs",
+    "figure3": "CosmoFlow, stages of every method", "figure4": "Neuron Inverter, stages of every method",
+    "figure5": "Neuron Inverter, batch of the coarse model",
+    "cosmoflow": "CosmoFlow: all methods and what each part of fusion adds",
+    "neuron": "Neuron Inverter: all methods and what each part of fusion adds",
+}
+
+
+def rivals(shop, application):
+    """All methods: the ablation table, `mrmf compare`, loss against cost."""
+    text = tables.ablation_table(shop, application)
+    folders = [str(run.folder) for method in RIVALS for run in shop.runs(application, method)]
+    target = tables.target_of(shop, application)
+    compared = subprocess.run([shop.program, "compare", "--target", f"{target:g}", *folders], check=True,
+                              capture_output=True, text=True).stdout
+    text += f"\n`mrmf compare --target {target:g}`:\n\n```\n{compared}```\n"
+    (shop.root / "figures").mkdir(parents=True, exist_ok=True)
+    for axis in ("gflop", "seconds"):
+        for suffix in ("png", "svg"):
+            image = shop.root / "figures" / f"{application.name}-loss-{axis}.{suffix}"
+            subprocess.run([shop.program, "plot", *folders, "--mean", "--x", axis, "-o", str(image)], check=True)
+            text += f"\ndrawn: {image}"
+    return text + "\n"
+
+
+def describe(shop):
+    lines = []
+    for application in APPLICATIONS.values():
+        settings = application.sizes[shop.size]
+        data = "mrmf simulate " + " ".join(settings.simulate) if settings.simulate else "the published data"
+        lines.append(f"{application.title}: {data}; batch {settings.batch} per rank")
+    return f"Size `{shop.size}`. " + "; ".join(lines) + ".\n"
+
+
+def read_options():
+    parser = argparse.ArgumentParser(prog="jobs/reproduce.sh", description="Reproduces the paper's tables and figures: "
+                                     "makes the runs that are missing, prints our figures beside the paper's.")
+    parser.add_argument("what", nargs="+", choices=[*WHAT, "all"], metavar="WHAT", help=", ".join([*WHAT, "all"]))
+    parser.add_argument("--size", choices=("smoke", "workstation", "paper"), default="smoke")
+    parser.add_argument("--folder", help="where runs and results go; runs/reproduce-SIZE")
+    parser.add_argument("--program", default="build/mrmf", help="build/mrmf")
+    parser.add_argument("--seeds", type=int, nargs="+", default=(), help="instead of the size's own")
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // 2),
+                        help="per rank; half the cores, so that two ranks get as many each")
+    return parser.parse_args()
+
+
+def main():
+    options = read_options()
+    if not os.access(options.program, os.X_OK):
+        sys.exit(f"reproduce: {options.program}: no such program; run make, or give --program")
+    root = pathlib.Path(options.folder or f"runs/reproduce-{options.size}")
+    shop = Workshop(options.program, root, options.size, options.threads, tuple(options.seeds))
+    for what in WHAT if "all" in options.what else options.what:
+        print(f"== {what}: {TITLES[what]}", flush=True)
+        text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop)}"
+        root.mkdir(parents=True, exist_ok=True)
+        (root / f"{what}.md").write_text(text)
+        print(f"\n{text}\nwritten: {root / what}.md\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

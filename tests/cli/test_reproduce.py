@@ -1,0 +1,73 @@
+"""The paper's tables and figures at the smoke size: that every command runs, uses finished runs again, and says what the
+records say. The numbers themselves mean nothing at this size."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import support
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = SOURCE / "jobs" / "reproduce.sh"
+
+
+def cells(text, row):
+    """The cells of a Markdown row."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {row} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+class Reproduce(support.MrmfTest):
+    def reproduce(self, *words):
+        command = [str(SCRIPT), *words, "--folder", self.path("out"), "--program", support.MRMF, "--threads", "1"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return done.stdout
+
+    def result(self, run):
+        return json.loads(pathlib.Path(self.path("out"), run, "result.json").read_text())
+
+    def test_every_table_and_figure(self):
+        printed = self.reproduce("all")
+        for what in [f"table{n}" for n in range(1, 10)] + ["figure3", "figure4", "figure5", "cosmoflow", "neuron"]:
+            self.assertIn(f"written: {self.path('out')}/{what}.md", printed)
+        self.assertIn("Size `smoke`", printed)
+        for name in ("figure3", "figure4", "figure5", "cosmoflow-loss-gflop", "neuron-loss-seconds"):
+            for suffix in ("png", "svg"):
+                self.assertGreater(os.path.getsize(self.path(f"out/figures/{name}.{suffix}")), 5000)
+        self.check_table5()
+        # Nothing is trained again.
+        self.assertNotIn(" train ", self.reproduce("table5", "figure4"))
+
+    def check_table5(self):
+        text = pathlib.Path(self.path("out"), "table5.md").read_text()
+        runs = [self.result(f"neuron/{method}-ranks1-seed1") for method in ("baseline", "mrt", "one-fusion")]
+        # One epoch a step, so every run ends where it reached the target, or did not.
+        self.assertEqual(cells(text, "epochs after fusion")[1::2], ["84", "41", "32"])
+        self.assertEqual(cells(text, "epochs after fusion")[0::2], ["1", "1", "1"])
+        self.assertEqual(cells(text, "epochs before fusion, dense")[0::2], ["–", "–", "1"])
+        losses = [float(loss) for loss in cells(text, "validation loss (MSE)")[0::2]]
+        for loss, run in zip(losses, runs):
+            self.assertAlmostEqual(loss, run["validation_loss"], delta=5e-5)
+        work = [sum(stage["gflop"] for stage in run["stages"]) for run in runs]
+        shown = cells(text, "arithmetic saved against baseline")
+        self.assertEqual(shown[2], f"{100 * (1 - work[1] / work[0]):.1f} %")
+        self.assertEqual(cells(text, "saved against baseline")[3::2], ["27.0 %", "34.2 %"])  # of Table 5's seconds
+
+    def test_a_size_without_data_says_what_is_missing(self):
+        done = subprocess.run([str(SCRIPT), "table1", "--size", "paper", "--folder", self.path("out"), "--program",
+                               support.MRMF, "--seeds", "1"], capture_output=True, text=True, cwd=self.path("."),
+                              env=dict(os.environ, MRMF_LAUNCH="env ranks={ranks}"))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, re.escape("PeterA_2019_05_4parE-rec102.h5: no such file"))
+
+    def test_configurations_of_the_papers_size_can_be_planned(self):
+        for application in ("cosmoflow", "neuron"):
+            for method in ("baseline", "mrt", "one-fusion", "two-fusions"):
+                plan = self.mrmf("plan", str(SOURCE / "jobs" / application / f"paper-{method}.toml"))
+                self.assertIn("validation loss <= ", plan)
+
+
+if __name__ == "__main__":
+    support.main()
