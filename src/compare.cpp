@@ -1,9 +1,11 @@
 #include "src/compare.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "src/compare_costs.hpp"
 #include "src/compare_paper.hpp"
@@ -24,15 +26,23 @@ std::string method_name(const RunResult& r) {
   return r.method;
 }
 
+std::string resolutions_text(const Group& group) {
+  std::set<std::vector<Extent>> choices;
+  for (const Run& run : group.runs) choices.insert(run.result.resolutions);
+  std::string text;
+  for (const Extent& e : group.first().resolutions)
+    text += (text.empty() ? "" : " ") + resolution_text(e, group.first().axes);
+  return choices.size() > 1 ? fmt::format("{}, mean of {} choices of axes", text, choices.size()) : text;
+}
+
 std::vector<std::string> heading(const Group& group) {
   const RunResult& r = group.first();
-  std::string resolutions, seeds;
-  for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e, r.axes);
-  for (const Run& run : group.runs) seeds += (seeds.empty() ? "" : ", ") + std::to_string(run.result.seed);
-  return {method_name(r), resolutions,
+  std::set<std::uint64_t> seeds;
+  for (const Run& run : group.runs) seeds.insert(run.result.seed);
+  return {method_name(r), resolutions_text(group),
           r.method == "mrmf" ? "top " + r.top + (fresh_bottom(group.runs.front()) ? ", bottom fresh" : "") : "",
           group.settings_label,
-          fmt::format("n = {}, seed{} {}", group.runs.size(), group.runs.size() == 1 ? "" : "s", seeds)};
+          fmt::format("n = {}, seed{} {}", group.runs.size(), seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "))};
 }
 
 template <class Figure>

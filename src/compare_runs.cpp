@@ -51,8 +51,9 @@ Settings read_settings(const std::string& toml) {
       settings[key] += line;
     }
   }
-  std::erase_if(settings,
-                [](const auto& entry) { return entry.first == "training.seed" || entry.first.starts_with("run."); });
+  std::erase_if(settings, [](const auto& entry) {
+    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first.starts_with("run.");
+  });
   return settings;
 }
 
@@ -68,8 +69,15 @@ bool before(const Group& a, const Group& b) {
   return rank(a) < rank(b);
 }
 
+// The paper averages its half resolution over the three axes of a cube: which axis it was makes no column of its own.
+std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
+  for (Extent& factors : resolutions) std::sort(factors.begin(), factors.end());
+  return resolutions;
+}
+
 bool same_column(const Run& a, const Run& b) {
-  return a.result.method == b.result.method && a.result.resolutions == b.result.resolutions &&
+  return a.result.method == b.result.method &&
+         whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) &&
          a.result.top == b.result.top && fresh_bottom(a) == fresh_bottom(b);
 }
 

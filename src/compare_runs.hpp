@@ -11,7 +11,7 @@
 namespace mrmf {
 
 /// Settings of the effective configuration, "section.key" to value, without what may differ between runs that are
-/// repetitions of each other: the seed and [run].
+/// repetitions of each other: the seed, [run], and the resolutions, which results hold.
 using Settings = std::map<std::string, std::string>;
 
 struct Run {
@@ -21,7 +21,7 @@ struct Run {
   Settings settings;
 };
 
-/// Runs that differ in the seed alone.
+/// Runs that differ in the seed alone, or in which axis of the samples a resolution averages.
 struct Group {
   std::vector<Run> runs;
   std::string settings_label;  ///< "optimizer.rule = cosine": tells groups of the same method apart; else empty

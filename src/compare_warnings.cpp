@@ -1,5 +1,6 @@
 // What a reader must know before believing a comparison.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -36,17 +37,17 @@ std::string machine_of(const RunResult& r) {
 void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
   std::set<std::string> sets;
   for (const Group& group : groups) {
-    std::map<std::uint64_t, std::string> seen;
+    std::map<std::pair<std::uint64_t, std::vector<Extent>>, std::string> seen;
+    std::set<std::uint64_t> numbers;
     for (const Run& run : group.runs) {
-      const auto [entry, fresh] = seen.emplace(run.result.seed, run.folder);
+      const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
+      numbers.insert(run.result.seed);
       if (!fresh) {
         lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
                                     entry->second, run.folder, run.result.seed));
       }
     }
-    std::string text;
-    for (const auto& [seed, folder] : seen) text += (text.empty() ? "" : ", ") + std::to_string(seed);
-    sets.insert("{" + text + "}");
+    sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
   }
   if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
 }

@@ -7,6 +7,9 @@ METHODS = ("baseline", "mrt", "one-fusion", "two-fusions")
 RIVALS = METHODS + ("interpolated", "progressive", "top-only")
 
 
+HALVES = ("[2,1,1]", "[1,2,1]", "[1,1,2]")  # of a cube; the paper's is the mean over the three
+
+
 @dataclasses.dataclass(frozen=True)
 class Size:
     """One application at one size."""
@@ -18,6 +21,7 @@ class Size:
     target: float = 0.0    # validation loss that counts as reached; 0: the baseline's last
     coarse_batches: tuple = ()
     stages_coarse_batch: int = 0  # of one fusion in Tables 3 and 7; 0: `batch`
+    halves: tuple = ()     # two fusions: what the middle resolution may be; results are means over all of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +38,10 @@ class Application:
 
 COSMOFLOW = Application("cosmoflow", "CosmoFlow", (32, 64), True, {
     "smoke": Size(("cosmology", "--samples", "20", "--size", "32", "--box", "256", "--method", "lpt"), batch=4,
-                  seeds=(1,)),
+                  seeds=(1,), halves=HALVES),
     "workstation": Size(("cosmology", "--samples", "2560", "--size", "32", "--box", "256", "--method", "lpt"), batch=32,
-                        seeds_on_more=1, target=0.255),
-    "paper": Size(batch=8, ranks=(32, 64), target=0.0025),
+                        seeds_on_more=1, target=0.255, halves=HALVES),
+    "paper": Size(batch=8, ranks=(32, 64), target=0.0025, halves=HALVES),
 })
 
 NEURON = Application("neuron", "Neuron Inverter", (16, 32), False, {

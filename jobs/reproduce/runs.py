@@ -97,12 +97,14 @@ class Workshop:
         return (self.seeds or application.sizes[self.size].seeds)[0]
 
     def runs(self, application, method, ranks=None, extra=(), label=""):
-        """One run per seed."""
+        """One run per seed, and per choice of the half resolution for two fusions."""
         settings = application.sizes[self.size]
         seeds = self.seeds or settings.seeds
         if ranks not in (None, settings.ranks[0]):
             seeds = seeds[:settings.seeds_on_more]
-        return [self.run(application, method, seed, ranks, extra, label) for seed in seeds]
+        choices = [((*extra, f"method.resolutions=[[2,2,2],{half},[1,1,1]]"), label + "-half" + half[1::2])
+                   for half in settings.halves * (method == "two-fusions")] or [(extra, label)]
+        return [self.run(application, method, seed, ranks, *choice) for seed in seeds for choice in choices]
 
 
 def published_split(path):

@@ -220,6 +220,24 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
 }
 
+TEST_CASE("half resolutions along the three axes of a cube are one column, as in the paper") {
+  const Runs runs;
+  const std::vector<Extent> halves{{2, 1, 1}, {1, 2, 1}, {1, 1, 2}};
+  std::vector<std::string> folders;
+  double loss = 0.030;
+  for (const Extent& half : halves) {
+    Made run = make("mrmf", {{2, 2, 2}, half, {1, 1, 1}}, 1,
+                    {{1, "coarse", {2, 2, 2}, 1, 5, 0.05}, {2, "finetune", {1, 1, 1}, 1, 10, loss += 0.002}});
+    run.result.axes = 3;
+    folders.push_back(runs.write("half" + std::to_string(folders.size()), run.result, run.epochs));
+  }
+  const std::string table = compare_table(folders, {});
+  CHECK(row(table, "validation loss").starts_with("0.03400 +- 0.00200"));
+  CHECK(table.find("[2,2,2] [2,1,1] [1,1,1], mean of 3 choices of axes") != std::string::npos);
+  CHECK(table.find("n = 3, seed 1") != std::string::npos);
+  CHECK(table.find("same seed") == std::string::npos);
+}
+
 TEST_CASE("a fresh bottom is a method of its own, and arithmetic that is not recorded makes no rows") {
   const Runs runs;
   Made both = one_fusion(1, 4), top = one_fusion(1, 4);
