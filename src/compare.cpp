@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "src/compare_costs.hpp"
@@ -74,7 +75,27 @@ std::string cost_text(const Group& group) {
   return text(spread(costs), 2);
 }
 
-std::vector<std::string> row_names(const CostRows& costs) {
+// A fusion stage's team that was ready before the other; none where no two teams trained at once.
+std::optional<double> waited(const Run& run) {
+  double seconds = 0;
+  for (const StageRecord& stage : run.result.stages) seconds += stage.waited;
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
+bool any_waited(const std::vector<Group>& groups) {
+  return std::ranges::any_of(groups, [](const Group& group) {
+    return std::ranges::any_of(group.runs, [](const Run& run) { return waited(run).has_value(); });
+  });
+}
+
+std::string waited_text(const Group& group) {
+  std::vector<double> seconds;
+  for (const Run& run : group.runs)
+    if (const auto wait = waited(run)) seconds.push_back(*wait);
+  return seconds.empty() ? kNone : text(spread(seconds), 2);
+}
+
+std::vector<std::string> row_names(const CostRows& costs, bool teams) {
   std::vector<std::string> names{"",
                                  "",
                                  "",
@@ -86,11 +107,12 @@ std::vector<std::string> row_names(const CostRows& costs) {
                                  "epochs before fusion, dense",
                                  "epochs after fusion"};
   for (const std::string& name : costs.names()) names.push_back(name);
+  if (teams) names.emplace_back("early teams' wait (s)");
   names.emplace_back("cost in full-resolution epochs");
   return names;
 }
 
-std::vector<std::string> own_column(const Group& group, const CostRows& costs) {
+std::vector<std::string> own_column(const Group& group, const CostRows& costs, bool teams) {
   std::vector<std::string> cells = heading(group);
   cells.push_back(text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5));
   cells.push_back(target_text(group));
@@ -100,11 +122,12 @@ std::vector<std::string> own_column(const Group& group, const CostRows& costs) {
   }
   cells.push_back(count_text(over(group, epochs_after)));
   for (const std::string& cell : costs.cells(group)) cells.push_back(cell);
+  if (teams) cells.push_back(waited_text(group));
   cells.push_back(cost_text(group));
   return cells;
 }
 
-std::vector<std::string> paper_column(const PaperColumn& paper, const CostRows& costs) {
+std::vector<std::string> paper_column(const PaperColumn& paper, const CostRows& costs, bool teams) {
   const auto figure = [](double value, int digits) {
     return value < 0 ? kNone : fmt::format("{:.{}f}", value, digits);
   };
@@ -113,6 +136,7 @@ std::vector<std::string> paper_column(const PaperColumn& paper, const CostRows& 
   for (const int epochs : {paper.coarse_epochs, paper.dense_epochs, paper.after_epochs})
     cells.push_back(figure(epochs, 0));
   for (const std::string& cell : costs.cells(paper)) cells.push_back(cell);
+  if (teams) cells.emplace_back("");
   cells.emplace_back("");
   return cells;
 }
@@ -138,13 +162,14 @@ std::string notes(const std::vector<Group>& groups, bool paper, bool other_run) 
 std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
   const std::vector<Group> groups = group_runs(folders);
   const CostRows costs(groups, options.target);
-  TextTable table{{row_names(costs)}, kHeading};
+  const bool teams = any_waited(groups);
+  TextTable table{{row_names(costs, teams)}, kHeading};
   bool paper = false, other_run = false;
   for (const Group& group : groups) {
-    table.columns.push_back(own_column(group, costs));
+    table.columns.push_back(own_column(group, costs, teams));
     const PaperColumn* column = paper_figures(group.first());
     if (!column) continue;
-    table.columns.push_back(paper_column(*column, costs));
+    table.columns.push_back(paper_column(*column, costs, teams));
     paper = true;
     other_run = other_run || column->other_run;
   }

@@ -96,6 +96,7 @@ struct MethodConfig {
   RateCurve curve = RateCurve::stage;
   TeamMode teams = TeamMode::sequential;
   std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
+  bool join = false;       ///< concurrent: the team that is ready early joins the other after an epoch
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
   std::optional<double> target;  ///< target = { validation_loss = ... }
@@ -113,6 +114,7 @@ struct RunConfig {
   std::string folder = "runs/mrmf";
   std::string device = "auto";     ///< cpu | cuda | auto
   std::string backend = "onednn";  ///< the CPU backend: onednn | reference
+  int ranks = 0;                   ///< of the run; 0: as many as are started
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them

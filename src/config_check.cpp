@@ -122,6 +122,11 @@ void check_teams(const MethodConfig& method, const Checker& checker) {
         "method.teams = \"concurrent\" trains a coarse and a dense model at once, and only mrmf with method.top = "
         "\"dense\" trains both; set \"sequential\"");
   }
+  if (method.join && method.teams != TeamMode::concurrent) {
+    checker.fail("method.join",
+                 "method.join = true lets one of two teams join the other, and there are none; set "
+                 "method.teams = \"concurrent\", or remove it");
+  }
   if (!method.split.empty() && method.split.size() != 2) {
     checker.fail("method.split", fmt::format("method.split has {} entries; give the shares of the ranks for the dense "
                                              "and the coarse team, such as [5, 3]",
@@ -133,9 +138,10 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
   if (method.bottom == BottomRule::coarse) return;
   const bool one_fusion = method.name == "mrmf" && method.top == TopRule::dense && method.resolutions.size() == 2;
   if (one_fusion && method.teams == TeamMode::sequential) return;
-  checker.fail("method.bottom",
-               "method.bottom = \"fresh\" trains no coarse model: it goes with mrmf, one fusion, method.top = \"dense\" "
-               "and method.teams = \"sequential\" alone; set it to \"coarse\"");
+  checker.fail(
+      "method.bottom",
+      "method.bottom = \"fresh\" trains no coarse model: it goes with mrmf, one fusion, method.top = \"dense\" "
+      "and method.teams = \"sequential\" alone; set it to \"coarse\"");
 }
 
 void complete_method(Config& config, const Checker& checker) {

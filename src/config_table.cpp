@@ -121,6 +121,8 @@ void add_method(Keys& keys) {
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
   add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
       "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
+  add(keys, "method.join", MRMF_FIELD(method.join), {},
+      "concurrent: the team that is ready early joins the other when that ends an epoch, instead of waiting for it");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
@@ -133,6 +135,8 @@ void add_run(Keys& keys) {
   add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
   add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
   add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
+  add(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
+      "the number of ranks that this run is meant for, another one is refused; 0 for any");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
       "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
   add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),

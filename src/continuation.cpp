@@ -43,6 +43,12 @@ void require_continuable(const RunStart& was, const RunStart& is) {
                     "statistics, and this is a run on {}; continue on {} ranks, or give --overwrite to "
                     "begin anew",
                     holds, was.ranks, is.ranks, was.ranks));
+  if (other_ranks && was.config.method.join)
+    throw ConfigError(
+        fmt::format("{}on {} ranks with method.join = true, whose batches depend on their number, and this is a run on "
+                    "{}; continue "
+                    "on {} ranks, or give --overwrite to begin anew",
+                    holds, was.ranks, is.ranks, was.ranks));
   const auto found = differences(over_ranks(was), over_ranks(is));
   if (!found.empty()) {
     const KeyDifference& first = found.front();

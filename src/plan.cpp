@@ -113,6 +113,14 @@ std::string train_text(const TrainStep& step) {
                      step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
 }
 
+std::string teams_text(const Stage& stage) {
+  if (!stage.at_once) return "";
+  const std::string shares = stage.split.empty()
+                                 ? "in shares to be measured"
+                                 : fmt::format("{} : {} (dense : coarse)", stage.split[0], stage.split[1]);
+  return ", at once with coarse, ranks " + shares + (stage.join ? ", who is ready first joins" : "");
+}
+
 }  // namespace
 
 std::string to_string(Role role) {
@@ -154,6 +162,8 @@ Plan make_plan(const Config& config) {
       stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
       stage.at_once = method.teams == TeamMode::concurrent;
+      stage.split = method.split;
+      stage.join = method.join;
     }
     if (method.moments == Moments::carry && (stage.fuse.matching || stage.fuse.top == TopRule::fresh))
       throw ConfigError(
@@ -206,7 +216,7 @@ std::string to_text(const Plan& plan) {
   };
   for (const Stage& stage : plan.stages) {
     if (stage.coarse_trained) add(stage.coarse.stage, train_text(stage.coarse));
-    if (stage.dense) add(stage.dense->stage, train_text(*stage.dense) + (stage.at_once ? ", at once with coarse" : ""));
+    if (stage.dense) add(stage.dense->stage, train_text(*stage.dense) + teams_text(stage));
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
@@ -222,7 +232,11 @@ std::string to_json(const Plan& plan) {
   for (const Stage& stage : plan.stages) {
     if (stage.coarse_trained) steps.push_back(to_json(stage.coarse));
     if (stage.dense) steps.push_back(to_json(*stage.dense));
-    if (stage.at_once) steps.back()["at_once"] = true;
+    if (stage.at_once) {
+      steps.back()["at_once"] = true;
+      if (!stage.split.empty()) steps.back()["split"] = stage.split;
+      steps.back()["join"] = stage.join;
+    }
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
                      {"from", factors(stage.fuse.from, stage.fuse.axes)},

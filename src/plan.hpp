@@ -46,7 +46,9 @@ struct Stage {
   std::optional<TrainStep> dense;
   FuseStep fuse;
   std::uint64_t dense_seed = 1;
-  bool at_once = false;  ///< coarse and dense model are trained at once, by two teams (paper 3.4)
+  bool at_once = false;    ///< coarse and dense model are trained at once, by two teams (paper 3.4)
+  std::vector<int> split;  ///< their shares of the ranks, dense and coarse; empty: measured
+  bool join = false;       ///< the early team joins the other
 };
 
 struct Plan {

@@ -91,6 +91,7 @@ Json stage_json(const StageRecord& r) {
             {"gflop", r.gflop},
             {"reason", r.reason},
             {"waited_seconds", r.waited},
+            {"joined_after", r.joined},
             {"last", epoch_json(r.last)}};
   add_split(json, r.split);
   return json;
@@ -107,7 +108,8 @@ StageRecord stage_of(const Json& j) {
           .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason"),
-          .waited = j.value("waited_seconds", 0.0)};
+          .waited = j.value("waited_seconds", 0.0),
+          .joined = j.value("joined_after", 0)};
 }
 
 Json machine_json(const Machine& m) {

@@ -61,6 +61,7 @@ struct StageRecord {
   EpochRecord last{};    ///< its losses are the stage's
   std::string reason{};  ///< why it ended: epochs | plateau | target
   double waited = 0;     ///< seconds that its team, trained beside another, then waited for that one
+  int joined = 0;        ///< epochs after which the other team joined its own; 0: it did not
   void add(const EpochRecord& epoch);
   bool operator==(const StageRecord&) const = default;
 };

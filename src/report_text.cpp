@@ -95,6 +95,10 @@ std::string result_table(const RunResult& result) {
     if (s.last.ranks < result.ranks)
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage, s.role,
                           s.last.ranks, result.ranks, s.waited);
+  for (const StageRecord& s : result.stages)
+    if (s.joined > 0)
+      text += fmt::format("\nstage {}: the other team joined the {} team after {} epoch{}", s.stage, s.role, s.joined,
+                          s.joined == 1 ? "" : "s");
   text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", result.method, result.seed,
                       result.validation_loss, result.total_seconds, target_line(result));
   return text;

@@ -66,17 +66,29 @@ TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ra
   return {dense, ranks - dense};
 }
 
+TrainStep joined_step(TrainStep step, int team, int ranks) {
+  step.batch = (step.batch * team + ranks - 1) / ranks;
+  return step;
+}
+
 void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples) {
-  const auto require = [&](const TrainStep& step, int ranks) {
+  const auto require = [&](const TrainStep& step, int ranks, const std::string& who) {
     try {
       require_batches(config.data, samples, step, ranks);
     } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("the {} team of stage {}, {} of {} ranks: {}", to_string(step.role), step.stage,
-                                    ranks, teams.ranks(), error.what()));
+      throw ConfigError(who + error.what());
     }
   };
-  require(stage.coarse, teams.coarse);
-  require(*stage.dense, teams.dense);
+  const auto require_team = [&](const TrainStep& step, int ranks) {
+    const std::string role = to_string(step.role);
+    require(step, ranks,
+            fmt::format("the {} team of stage {}, {} of {} ranks: ", role, step.stage, ranks, teams.ranks()));
+    if (config.method.join)
+      require(joined_step(step, ranks, teams.ranks()), teams.ranks(),
+              fmt::format("the {} team of stage {}, joined by the other (method.join): ", role, step.stage));
+  };
+  require_team(stage.coarse, teams.coarse);
+  require_team(*stage.dense, teams.dense);
 }
 
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {

@@ -24,8 +24,11 @@ std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks);
 /// In the proportion of the seconds that each model would take on all ranks, in whole ranks, at least one each.
 TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ranks);
 
-/// ConfigError where a team could not train its model on this many samples: more ranks than samples, shards that are no
-/// multiple of its ranks, ...
+/// A team's step from where the other team joins it: its mini-batch, shared out among all `ranks`, rounded up.
+TrainStep joined_step(TrainStep step, int team, int ranks);
+
+/// ConfigError where a team, or all ranks once one has joined the other, could not train its model on this many
+/// samples: more ranks than samples, shards that are no multiple of its ranks, ...
 void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples);
 
 /// The teams of a stage: as given; as an earlier start of this run measured them; else by a timed epoch of each model

@@ -21,6 +21,14 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
     throw FaultError("the ranks see different data sets; is the file system the same on every node?");
 }
 
+void require_ranks(const RunConfig& run, int ranks) {
+  if (run.ranks == 0 || run.ranks == ranks) return;
+  throw ConfigError(fmt::format(
+      "run.ranks = {}, and this run has {} rank{}: batches are per rank, so it would train otherwise; start it "
+      "with mpirun -n {} (srun -n {}), or set run.ranks = 0 to run on any number",
+      run.ranks, ranks, ranks == 1 ? "" : "s", run.ranks, run.ranks));
+}
+
 // Every team of every stage; those that are to be measured are checked when they have been.
 void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
   for (const Stage& stage : plan.stages) {
@@ -95,6 +103,7 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
 
 void train_command(const TrainOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
+  require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
   make_plan(config);  // refuses what cannot be planned before any file is opened

@@ -45,23 +45,27 @@ Trainer::Trainer(const Workplace& workplace, const TrainingConfig& config, doubl
       epoch_start_(elapsed) {}
 
 StepHistory Trainer::train(Learner& learner, const TrainStep& step) {
-  TrainState state(step);
-  const bool resumed = resume(learner, step, state);
-  if (state.finished()) return std::move(state.history);
-  begin(learner, step, resumed);
-  while (!state.finished()) {
+  std::optional<TrainState> state = saved(learner, step);
+  if (!state) state.emplace(step);
+  train(learner, step, *state, [] { return false; });
+  return std::move(state->history);
+}
+
+void Trainer::train(Learner& learner, const TrainStep& step, TrainState& state, const std::function<bool()>& leave) {
+  if (state.finished()) return;
+  begin(learner, step, state);
+  do {
     const double train_loss = run_epoch(learner, step, state);
     end_epoch(learner, step, state, train_loss);
     if (state.finished()) at_.report.stage(state.history.record);
     pause(learner, step, state);
-  }
-  return std::move(state.history);
+  } while (!state.finished() && !leave());
 }
 
 // Everything that needs deciding or allocating, so that no step has to.
-void Trainer::begin(Learner& learner, const TrainStep& step, bool resumed) {
-  // In the middle of an epoch, ranks may have statistics of their own; what was saved came from one rank to all.
-  if (!resumed && !same_parameters(at_.backend, learner.model, at_.team))
+void Trainer::begin(Learner& learner, const TrainStep& step, const TrainState& state) {
+  // In the middle of an epoch, ranks may have statistics of their own.
+  if (state.step == 0 && !same_parameters(at_.backend, learner.model, at_.team))
     throw FaultError("the ranks disagree on the parameters at the start of " + place_text(step) +
                      "; look for a faulty node or mixed builds of mrmf");
   learner.optimizer.configure(step.optimizer);

@@ -4,6 +4,7 @@
 // global mini-batch, an all-reduce sums the ranks' gradients weighted by 1 / global rows, every rank updates alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -46,6 +47,12 @@ class Trainer {
   /// Stopped: a signal came, and the run is saved.
   StepHistory train(Learner& learner, const TrainStep& step);
 
+  /// What an earlier start of the run saved of this step, with the learner as it was then; none: nothing was.
+  std::optional<TrainState> saved(Learner& learner, const TrainStep& step);
+  /// The same from `state` on, and `state` tells how it ended: unfinished where `leave` said so, which is asked between
+  /// two epochs, on every rank alike.
+  void train(Learner& learner, const TrainStep& step, TrainState& state, const std::function<bool()>& leave);
+
   /// Mean loss over all validation samples, each counted once, the same on every rank.
   double validate(Learner& learner, int batch_size);
 
@@ -55,8 +62,7 @@ class Trainer {
 
  private:
   struct Epoch;
-  bool resume(Learner& learner, const TrainStep& step, TrainState& state);
-  void begin(Learner& learner, const TrainStep& step, bool resumed);
+  void begin(Learner& learner, const TrainStep& step, const TrainState& state);
   double run_epoch(Learner& learner, const TrainStep& step, TrainState& state);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
   void load(Batches& batches, std::span<const std::int64_t> ids);

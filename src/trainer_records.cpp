@@ -85,16 +85,14 @@ void Trainer::finish_record(EpochRecord& record) {
   time_ = {};
 }
 
-// Whether the step was saved: then learner and state are as they were.
-bool Trainer::resume(Learner& learner, const TrainStep& step, TrainState& state) {
-  if (!at_.saving) return false;
-  std::optional<TrainState> saved = at_.saving->checkpoints.load(at_.backend, learner, step, at_.team);
-  if (!saved) return false;
-  state = std::move(*saved);
-  earlier_seconds_ = std::max(earlier_seconds_, state.total_seconds);
-  epoch_start_ = state.epoch_start;
-  time_ = state.time;
-  return true;
+std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step) {
+  if (!at_.saving) return {};
+  std::optional<TrainState> state = at_.saving->checkpoints.load(at_.backend, learner, step, at_.team);
+  if (!state) return {};
+  earlier_seconds_ = std::max(earlier_seconds_, state->total_seconds);
+  epoch_start_ = state->epoch_start;
+  time_ = state->time;
+  return state;
 }
 
 // Between two optimizer steps or epochs, where all ranks of the team are at the same place.

@@ -63,6 +63,18 @@ check_slurm() {
   [ "$needs_account" = 0 ] || [ -n "$account" ] || fail "this site needs --account (or MRMF_ACCOUNT): the project that pays"
 }
 
+check_rank_counts() {
+  local number
+  [ -n "$rank_counts" ] || fail "a scaling sweep needs --rank-counts, such as --rank-counts \"1 2 4\""
+  for number in $rank_counts; do
+    whole_number rank_counts "$number" 1
+    [ -z "$global_batch" ] || [ $((global_batch % number)) = 0 ] ||
+      fail "global_batch = $global_batch cannot be shared by $number ranks; take rank counts that divide it"
+  done
+  [[ $weak =~ ^[01]$ ]] || fail "$experiment: weak = '$weak' is neither 0 nor 1"
+  [ -z "$nodes" ] || fail "a scaling sweep takes its nodes from --rank-counts; leave --nodes away"
+}
+
 check_settings() {
   local number
   case $kind in
@@ -70,15 +82,8 @@ check_settings() {
     array)
       [ -n "$seeds" ] || fail "an array needs --seeds, such as --seeds \"1 2 3\""
       for number in $seeds; do whole_number seeds "$number" 0; done ;;
-    scaling)
-      [ -n "$rank_counts" ] || fail "a scaling sweep needs --rank-counts, such as --rank-counts \"1 2 4\""
-      for number in $rank_counts; do
-        whole_number rank_counts "$number" 1
-        [ -z "$global_batch" ] || [ $((global_batch % number)) = 0 ] ||
-          fail "global_batch = $global_batch cannot be shared by $number ranks; take rank counts that divide it"
-      done
-      [ -z "$nodes" ] || fail "a scaling sweep takes its nodes from --rank-counts; leave --nodes away" ;;
-    *) fail "$experiment: kind = '$kind' is none of train, array, scaling" ;;
+    scaling | bench) check_rank_counts ;;
+    *) fail "$experiment: kind = '$kind' is none of train, array, scaling, bench" ;;
   esac
   [ -f "$config" ] || fail "$experiment: no configuration $config"
   [ -x "$program" ] || fail "no program $program; run make, or give --program"

@@ -47,14 +47,24 @@ train() {
   say "done: $run"
 }
 
+# All rank counts in this one job, on the first ranks of it. Nothing is kept of a part, so a stopped one is not requeued.
+bench() {
+  local code=0 options=(--ranks "${rank_counts// /,}" --csv "$run/scaling.csv")
+  [ "$weak" = 0 ] || options+=(--weak)
+  "${launch[@]}" "$program" bench scaling "$config" "${options[@]}" "${overrides[@]}" || code=$?
+  [ "$code" = 0 ] || fail "mrmf bench scaling ended with exit code $code; its message is above; 138 and 143: it was \
+stopped: give a longer --time, or fewer --rank-counts"
+  say "done: $run/scaling.csv; jobs/plot_scaling.py draws it"
+}
+
 run=$folder
 if [ "$kind" = array ]; then
   seed=${SLURM_ARRAY_TASK_ID:-$1}
   run=$folder/seed-$seed
   overrides+=(--set "training.seed=$seed")
 fi
-[ ! -e "$run/result.json" ] || { say "$run is finished already"; exit 0; }
+if [ -e "$run/result.json" ] || [ -e "$run/scaling.csv" ]; then say "$run is finished already"; exit 0; fi
 cd "$directory" || fail "no folder $directory on this node; the run needs a shared file system"
 prepare
 check_ranks
-train
+if [ "$kind" = bench ]; then bench; else train; fi

@@ -57,7 +57,7 @@ as_options() {
 }
 
 script() {
-  local launch options settings=(kind ranks folder config program directory max_requeues) name_of
+  local launch options settings=(kind ranks folder config program directory max_requeues rank_counts weak) name_of
   launch_command
   local config=$folder/job.toml directory=$PWD
   echo "#!/usr/bin/env bash"
@@ -74,7 +74,7 @@ script() {
 
 finished() {
   local seed
-  [ "$kind" = array ] || { [ -e "$folder/result.json" ]; return; }
+  [ "$kind" = array ] || { [ -e "$folder/result.json" ] || [ -e "$folder/scaling.csv" ]; return; }
   for seed in $seeds; do [ -e "$folder/seed-$seed/result.json" ] || return 1; done
 }
 
@@ -110,19 +110,28 @@ submit_one() {
   if [ "$scheduler" = slurm ]; then sbatch "$(realpath "$folder")/job.sh"; else run_here; fi
 }
 
+# One job of the most ranks. Strong scaling keeps the mini-batch that they make there.
+bench_shape() {
+  local count
+  ranks=0
+  for count in $rank_counts; do [ "$count" -le "$ranks" ] || ranks=$count; done
+  [ -z "$global_batch" ] || overrides+=("training.batch=$((global_batch / ranks))")
+}
+
 submit_all() {
   local count above site_ranks_per_node=$ranks_per_node shared=("${overrides[@]}")
   name=$(basename "$experiment" .job)
   above=${folder:-runs/$(basename "$(dirname "$(realpath "$experiment")")")/$name}
   if [ "$kind" != scaling ]; then
     folder=$above
+    [ "$kind" != bench ] || bench_shape
     submit_one
     return
   fi
   for count in $rank_counts; do
     folder=$above/ranks-$count ranks=$count nodes="" ranks_per_node=$site_ranks_per_node
     overrides=("${shared[@]}")
-    [ -z "$global_batch" ] || overrides+=("training.batch=$((global_batch / count))")
+    [ -z "$global_batch" ] || overrides+=("training.batch=$((global_batch / count))" "run.ranks=$count")
     submit_one
   done
 }

@@ -21,6 +21,15 @@ class Jobs(JobTest):
         self.assertIn("ranks      2", self.log(job))
         self.assertIn("environment of the site: yes", self.log(job))
 
+    def test_scaling_benchmark(self):
+        self.write("tiny.job", "kind=bench\nconfig=config.toml\nrank_counts='1 2'\ntime=10\n")
+        job = self.start()
+        self.wait_for_state(job, "COMPLETED")
+        rows = (self.folder / "run/scaling.csv").read_text().splitlines()
+        # Strong scaling: the mini-batch of two ranks with 80 each.
+        self.assertEqual([row.split(",")[:2] for row in rows[1:]], [["1", "160"], ["2", "80"]])
+        self.assertIn("strong scaling", self.log(job))
+
     def test_array_goes_on_where_one_task_is_stopped(self):
         self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds='4 5'\n")
         job = self.start()

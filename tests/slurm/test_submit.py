@@ -23,7 +23,7 @@ class Refused(SubmitTest):
         self.refused("nowhere", "generic", message="no experiment nowhere")
 
     def test_folder_of_several_experiments(self):
-        self.refused("demo", "generic", message="name one: scaling.job seeds.job")
+        self.refused("demo", "generic", message="name one: bench-scaling.job scaling.job seeds.job")
 
     def test_one_word(self):
         self.refused("tiny.job", message="an experiment and a site are needed")
@@ -105,7 +105,14 @@ class Script(SubmitTest):
         output = self.submit("tiny.job", "generic", "--dry-run")
         for ranks, batch in ((1, 16), (2, 8), (4, 4)):
             self.assertIn(f"/ranks-{ranks}/job.sh", output)
-            self.assertIn(f"overrides=(--set training.batch={batch})", output)
+            self.assertIn(f"overrides=(--set training.batch={batch} --set run.ranks={ranks})", output)
+
+    def test_scaling_benchmark_is_one_job_of_the_most_ranks(self):
+        self.write("tiny.job", "kind=bench\nconfig=config.toml\nrank_counts='4 1 2'\nglobal_batch=16\ntime=10\n")
+        output = self.submit("tiny.job", "generic", "--dry-run")
+        self.assertEqual(output.count("/job.sh"), 1)
+        self.assertIn("#SBATCH --ntasks=4\n", output)
+        self.assertIn("overrides=(--set training.batch=4)", output)
 
     def test_dry_run_writes_nothing(self):
         self.submit("tiny.job", "generic", "--dry-run")
@@ -125,6 +132,14 @@ class Workstation(SubmitTest):
         for seed in (4, 5):
             result = self.result(f"runs/seed-{seed}")
             self.assertEqual((result["seed"], result["ranks"]), (seed, 2))
+
+    def test_scaling_benchmark_runs_at_once(self):
+        self.write("tiny.job", "kind=bench\nconfig=config.toml\nrank_counts='1 2'\nglobal_batch=160\nweak=1\n")
+        output = self.submit("tiny.job", "workstation", "--folder=runs")
+        self.assertIn("weak scaling", output)
+        self.assertEqual([line.split(",")[:2] for line in (self.folder / "runs/scaling.csv").read_text().splitlines()],
+                         [["ranks", "batch_per_rank"], ["1", "80"], ["2", "80"]])
+        self.assertIn("is finished already", self.submit("tiny.job", "workstation", "--folder=runs", code=2))
 
     def test_failure_is_reported(self):
         output = self.submit("tiny.job", "workstation", "--set=data.files=[\"gone.h5\"]", code=1)

@@ -1,0 +1,51 @@
+#include "src/hand_round.hpp"
+
+#include <vector>
+
+namespace mrmf {
+namespace {
+
+Group group_of(Model& model, Part part) {
+  if (part == Part::bottom) return model.bottom();
+  if (part == Part::top) return model.top();
+  return {model.params(), model.state()};
+}
+
+std::vector<Span> spans_of(Learner& learner, Part part, bool moments) {
+  const Group group = group_of(learner.model, part);
+  std::vector<Span> spans{group.params, group.state};
+  const Span params = learner.model.params();
+  const auto first = static_cast<std::size_t>(group.params.data() - params.data());
+  if (moments)
+    for (const Span all : learner.optimizer.moments()) spans.push_back(all.subspan(first, group.params.size()));
+  return spans;
+}
+
+// One broadcast of them all.
+void share(Backend& backend, const std::vector<Span>& spans, Comm& world, int root) {
+  std::size_t count = 0;
+  for (const Span span : spans) count += span.size();
+  std::vector<float> values(count);
+  std::size_t at = 0;
+  for (const Span span : spans) {
+    if (world.rank() == root) backend.read(span, std::span(values).subspan(at, span.size()));
+    at += span.size();
+  }
+  world.broadcast(values, root);
+  at = 0;
+  for (const Span span : spans) {
+    if (world.rank() != root) backend.write(std::span(values).subspan(at, span.size()), span);
+    at += span.size();
+  }
+}
+
+}  // namespace
+
+void hand_round(Backend& backend, Learner& learner, Part part, bool moments, Comm& world, int root) {
+  share(backend, spans_of(learner, part, moments), world, root);
+  auto steps = static_cast<std::int64_t>(learner.optimizer.steps());
+  world.broadcast(std::span(&steps, 1), root);
+  learner.optimizer.set_steps(static_cast<std::uint64_t>(steps));
+}
+
+}  // namespace mrmf
