@@ -2,12 +2,8 @@
 import csv
 import json
 import os
-import signal
-import subprocess
-import time
 import unittest
 
-import h5py
 import numpy as np
 
 import support
@@ -52,7 +48,10 @@ class Teams(support.MrmfTest):
         pairs = sum(max(stages[a]["seconds"], stages[a + 1]["seconds"]) for a in (0, 2))
         self.assertGreaterEqual(result["total_seconds"], pairs + stages[4]["seconds"] - 1e-6)
         self.mrmf("evaluate", "run")
-        self.assertIn("first stage", self.mrmf("compare", "run"))
+        table = self.mrmf("compare", "run")
+        self.assertIn("first stage", table)
+        wait = float(next(line for line in table.splitlines() if line.startswith("early teams' wait (s)")).split()[-1])
+        self.assertAlmostEqual(wait, sum(s["waited_seconds"] for s in stages), places=2)
 
     def test_measured_teams_tell_what_they_were_cut_by(self):
         output = self.train("run", "--set", "method.stop.dense.epochs=40", ranks=3)
@@ -67,46 +66,6 @@ class Teams(support.MrmfTest):
             self.assertGreater(longer, 0)
         self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
 
-    def test_a_signal_stops_both_teams_and_the_run_goes_on(self):
-        words = ["--set", "method.split=[1, 1]", "--set", "method.stop.coarse.epochs=150", "--set",
-                 "method.stop.dense.epochs=40"]
-        self.train("straight", *words, ranks=4)
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4", support.MRMF, "train", "config.toml",
-                   "--set", "run.folder=run", *words]
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   env=environment)
-        deadline = time.monotonic() + 60
-        records = ("run/epochs.jsonl", "run/team/epochs.jsonl")
-        while not all(os.path.exists(self.path(r)) and self.lines_so_far(r) > 1 for r in records):
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll())
-            time.sleep(0.002)
-        process.send_signal(signal.SIGUSR1)
-        output = process.communicate(timeout=60)[0]
-        self.assertEqual(process.returncode, 75, output)
-        for log, role in (("run/log.txt", "coarse"), ("run/team/log.txt", "dense")):  # mpirun may drop last lines
-            self.assertIn(f"stopped on SIGUSR1 in stage 1 ({role}", self.read(log))
-        self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
-        self.assertFalse(os.path.exists(self.path("run/result.json")))
-        output = self.train("run", *words, ranks=4)
-        self.assertIn("continues in stage 1", output)
-        self.assertEqual(self.left("run"), self.left("straight"))
-
-    def lines_so_far(self, name):
-        return self.read(name).count("\n")
-
-    def left(self, run):
-        with h5py.File(self.path(run + "/checkpoints/final.h5")) as file:
-            arrays = {}
-            file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
-                            if isinstance(item, h5py.Dataset) else None)
-        epochs = [[e[key] for key in ("stage", "role", "epoch", "train_loss", "validation_loss")]
-                  for e in self.lines(run + "/epochs.jsonl")]
-        return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason")]
-                                for s in self.lines(run + "/stages.jsonl")]
-
     def test_an_error_in_one_team_ends_the_job(self):
         # The dense team's loss is not finite; the coarse team would train on.
         output = self.fails(4, "train", "config.toml", "--set", "method.split=[2, 1]", "--set",
@@ -115,11 +74,32 @@ class Teams(support.MrmfTest):
                             "--set", "method.stop.coarse.patience=1000000", message="stage 1 (dense", ranks=3)
         self.assertIn("loss is", output)
 
+    def test_more_ranks_than_samples(self):
+        support.make_data(self.path("data.h5"), train=4, validation=41)
+        words = ["--set", "training.batch=1"]
+        self.fails(2, "train", "config.toml", *words, "--set", "method.split=[4, 1]", ranks=5,
+                   message="4 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data")
+        self.fails(2, "train", "config.toml", *words, "--set", "method.teams=sequential", ranks=5,
+                   message="4 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data")
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_both_teams_share_a_nodes_memory(self):
+        # 138 samples of 64 x 3 float32 and their averaged copies are about 0.2 MB for each team of one rank.
+        for budget, kept in (("0.5e-3", "float32 in memory"), ("0.3e-3", "float32 streamed")):
+            output = self.train("run", "--overwrite", "--set", "method.split=[1, 1]", "--set", f"data.memory={budget}",
+                                ranks=2)
+            for role in ("coarse", "dense"):
+                self.assertIn(f"data of the {role} team: {kept}", output)
+
     def test_bad_splits_are_refused_before_anything_is_written(self):
         for ranks, words, message in (
                 (4, ["method.split=[3, 2]"], "method.split = [3, 2] does not fit 4 ranks; use 5 or a multiple"),
                 (1, ["method.split=[1, 1]"], "needs a rank for each of two teams"),
-                (2, ["method.split=[1, 0]"], "method.split is 0"),
+                (2, ["method.split=[1, 0]"], "method.split is 0; it must be a list, each an integer of at least 1"),
+                (1, [], "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it "),
+                (3, ["run.ranks=32"], "run.ranks = 32, and this run has 3 ranks"),
+                (0, ["run.ranks=2", "method.teams=sequential"], "start it with mpirun -n 2 (srun -n 2), or set run.ranks"),
+                (2, ["method.teams=sequential", "method.join=true"], "method.join = true lets one of two teams join"),
                 (2, ["method.split=[1, 1]", "training.batch=98"], "the coarse team of stage 1, 1 of 2 ranks: batch = 98"),
                 (4, ["method.split=[3, 1]", "data.shards=4"], "data.shards = 4 is not a multiple of the 3 ranks"),
                 (2, ["method.split=[1, 1]", "method.top=fresh"], "method.teams")):

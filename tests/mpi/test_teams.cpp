@@ -2,6 +2,8 @@
 // all there is, and a run stopped on the way ends with the same bits.
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 #include "src/measured_teams.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/small_model.hpp"
@@ -20,14 +22,14 @@ struct Experiment {
   Config config;
   int runs = 0;
 
-  explicit Experiment(std::vector<Extent> resolutions) {
+  explicit Experiment(std::vector<Extent> resolutions, Index samples = 41) {
     std::string path = folder.path();
     world.broadcast(path, 0);
     config.run.folder = path;
     const std::string file = path + "/data.h5";
     if (world.root()) {
-      write_floats(file, "x", {41, 48, 2}, random_values(41 * 48 * 2, 1));
-      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
+      write_floats(file, "x", {samples, 48, 2}, random_values(samples * 48 * 2, 1));
+      write_floats(file, "y", {samples, 3}, random_values(samples * 3, 2));
     }
     world.barrier();
     config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
@@ -86,6 +88,52 @@ TEST_CASE("teams: the fused model has the bottom and the top that its teams woul
     CHECK(std::max(at_once.stages[0].waited, at_once.stages[1].waited) > 0);
     CHECK(at_once.seconds >= std::max(at_once.stages[0].seconds, at_once.stages[1].seconds));
   }
+}
+
+// With a fixed number of shards and a mini-batch that all can share, a joined team goes on with the same samples.
+TEST_CASE("teams: who joins the other team changes nothing but who works") {
+  constexpr int kEpochs = 150;  // of the late team: long after the early one is done with its single one
+  for (int dense_ranks = 1; dense_ranks < Comm::world().size(); ++dense_ranks)
+    for (const bool late_coarse : {false, true}) {
+      CAPTURE(dense_ranks);
+      CAPTURE(late_coarse);
+      Experiment experiment({kHalf, kFull}, 60);
+      Comm& world = experiment.world;
+      Config& config = experiment.config;
+      const int coarse_ranks = world.size() - dense_ranks;
+      const int shards = std::lcm(std::lcm(dense_ranks, coarse_ranks), world.size());
+      const int rows = shards * ((12 + shards - 1) / shards);
+      config.data.shards = shards;
+      config.method.split = {dense_ranks, coarse_ranks};
+      config.method.coarse.batch = rows / coarse_ranks;
+      config.method.dense.batch = rows / dense_ranks;
+      config.training.batch = rows / world.size();
+      config.method.coarse.epochs = config.method.dense.epochs = 1;
+      (late_coarse ? config.method.coarse : config.method.dense).epochs = kEpochs;
+      config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
+      config.training.optimizer.name = "sgd";
+      Outcome apart = experiment.run(world, TeamMode::concurrent);
+      config.method.join = true;
+      Outcome joined = experiment.run(world, TeamMode::concurrent);
+
+      const StageRecord &late = joined.stages[late_coarse ? 0 : 1], &early = joined.stages[late_coarse ? 1 : 0];
+      CHECK(late.joined > 0);
+      CHECK(late.joined < kEpochs);
+      CHECK(late.epochs == kEpochs);
+      CHECK(late.last.ranks == world.size());
+      CHECK(late.last.batch == rows / world.size());
+      CHECK(late.last.samples == 60);
+      CHECK(early.joined == 0);
+      CHECK(early.epochs == 1);
+      CHECK(early.waited > 0);
+      // Float sums over other groups of rows, through some hundred steps: numbers of ranks agree to 5e-6 (numerics.md).
+      for (const std::size_t stage : {0U, 1U}) {
+        const EpochRecord &a = apart.stages[stage].last, &b = joined.stages[stage].last;
+        CHECK(b.train_loss == doctest::Approx(a.train_loss).epsilon(1e-4));
+        CHECK(b.validation_loss == doctest::Approx(a.validation_loss).epsilon(1e-4));
+      }
+      CHECK(joined.seconds >= late.seconds);
+    }
 }
 
 TEST_CASE("teams: two fusions, moments carried, and sizes that were measured") {

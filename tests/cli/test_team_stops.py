@@ -1,0 +1,153 @@
+"""Two teams at once that are stopped, lose a rank, or join each other; and the run that goes on from there."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import h5py
+
+import support
+
+CONCURRENT = (support.MRMF_METHOD[0], support.MRMF_METHOD[1] + '\nteams = "concurrent"')
+
+
+class TeamStops(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=97, validation=41)
+        self.config(replace=[CONCURRENT, ("batch = 16", "batch = 4")])
+
+    def command(self, run, words, ranks):
+        return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), support.MRMF, "train", "config.toml",
+                "--set", f"run.folder={run}", *[word for one in words for word in ("--set", one)]]
+
+    def train(self, run, words, ranks, code=0):
+        return self.mrmf(*self.command(run, words, ranks)[7:], ranks=ranks, code=code)
+
+    def interrupt(self, run, words, ranks, when, how):
+        """Starts the run, waits until when() says so, calls how(process); returns exit code and output."""
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        process = subprocess.Popen(self.command(run, words, ranks), cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, env=environment)
+        deadline = time.monotonic() + 60
+        while not when():
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "it ended before it was interrupted")
+            time.sleep(0.002)
+        how(process)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output
+
+    @staticmethod
+    def kill_rank(rank):
+        def kill(launcher):
+            with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as file:
+                for pid in file.read().split():
+                    with open(f"/proc/{pid}/environ") as variables:
+                        if f"OMPI_COMM_WORLD_RANK={rank}" in variables.read().split("\0"):
+                            os.kill(int(pid), signal.SIGKILL)
+        return kill
+
+    def epochs_so_far(self, *records):
+        def count(name):
+            return self.read(name).count("\n") if os.path.exists(self.path(name)) else 0
+        return min(count(record) for record in records)
+
+    def left(self, run):
+        with h5py.File(self.path(run + "/checkpoints/final.h5")) as file:
+            arrays = {}
+            file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
+                            if isinstance(item, h5py.Dataset) else None)
+        epochs = [[e[key] for key in ("stage", "role", "epoch", "ranks", "train_loss", "validation_loss")]
+                  for e in self.lines(run + "/epochs.jsonl")]
+        return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason", "joined_after")]
+                                for s in self.lines(run + "/stages.jsonl")]
+
+    def test_signals_and_kills_in_both_teams(self):
+        words = ["method.split=[1, 1]", "method.stop.coarse.epochs=150", "method.stop.dense.epochs=40",
+                 "run.checkpoint.epochs=2"]
+        self.train("straight", words, ranks=4)
+
+        def both():
+            return self.epochs_so_far("run/epochs.jsonl", "run/team/epochs.jsonl") > 4
+        code, output = self.interrupt("run", words, 4, both, lambda process: process.send_signal(signal.SIGUSR1))
+        self.assertEqual(code, 75, output)
+        for log, role in (("run/log.txt", "coarse"), ("run/team/log.txt", "dense")):  # mpirun may drop last lines
+            self.assertIn(f"stopped on SIGUSR1 in stage 1 ({role}", self.read(log))
+        self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
+        self.assertFalse(os.path.exists(self.path("run/result.json")))
+        for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and goes on from what is there
+            code, output = self.interrupt("run", words, 4, lambda: self.epochs_so_far("run/team/epochs.jsonl") > 4,
+                                          self.kill_rank(rank))
+            self.assertNotIn(code, (0, 75), output)
+            self.assertFalse(os.path.exists(self.path("run/result.json")))
+        output = self.train("run", words, ranks=4)
+        self.assertIn("continues in stage 1", output)
+        self.assertEqual(self.left("run"), self.left("straight"))
+
+    def test_the_early_team_joins_the_other(self):
+        epochs = 150
+        words = ["method.split=[2, 1]", "method.join=true", "method.resolutions=[[2], [1]]",
+                 f"method.stop.dense.epochs={epochs}"]
+        output = self.train("run", words, ranks=3)
+        self.assertIn("the coarse team was ready first, waited", output)
+        coarse, dense, finetune = self.lines("run/stages.jsonl")
+        joined = dense["joined_after"]
+        self.assertTrue(0 < joined < epochs, joined)
+        self.assertIn(f"the other team joined the dense team after {joined} epoch", output)
+        self.assertGreater(coarse["waited_seconds"], 0)
+        self.assertEqual((coarse["joined_after"], finetune["joined_after"], dense["epochs"]), (0, 0, epochs))
+        records = [e for e in self.lines("run/epochs.jsonl") if e["role"] == "dense"]
+        # Two ranks with 4 samples each make 8; three with 3 make 9, the next that they can share out evenly.
+        self.assertEqual([(e["epoch"], e["ranks"], e["batch"]) for e in records],
+                         [(n, 2, 4) if n <= joined else (n, 3, 3) for n in range(1, epochs + 1)])
+        self.assertTrue(all(e["samples"] == 97 for e in self.lines("run/epochs.jsonl")))
+        times = [e["total_seconds"] for e in records]
+        self.assertEqual(times, sorted(times))
+        self.assertFalse(os.path.exists(self.path("run/team")))
+        self.assertIn("early teams' wait (s)", self.mrmf("compare", "run"))
+        # The same run without: the dense model trains as long, on nearly as many samples a step, to nearly the same loss.
+        self.train("apart", [*words, "method.join=false"], ranks=3)
+        apart = self.lines("apart/stages.jsonl")[1]
+        self.assertEqual((apart["epochs"], apart["last"]["ranks"], apart["joined_after"]), (epochs, 2, 0))
+        first = self.lines("apart/epochs.jsonl")[2]["validation_loss"]
+        fall, fall_apart = (first - stage["last"]["validation_loss"] for stage in (dense, apart))
+        self.assertGreater(fall, 0.9 * fall_apart)
+
+    def test_a_joined_team_that_loses_a_rank_goes_on_joined(self):
+        words = ["method.split=[2, 1]", "method.join=true", "method.resolutions=[[2], [1]]",
+                 "method.stop.dense.epochs=200", "run.checkpoint.epochs=1"]
+
+        def joined(run, more):
+            def epochs():
+                records = self.path(run + "/team/epochs.jsonl")
+                return os.path.exists(records) and self.read(run + "/team/epochs.jsonl").count('"ranks":3') >= more
+            return epochs
+        code, output = self.interrupt("run", words, 3, joined("run", 3), self.kill_rank(1))
+        self.assertNotIn(code, (0, 75), output)
+        shutil.copytree(self.path("run"), self.path("other"))
+        self.assertNotIn("joined the dense team", self.train("run", words, ranks=3))  # not anew
+        shutil.rmtree(self.path("other/team"), ignore_errors=True)
+        code, output = self.interrupt("other", words, 3, joined("other", 2),
+                                      lambda process: process.send_signal(signal.SIGTERM))
+        self.assertEqual(code, 75, output)
+        self.train("other", words, ranks=3)
+        self.assertEqual(self.left("run"), self.left("other"))
+        dense = self.lines("run/stages.jsonl")[1]
+        self.assertEqual([e["ranks"] for e in self.lines("run/epochs.jsonl") if e["role"] == "dense"],
+                         [2 if n <= dense["joined_after"] else 3 for n in range(1, 201)])
+
+    def test_a_run_that_joins_keeps_its_number_of_ranks(self):
+        words = ["method.split=[1, 1]", "method.join=true", "method.stop.coarse.epochs=300", "data.shards=12"]
+        code, output = self.interrupt("run", [*words, "training.batch=12"], 2,
+                                      lambda: self.epochs_so_far("run/epochs.jsonl") > 2,
+                                      lambda process: process.send_signal(signal.SIGUSR1))
+        self.assertEqual(code, 75, output)
+        output = self.train("run", [*words, "training.batch=6"], ranks=4, code=2)
+        self.assertIn("holds an unfinished run on 2 ranks with method.join = true", output)
+
+
+if __name__ == "__main__":
+    support.main()
