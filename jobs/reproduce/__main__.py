@@ -9,7 +9,7 @@ sys.dont_write_bytecode = True
 
 import figures
 import tables
-from experiments import APPLICATIONS, COSMOFLOW, NEURON, RIVALS
+from experiments import APPLICATIONS, COSMOFLOW, NEURON
 from runs import Workshop
 
 WHAT = {
@@ -44,7 +44,7 @@ TITLES = {
 def rivals(shop, application):
     """All methods: the ablation table, `mrmf compare`, loss against cost."""
     text = tables.ablation_table(shop, application)
-    folders = [str(run.folder) for method in RIVALS for run in shop.runs(application, method)]
+    folders = [str(run.folder) for method in application.rivals(shop.size) for run in shop.runs(application, method)]
     target = tables.target_of(shop, application)
     compared = subprocess.run([shop.program, "compare", "--target", f"{target:g}", *folders], check=True,
                               capture_output=True, text=True).stdout

@@ -31,6 +31,10 @@ class Application:
     gpus: tuple            # in the paper
     keep_global_batch: bool
     sizes: dict
+    cheaper: tuple = ()    # of the rivals, once more at half the cost: their lines in methods.txt end in -half
+
+    def rivals(self, size):
+        return RIVALS + tuple(f"{method}-half" for method in self.cheaper if size == "workstation")
 
     def folder(self):
         return JOBS / self.name
@@ -39,10 +43,10 @@ class Application:
 COSMOFLOW = Application("cosmoflow", "CosmoFlow", (32, 64), True, {
     "smoke": Size(("cosmology", "--samples", "20", "--size", "32", "--box", "256", "--method", "lpt"), batch=4,
                   seeds=(1,), halves=HALVES),
-    "workstation": Size(("cosmology", "--samples", "2560", "--size", "32", "--box", "256", "--method", "lpt"), batch=32,
-                        seeds_on_more=1, target=0.255, halves=HALVES),
+    "workstation": Size(("cosmology", "--samples", "1280", "--size", "32", "--box", "256", "--method", "lpt"), batch=16,
+                        seeds_on_more=1, target=0.20, halves=HALVES),
     "paper": Size(batch=8, ranks=(32, 64), target=0.0025, halves=HALVES),
-})
+}, cheaper=("baseline", "mrt", "one-fusion", "interpolated"))
 
 NEURON = Application("neuron", "Neuron Inverter", (16, 32), False, {
     "smoke": Size(("neuron", "--samples", "80", "--cells", "1"), batch=8, seeds=(1,), coarse_batches=(8, 16)),
@@ -55,10 +59,17 @@ NEURON = Application("neuron", "Neuron Inverter", (16, 32), False, {
 APPLICATIONS = {application.name: application for application in (COSMOFLOW, NEURON)}
 
 
+# Methods that are not the paper's, at its size: the paper's configuration that comes nearest, and what differs.
+AS_IN_PAPER = {"interpolated": ("one-fusion", ["method.top=interpolated"]),
+               "progressive": ("mrt", ["method.name=progressive"]),
+               "top-only": ("one-fusion", ["method.bottom=fresh"])}
+
+
 def method_words(application, method, size):
     """The configuration file of a method and what is set on top of it."""
     if size == "paper":
-        return application.folder() / f"paper-{method}.toml", []
+        like, words = AS_IN_PAPER.get(method, (method, []))
+        return application.folder() / f"paper-{like}.toml", words
     table = application.folder() / "methods.txt"
     for line in table.read_text().splitlines():
         name, _, words = line.partition(":")

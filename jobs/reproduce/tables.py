@@ -3,7 +3,7 @@ import math
 import statistics
 
 import paper
-from experiments import COSMOFLOW, METHODS, NEURON, RIVALS
+from experiments import COSMOFLOW, METHODS, NEURON
 
 TITLES = {"baseline": "Baseline", "mrt": "MRT", "one-fusion": "MRMF (one fusion)", "two-fusions": "MRMF (two fusions)",
           "interpolated": "MRMF, interpolated top", "progressive": "Progressive resizing", "top-only": "Top from dense"}
@@ -181,14 +181,15 @@ SOURCES = {"baseline": ("new", "new"), "mrt": ("coarse", "new"), "top-only": ("n
 def ablation_table(shop, application):
     """What each part of fusion adds: the same batch and learning-rate rule for all."""
     target = target_of(shop, application)
-    columns = {m: Column(shop.runs(application, m), target) for m in RIVALS}
+    columns = {m: Column(shop.runs(application, m), target) for m in application.rivals(shop.size)}
     baseline = columns["baseline"].mean("gflop")
     rows = []
-    for method, (bottom, top) in SOURCES.items():
-        c = columns[method]
+    for method, c in columns.items():
+        kind = method.removesuffix("-half")
+        bottom, top = SOURCES[kind]
         finals = [run.result["validation_loss"] for run in c.runs]
         whole = [1e-3 * run.epochs[-1]["total_gflop"] for run in c.runs]
-        rows.append([TITLES[method], bottom, top, c.epochs("coarse"), c.epochs("dense"), spread(finals, 4),
+        rows.append([TITLES[kind] + ", half the cost" * (kind != method), bottom, top, c.epochs("coarse"), c.epochs("dense"), spread(finals, 4),
                      spread(whole), c.done(), c.after(), spread(1e-3 * x for x in c.cost("gflop")),
                      saved(c.mean("gflop"), baseline) if method != "baseline" else "–",
                      spread(c.cost("seconds"))])
