@@ -4,7 +4,7 @@
     jobs/plot.py RUN... -o FILE.png|.svg [--x seconds|gflop|epochs] [--mean]
 
 One line per run, from its epochs.jsonl. Runs of one method share a colour; seeds differ in line style, or become one line
-of means in a band from the least to the largest. Thin dotted
+of means in a band from the least to the largest (then a line style is a number of epochs). Thin dotted
 parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
 the one that counts. Dots mark where a training step of the plan ends.
 """
@@ -70,6 +70,13 @@ def method_name(epochs, result, folder):
     return f"{name} {factors}{top}{bottom}"
 
 
+def kind_of(name, result):
+    """The same for runs that average another axis of the samples: the paper takes the mean over all three."""
+    for factors in result.get("resolutions", []):
+        name = name.replace("×".join(map(str, factors)), "×".join(map(str, sorted(factors))))
+    return name
+
+
 def steps_of(epochs):
     """The epochs cut where the plan goes on to its next training step."""
     steps = []
@@ -111,16 +118,31 @@ def loss_of(epoch):
     return float("nan") if epoch["validation_loss"] is None else epoch["validation_loss"]
 
 
-def draw_mean(axes, runs, measure, colour):
-    """Runs that differ in the seed alone, as one line."""
-    places = [[(epoch["stage"], epoch["role"], epoch["epoch"]) for epoch in epochs] for epochs, _ in runs]
-    if any(place != places[0] for place in places):
-        fail("runs of one method differ in their epochs; leave out --mean")
+def repetitions(runs):
+    """Runs of a method apart by their epochs: those in one list differ in the seed alone, or in the axis averaged."""
+    groups = {}
+    for epochs, result in runs:
+        places = tuple((epoch["stage"], epoch["role"], epoch["epoch"]) for epoch in epochs)
+        groups.setdefault(places, []).append((epochs, result))
+    return list(groups.values())
+
+
+def repetition_label(name, runs, several):
+    choices = {str(result.get("resolutions")) for _, result in runs}
+    label = name + (f", mean of {len(choices)} choices of axes" if len(choices) > 1 else "")
+    if several:
+        label += f", {sum(epoch['role'] in AFTER for epoch in runs[0][0])} last epochs"
+    seeds = {result.get("seed") for _, result in runs}
+    return label + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+
+
+def draw_mean(axes, runs, measure, colour, style):
+    """Repetitions as one line."""
     mean = lambda values: sum(values) / len(values)
     costs = [mean(values) for values in zip(*(costs_of(epochs, measure) for epochs, _ in runs))]
     losses = list(zip(*([loss_of(epoch) for epoch in epochs] for epochs, _ in runs)))
     epochs = [{**epoch, "validation_loss": mean(values)} for epoch, values in zip(runs[0][0], losses)]
-    draw_run(axes, epochs, costs, colour, "-", ([min(v) for v in losses], [max(v) for v in losses]))
+    draw_run(axes, epochs, costs, colour, style, ([min(v) for v in losses], [max(v) for v in losses]))
 
 
 def draw_targets(axes, results):
@@ -144,14 +166,18 @@ def draw(runs, options):
     figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
     methods, seeds = {}, {}
     for folder, (epochs, result) in runs:
-        methods.setdefault(method_name(epochs, result, folder), []).append((epochs, result))
+        name = method_name(epochs, result, folder)
+        methods.setdefault(kind_of(name, result) if options.mean else name, (name, []))[1].append((epochs, result))
     handles = []
-    for colour, (name, group) in zip(itertools.cycle(COLOURS), methods.items()):
-        count = f", {len(group)} seeds" if options.mean and len(group) > 1 else ""
-        handles.append(Line2D([], [], color=colour, linewidth=1.8, label=name + count))
+    for colour, (name, group) in zip(itertools.cycle(COLOURS), methods.values()):
         if options.mean:
-            draw_mean(axes, group, options.x, colour)
+            parts = repetitions(group)
+            for style, part in zip(itertools.cycle(STYLES), parts):
+                draw_mean(axes, part, options.x, colour, style)
+                handles.append(Line2D([], [], color=colour, linewidth=1.8, linestyle=style,
+                                      label=repetition_label(name, part, len(parts) > 1)))
             continue
+        handles.append(Line2D([], [], color=colour, linewidth=1.8, label=name))
         for epochs, result in group:
             style = "-"
             if "seed" in result:
