@@ -170,13 +170,13 @@ double epochs_of(const Run& run, const std::string& role) {
 
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
-// Two teams of part of the ranks each trained at once: the longer time counts.
+// Two teams of part of the ranks each trained at once: the longer time counts. One that the other joined ended on all ranks.
 Cost cost_of(const Run& run, int stage) {
   Cost cost;
   for (const StageRecord& s : run.result.stages) {
     const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
     if (!counts) continue;
-    const bool team = s.last.ranks < run.result.ranks;
+    const bool team = s.last.ranks < run.result.ranks || s.joined > 0;
     cost.seconds = team ? std::max(cost.seconds, s.seconds) : cost.seconds + s.seconds;
     cost.gflop += s.gflop;
   }

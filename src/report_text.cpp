@@ -90,7 +90,10 @@ std::string result_table(const RunResult& result) {
     epochs += s.epochs;
     seconds += s.seconds;
   }
-  text += fmt::format("{:<27} {:>6} {:>10.2f}", "sum", epochs, seconds);
+  const auto at_once = [&](const StageRecord& s) { return s.last.ranks < result.ranks || s.joined > 0; };
+  const bool teams = std::any_of(result.stages.begin(), result.stages.end(), at_once);
+  text += teams ? fmt::format("{:<27} {:>6} {:>10.2f}", "in all, teams at once", epochs, result.total_seconds)
+                : fmt::format("{:<27} {:>6} {:>10.2f}", "sum", epochs, seconds);
   for (const StageRecord& s : result.stages)
     if (s.last.ranks < result.ranks)
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage, s.role,

@@ -7,10 +7,20 @@ import sys
 
 sys.dont_write_bytecode = True
 
-import figures
 import tables
-from experiments import APPLICATIONS, COSMOFLOW, NEURON
+from experiments import APPLICATIONS, COSMOFLOW, JOBS, NEURON
 from runs import Workshop
+
+
+def figures():
+    """Loaded where a figure is asked for: tables need no matplotlib."""
+    try:
+        import figures as module
+    except ImportError as error:
+        sys.exit(f"reproduce: {error}; figures need matplotlib: install it, name a Python that has it with PYTHON=..., "
+                 "or ask for tables alone")
+    return module
+
 
 WHAT = {
     "table1": lambda shop, what: tables.methods_table(shop, what),
@@ -22,9 +32,9 @@ WHAT = {
     "table7": tables.stages_table,
     "table8": tables.epochs_table,
     "table9": tables.pooling_table,
-    "figure3": figures.breakdown,
-    "figure4": figures.breakdown,
-    "figure5": figures.batches,
+    "figure3": lambda shop, what: figures().breakdown(shop, what),
+    "figure4": lambda shop, what: figures().breakdown(shop, what),
+    "figure5": lambda shop, what: figures().batches(shop, what),
     "cosmoflow": lambda shop, what: rivals(shop, COSMOFLOW),
     "neuron": lambda shop, what: rivals(shop, NEURON),
 }
@@ -67,16 +77,29 @@ def describe(shop):
     return f"Size `{shop.size}`. " + "; ".join(lines) + ".\n"
 
 
+ABOUT = "Reproduces the paper's tables and figures: makes the runs that are missing, prints our figures beside the paper's."
+NOTES = """sizes:
+  smoke        20 cubes, 80 recordings, one epoch a step: that everything runs; a minute
+  workstation  1,280 cubes of 32^3, 4,000 recordings, three seeds; two cores take most of an hour for each application
+  paper        the paper's own data, from the working folder or --set data.files=[...], on the paper's numbers of ranks,
+               started by srun: run it inside an allocation that has so many ranks
+environment:
+  MRMF_LAUNCH  starts a run on more than one rank, such as "srun --mpi=pmix -n {ranks}"; mpirun, or srun at size paper
+  PYTHON       the Python that runs this; /usr/bin/python3"""
+
+
 def read_options():
-    parser = argparse.ArgumentParser(prog="jobs/reproduce.sh", description="Reproduces the paper's tables and figures: "
-                                     "makes the runs that are missing, prints our figures beside the paper's.")
+    parser = argparse.ArgumentParser(prog="jobs/reproduce.sh", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=ABOUT, epilog=NOTES)
     parser.add_argument("what", nargs="+", choices=[*WHAT, "all"], metavar="WHAT", help=", ".join([*WHAT, "all"]))
     parser.add_argument("--size", choices=("smoke", "workstation", "paper"), default="smoke")
     parser.add_argument("--folder", help="where runs and results go; runs/reproduce-SIZE")
-    parser.add_argument("--program", default="build/mrmf", help="build/mrmf")
+    parser.add_argument("--program", default=str(JOBS.parent / "build/mrmf"), help="build/mrmf of this source folder")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="words",
+                        help="a key of the configuration, for every run; may be repeated")
     parser.add_argument("--seeds", type=int, nargs="+", default=(), help="instead of the size's own")
-    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // 2),
-                        help="per rank; half the cores, so that two ranks get as many each")
+    parser.add_argument("--threads", type=int, help="per rank; half the cores, so that two ranks get as many each; at "
+                        "size paper what mrmf chooses")
     return parser.parse_args()
 
 
@@ -85,7 +108,10 @@ def main():
     if not os.access(options.program, os.X_OK):
         sys.exit(f"reproduce: {options.program}: no such program; run make, or give --program")
     root = pathlib.Path(options.folder or f"runs/reproduce-{options.size}")
-    shop = Workshop(options.program, root, options.size, options.threads, tuple(options.seeds))
+    threads = options.threads
+    if threads is None:
+        threads = 0 if options.size == "paper" else max(1, (os.cpu_count() or 1) // 2)
+    shop = Workshop(options.program, root, options.size, threads, tuple(options.seeds), tuple(options.words))
     for what in WHAT if "all" in options.what else options.what:
         print(f"== {what}: {TITLES[what]}", flush=True)
         text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop)}"

@@ -17,6 +17,7 @@ class Workshop:
     size: str
     threads: int
     seeds: tuple = ()        # instead of the size's own
+    words: tuple = ()        # KEY=VALUE for every run
 
     def data_words(self, application):
         """Simulates the data once; what points a run to them."""
@@ -75,8 +76,9 @@ class Workshop:
         if application.keep_global_batch:
             batch = batch * settings.ranks[0] // ranks
         folder = self.root / application.name / f"{method}{label}-ranks{ranks}-seed{seed}"
-        words = [*words, *self.data_words(application), f"training.batch={batch}", f"training.seed={seed}", *extra]
-        wanted = "\n".join([config.read_text(), *words])
+        words = [*words, *self.data_words(application), f"training.batch={batch}", f"training.seed={seed}", *extra,
+                 *self.words]
+        wanted = "\n".join([config.read_text(), *words, *settings.simulate])
         made, done = folder / "asked.txt", (folder / "result.json").exists()
         if not done or not made.exists() or made.read_text() != wanted:
             command = [*self.launch(ranks), self.program, "train", str(config)] + ["--overwrite"] * done

@@ -75,6 +75,14 @@ check_rank_counts() {
   [ -z "$nodes" ] || fail "a scaling sweep takes its nodes from --rank-counts; leave --nodes away"
 }
 
+# What Slurm would read otherwise in "#SBATCH --output" and in its list of jobs.
+check_folder() {
+  local place
+  place=$(realpath -m "${folder:-.}")
+  [[ $place != *[[:space:]%]* ]] || fail "$place: Slurm cannot write into a folder whose name has blanks or %; give another --folder, or \
+call this from another place"
+}
+
 check_settings() {
   local number
   case $kind in
@@ -88,7 +96,10 @@ check_settings() {
   [ -f "$config" ] || fail "$experiment: no configuration $config"
   [ -x "$program" ] || fail "no program $program; run make, or give --program"
   program=$(realpath "$program")
-  [ "$scheduler" != slurm ] || check_slurm
+  if [ "$scheduler" = slurm ]; then
+    check_slurm
+    check_folder
+  fi
 }
 
 # The program reads the configuration as the job will, so that a mistake shows now.

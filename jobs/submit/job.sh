@@ -10,7 +10,7 @@ was_stopped() { [ "$1" = 75 ] || [ "$1" = 138 ] || [ "$1" = 143 ]; }
 
 requeue() {
   local count=${SLURM_RESTART_COUNT:-0} job state
-  [ -n "${SLURM_JOB_ID:-}" ] || { say "stopped with a checkpoint; the same command continues this run"; exit 75; }
+  [ "$scheduler" = slurm ] || { say "stopped with a checkpoint; the same command continues this run"; exit 75; }
   [ "$count" -lt "$max_requeues" ] ||
     fail "stopped again after $count of at most $max_requeues requeues; submit once more to continue this run"
   job=$SLURM_JOB_ID
@@ -49,7 +49,7 @@ train() {
 
 # All rank counts in this one job, on the first ranks of it. Nothing is kept of a part, so a stopped one is not requeued.
 bench() {
-  local code=0 options=(--ranks "${rank_counts// /,}" --csv "$run/scaling.csv")
+  local code=0 options=(--ranks "$(xargs <<<"$rank_counts" | tr ' ' ',')" --csv "$run/scaling.csv")
   [ "$weak" = 0 ] || options+=(--weak)
   "${launch[@]}" "$program" bench scaling "$config" "${options[@]}" "${overrides[@]}" || code=$?
   [ "$code" = 0 ] || fail "mrmf bench scaling ended with exit code $code; its message is above; 138 and 143: it was \
@@ -59,12 +59,13 @@ stopped: give a longer --time, or fewer --rank-counts"
 
 run=$folder
 if [ "$kind" = array ]; then
-  seed=${SLURM_ARRAY_TASK_ID:-$1}
+  seed=${1:-}
+  [ "$scheduler" != slurm ] || seed=$SLURM_ARRAY_TASK_ID
   run=$folder/seed-$seed
   overrides+=(--set "training.seed=$seed")
 fi
-if [ -e "$run/result.json" ] || [ -e "$run/scaling.csv" ]; then say "$run is finished already"; exit 0; fi
 cd "$directory" || fail "no folder $directory on this node; the run needs a shared file system"
+if [ -e "$run/result.json" ] || [ -e "$run/scaling.csv" ]; then say "$run is finished already"; exit 0; fi
 prepare
 check_ranks
 if [ "$kind" = bench ]; then bench; else train; fi

@@ -3,6 +3,8 @@
 
 directive() { [ -z "$2" ] || echo "#SBATCH --$1=$2"; }
 
+comma_list() { xargs <<<"$1" | tr ' ' ','; }
+
 # The options of sbatch, as the head of the script.
 slurm_head() {
   local log=job-%j.log option
@@ -18,7 +20,7 @@ slurm_head() {
   directive qos "$qos"
   directive constraint "$constraint"
   if [ "$kind" = array ]; then
-    directive array "${seeds// /,}"
+    directive array "$(comma_list "$seeds")"
     log=job-%A_%a.log
   fi
   directive output "$(realpath -m "$folder")/$log"
@@ -57,7 +59,7 @@ as_options() {
 }
 
 script() {
-  local launch options settings=(kind ranks folder config program directory max_requeues rank_counts weak) name_of
+  local launch options settings=(scheduler kind ranks folder config program directory max_requeues rank_counts weak) name_of
   launch_command
   local config=$folder/job.toml directory=$PWD
   echo "#!/usr/bin/env bash"

@@ -220,6 +220,21 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
 }
 
+TEST_CASE("two teams that trained at once cost the longer time, joined or not") {
+  const Runs runs;
+  for (const int joined : {0, 2}) {
+    Made run = one_fusion(1, 4);  // 20 s of coarse epochs, 10 s of a dense one
+    run.result.ranks = 4;
+    for (StageRecord& stage : run.result.stages) stage.last.ranks = stage.role == "coarse" ? 3 : stage.role == "dense" ? 1 : 4;
+    if (joined > 0) {
+      run.result.stages[1].last.ranks = 4;
+      run.result.stages[1].joined = joined;
+    }
+    const std::string table = compare_table({runs.write("teams" + std::to_string(joined), run.result, run.epochs)}, {});
+    CHECK(row(table, "first stage (s)").starts_with("20.00"));
+  }
+}
+
 TEST_CASE("half resolutions along the three axes of a cube are one column, as in the paper") {
   const Runs runs;
   const std::vector<Extent> halves{{2, 1, 1}, {1, 2, 1}, {1, 1, 2}};
