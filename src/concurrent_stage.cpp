@@ -57,8 +57,8 @@ class AtOnce {
     mine.state->history.record.waited = met.waited;
     tell(mine);
     const bool moments = what_.stage.fuse.moments == Moments::carry;
-    hand_round(at_.backend, coarse_, Part::bottom, moments, at_.team, 0);
-    hand_round(at_.backend, *dense_, Part::top, moments, at_.team, what_.teams.coarse);
+    hand_round(at_.backend, coarse_, LearnerPart::bottom, moments, at_.team, 0);
+    hand_round(at_.backend, *dense_, LearnerPart::top, moments, at_.team, what_.teams.coarse);
     return {std::move(*dense_), records_, elapsed + after.seconds()};
   }
 
@@ -128,7 +128,7 @@ class AtOnce {
     std::optional<TrainState> state;
     if (joined_before(late)) state = trainer.saved(learner(late), all);
     if (!state) {
-      hand_round(at_.backend, learner(late), Part::all, true, at_.team, root(late));
+      hand_round(at_.backend, learner(late), LearnerPart::all, true, at_.team, root(late));
       state = share_state(mine.state, all, at_.team, root(late));
       state->history.record.joined = state->stop.epochs();
       at_.report.log(

@@ -5,13 +5,13 @@
 namespace mrmf {
 namespace {
 
-Group group_of(Model& model, Part part) {
-  if (part == Part::bottom) return model.bottom();
-  if (part == Part::top) return model.top();
-  return {model.params(), model.state()};
+Group group_of(Model& model, LearnerPart part) {
+  if (part == LearnerPart::bottom) return model.bottom();
+  if (part == LearnerPart::top) return model.top();
+  return {model.params(), model.state(), {}};
 }
 
-std::vector<Span> spans_of(Learner& learner, Part part, bool moments) {
+std::vector<Span> spans_of(Learner& learner, LearnerPart part, bool moments) {
   const Group group = group_of(learner.model, part);
   std::vector<Span> spans{group.params, group.state};
   const Span params = learner.model.params();
@@ -41,7 +41,7 @@ void share(Backend& backend, const std::vector<Span>& spans, Comm& world, int ro
 
 }  // namespace
 
-void hand_round(Backend& backend, Learner& learner, Part part, bool moments, Comm& world, int root) {
+void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root) {
   share(backend, spans_of(learner, part, moments), world, root);
   auto steps = static_cast<std::int64_t>(learner.optimizer.steps());
   world.broadcast(std::span(&steps, 1), root);

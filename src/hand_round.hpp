@@ -6,10 +6,10 @@
 
 namespace mrmf {
 
-enum class Part { bottom, top, all };
+enum class LearnerPart { bottom, top, all };
 
 /// Parameters and state of that part, its moments if they are wanted, and the optimizer's count of steps: of rank
 /// `root`, to every rank's learner. Collective over `world`.
-void hand_round(Backend& backend, Learner& learner, Part part, bool moments, Comm& world, int root);
+void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root);
 
 }  // namespace mrmf

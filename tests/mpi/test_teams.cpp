@@ -112,6 +112,7 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
       (late_coarse ? config.method.coarse : config.method.dense).epochs = kEpochs;
       config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
       config.training.optimizer.name = "sgd";
+      config.training.optimizer.learning_rate = 1e-3;  // larger ones go on to learn the noise, chaotically
       Outcome apart = experiment.run(world, TeamMode::concurrent);
       config.method.join = true;
       Outcome joined = experiment.run(world, TeamMode::concurrent);
