@@ -56,6 +56,7 @@ class OnednnBackend final : public Backend {
   }
   std::unique_ptr<NormConvOp> norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
                                         Index max_rows) override {
+    if (auto direct = onednn::make_norm_conv(settings, geometry)) return direct;
     return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
   }
 

@@ -1,8 +1,6 @@
 // The direct convolution for AVX2 with FMA, by GCC's vector extensions.
 //
-// Both kernels are products whose left operand, the runs of input under the positions, needs no im2col: 6 positions (or
-// 6 floats of the depth) times two vectors of output channels are 12 accumulators, which fill the two multiply-add
-// units from 8 loads.
+// Both kernels are products of direct_tiles.inl over padded copies of the input planes.
 #include "kernels/onednn/direct_conv.hpp"
 
 #define VECTOR_LANES 8
@@ -10,16 +8,10 @@
 namespace mrmf::direct {
 namespace {
 
-#include "kernels/onednn/vectors.inl"
+#include "kernels/onednn/direct_tiles.inl"
 
-constexpr long tile = 6;   // broadcast floats: positions in forward, depth in the weight gradient
-constexpr long block = 2;  // vectors of output channels
-
-// Calls body(first output channel, Constant<vectors in the block>) for every block.
-template <class Body>
-inline void for_blocks(const Geometry& g, const Body& body) {
-  for (long first = 0; first < g.padded_out; first += block * lanes)
-    with_constant<block>((g.padded_out - first) / lanes, [&](auto count) { body(first, count); });
+Sizes sizes(const Geometry& g) {
+  return {g.in_rows * g.padded_width * g.in_channels, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
 }
 
 void pack(const Geometry& g, const float* w, float* packed) {
@@ -47,36 +39,6 @@ struct Rows {
 inline Rows inside(const Geometry& g, long k) {
   const long begin = g.rows_before - k, end = g.in_rows + g.rows_before - k;
   return {begin > 0 ? begin : 0, end < g.rows ? end : g.rows};
-}
-
-// One row of output at `at` floats into the padded input rows: Count positions, Block vectors of output channels.
-struct Place {
-  const float* const* planes;
-  long row, column;
-};
-template <long Block, long Count>
-inline void forward_tile(const Geometry& g, const Place& at, const float* packed, const float* bias, float* y) {
-  Vector sum[Count][Block];
-  for (long p = 0; p < Count; ++p)
-    for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);
-  for (long i = 0; i < g.kernel[0]; ++i) {
-    for (long j = 0; j < g.kernel[1]; ++j, packed += g.row * Block * lanes) {
-      const long row = at.row + j - g.rows_before;
-      if (at.planes[i] == nullptr || row < 0 || row >= g.in_rows) continue;
-      const float* x = at.planes[i] + (row * g.padded_width + at.column) * g.in_channels;
-      for (long r = 0; r < g.row; ++r) {
-        Vector w[Block];
-        for (long n = 0; n < Block; ++n) w[n] = load(packed + (r * Block + n) * lanes);
-        for (long p = 0; p < Count; ++p) {
-          const Vector v = broadcast(x[p * g.in_channels + r]);
-          for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
-        }
-      }
-    }
-  }
-  const long channels = g.out_channels;
-  for (long p = 0; p < Count; ++p)
-    for (long n = 0; n < Block; ++n) store(y + p * channels + n * lanes, sum[p][n]);
 }
 
 // The last vector of channels may not be whole: its tile goes through a buffer.
@@ -111,32 +73,6 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
   });
 }
 
-// dw[r, first ...] += sum over the positions of these rows of x[position, r] * dy[position, first ...], Count of r.
-struct Window {
-  const float *x, *dy;
-  long rows;
-};
-template <long Block, long Count>
-inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
-  Vector sum[Count][Block];
-  for (long r = 0; r < Count; ++r)
-    for (long n = 0; n < Block; ++n) sum[r][n] = load(dw + r * g.out_channels + n * lanes);
-  for (long row = 0; row < w.rows; ++row) {
-    const float* x = w.x + row * g.padded_width * g.in_channels;
-    const float* dy = w.dy + row * g.width * g.out_channels;
-    for (long p = 0; p < g.width; ++p, x += g.in_channels, dy += g.out_channels) {
-      Vector d[Block];
-      for (long n = 0; n < Block; ++n) d[n] = load(dy + n * lanes);
-      for (long r = 0; r < Count; ++r) {
-        const Vector v = broadcast(x[r]);
-        for (long n = 0; n < Block; ++n) sum[r][n] += v * d[n];
-      }
-    }
-  }
-  for (long r = 0; r < Count; ++r)
-    for (long n = 0; n < Block; ++n) store(dw + r * g.out_channels + n * lanes, sum[r][n]);
-}
-
 // The rows [begin, end) of an output plane against one kernel row of one input plane.
 void weights_rows(const Geometry& g, const Window& w, float* dw) {
   for_blocks(g, [&](long first, auto count) {
@@ -150,16 +86,8 @@ void weights_rows(const Geometry& g, const Window& w, float* dw) {
   });
 }
 
-void bias_rows(const Geometry& g, const float* dy, long positions, float* db) {
-  for (long first = 0; first < g.out_channels; first += lanes) {
-    Vector sum = load(db + first);
-    for (long p = 0; p < positions; ++p) sum += load(dy + p * g.out_channels + first);
-    store(db + first, sum);
-  }
-}
-
 // Takes so many rows at a time that dy stays in the L1 cache while all of the kernel passes over it.
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* dw, float* db) {
+void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
   constexpr long dy_floats = 16 * 1024 / sizeof(float);
   const long most = dy_floats / (g.width * g.out_channels), step = most < 1 ? 1 : most;
   for (long first = 0; first < g.rows; first += step) {
@@ -172,14 +100,27 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
         if (begin >= end) continue;
         const float* x = planes[i] + (begin + j - g.rows_before) * g.padded_width * g.in_channels;
         weights_rows(g, {x, dy + begin * g.width * g.out_channels, end - begin},
-                     dw + (i * g.kernel[1] + j) * g.row * g.out_channels);
+                     gradient + (i * g.kernel[1] + j) * g.row * g.out_channels);
       }
     }
-    bias_rows(g, dy + first * g.width * g.out_channels, (last - first) * g.width, db);
+    add_bias(g, dy + first * g.width * g.out_channels, (last - first) * g.width, gradient + g.depth * g.out_channels);
   }
 }
 
-const Kernels kernels{lanes, pack, pack_mirrored, forward, weights};
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  const long width = g.in_width * g.in_channels;
+  float* to = plane + g.columns_before * g.in_channels;
+  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels) copy_row(x, width, map, to);
+}
+
+void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
+  for (long o = first; o < first + lanes; ++o) {
+    for (long r = 0; r < g.depth; ++r) dw[o * g.depth + r] = gradient[r * g.out_channels + o];
+    db[o] = gradient[g.depth * g.out_channels + o];
+  }
+}
+
+const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
 
 }  // namespace
 

@@ -11,13 +11,13 @@ namespace mrmf::onednn {
 class Context;
 
 std::unique_ptr<ConvOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
-/// Null where oneDNN's own kernels are the better ones: on AVX-512, with strides, for few positions.
-std::unique_ptr<ConvOp> make_direct_conv(const ConvGeometry& geometry);
 std::unique_ptr<DenseOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
 std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry);
 std::unique_ptr<NormOp> make_norm(const NormSettings& settings);
 /// Null for windows over more than 16 lines.
 std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings);
+/// Null where the direct kernels do not serve the convolution.
+std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const ConvGeometry& geometry);
 /// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
 std::string fused_instruction_set();  ///< "avx512", "avx2" or "sse2": what this processor runs

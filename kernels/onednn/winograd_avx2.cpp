@@ -1,0 +1,290 @@
+// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis, for AVX2 with FMA: six
+// products give four outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks).
+//
+// A tile is four neighbouring outputs along the third axis, six inputs. The copy of an input plane holds the six
+// transforms of all tiles, (transform, tile, padded row, in channel): over the other two axes each of them is a
+// convolution of its own, whose positions are rows, so the direct kernels' products serve.
+#include "kernels/onednn/direct_conv.hpp"
+
+#define VECTOR_LANES 8
+
+namespace mrmf::direct {
+namespace {
+
+#include "kernels/onednn/direct_tiles.inl"
+
+constexpr long outputs = 4, transforms = 6;
+
+struct Tiles {
+  long count, rows;  // rows: of an input plane, padding included
+  long transform;    // floats of one transform of a plane
+  long depth;        // of one transform's product
+  explicit Tiles(const Geometry& g)
+      : count((g.width + outputs - 1) / outputs),
+        rows(g.rows + g.kernel[1] - 1),
+        transform(count * rows * g.in_channels),
+        depth(g.kernel[0] * g.kernel[1] * g.in_channels) {}
+};
+
+// A convolution of one transform as the direct kernels' products see it: its rows are the tiles of all transforms, its
+// columns are rows.
+Geometry of_transform(const Geometry& g, const Tiles& tiles, long channels) {
+  Geometry t{};
+  t.in_channels = g.in_channels;
+  t.out_channels = channels;
+  t.kernel[0] = g.kernel[0];
+  t.kernel[1] = t.kernel[2] = 1;
+  t.in_rows = transforms * tiles.count;
+  t.width = g.rows;
+  t.padded_width = tiles.rows;
+  t.row = g.kernel[1] * g.in_channels;
+  return t;
+}
+
+long padded_row(const Geometry& g, const Tiles& tiles) {
+  return (tiles.count * outputs + transforms - outputs) * g.in_channels;
+}
+
+Sizes sizes(const Geometry& g) {
+  const Tiles tiles(g);  // behind a plane's transforms lies room for a row of it
+  return {transforms * tiles.transform + padded_row(g, tiles), transforms * tiles.depth * g.padded_out,
+          (transforms * tiles.depth + 1) * g.padded_out};
+}
+
+// The six transforms of three taps.
+void transform_taps(const float* w, float* to, long step) {
+  const float outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
+  to[0] = w[0] / 4;
+  to[step] = -(outer + w[1]) / 6;
+  to[2 * step] = -(outer - w[1]) / 6;
+  to[3 * step] = fine + w[1] / 12;
+  to[4 * step] = fine - w[1] / 12;
+  to[5 * step] = w[2];
+}
+
+// weight(out channel, tap of all, in channel) of an existing out channel.
+template <class Weight>
+void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long first, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    float* to = packed + first * transforms * depth;
+    for (long r = 0; r < depth; ++r)
+      for (long o = first; o < first + channels; ++o) {
+        const long tap = r / g.in_channels * 3, in = r % g.in_channels;
+        float w[3] = {};
+        for (long k = 0; k < 3 && o < g.out_channels; ++k) w[k] = weight(o, tap + k, in);
+        transform_taps(w, to + r * channels + o - first, depth * channels);
+      }
+  });
+}
+
+void pack(const Geometry& g, const float* w, float* packed) {
+  pack_weights(g, packed, [&](long o, long tap, long in) { return w[o * g.depth + tap * g.in_channels + in]; });
+}
+
+void pack_mirrored(const Geometry& g, const float* w, float* packed) {
+  const long taps = g.depth / g.in_channels;
+  pack_weights(g, packed,
+               [&](long o, long tap, long in) { return w[(in * taps + taps - 1 - tap) * g.out_channels + o]; });
+}
+
+// Floats as V, a vector or a single one.
+template <class V>
+inline V get(const float* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+inline void put(float* p, V v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+// The transforms of one padded row of input: those of a tile lie `step` floats apart, the tiles `tile_step`.
+template <class V>
+inline void transform_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
+  for (long t = 0; t < tiles; ++t, row += outputs * channels, to += tile_step)
+    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+      V d[transforms];
+      for (long k = 0; k < transforms; ++k) d[k] = get<V>(row + k * channels + c);
+      const V even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], fine_even = d[4] - d[2], fine_odd = 2 * (d[3] - d[1]);
+      put(to + c, 4 * d[0] - 5 * d[2] + d[4]);
+      put(to + step + c, even + odd);
+      put(to + 2 * step + c, even - odd);
+      put(to + 3 * step + c, fine_even + fine_odd);
+      put(to + 4 * step + c, fine_even - fine_odd);
+      put(to + 5 * step + c, 4 * d[1] - 5 * d[3] + d[5]);
+    }
+}
+
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  typedef float Quad __attribute__((vector_size(16)));
+  const Tiles tiles(g);
+  const long width = g.in_width * g.in_channels, tile_step = tiles.rows * g.in_channels;
+  float *row = plane + transforms * tiles.transform, *inner = row + g.columns_before * g.in_channels;
+  const auto transform = g.in_channels % lanes == 0 ? transform_row<Vector>
+                         : g.in_channels % 4 == 0   ? transform_row<Quad>
+                                                    : transform_row<float>;
+  for (long r = 0; r < g.in_rows; ++r, x += width) {
+    copy_row(x, width, map, inner);
+    transform(row, g.in_channels, tiles.count, plane + (r + g.rows_before) * g.in_channels, tiles.transform, tile_step);
+  }
+}
+
+// Outputs of a tile from its six products, of which a block's vectors of channels lie side by side.
+inline void combine(const float* m, long step, Vector y[outputs]) {
+  Vector p[transforms];
+  for (long t = 0; t < transforms; ++t) p[t] = load(m + t * step);
+  const Vector even = p[1] + p[2], odd = p[1] - p[2], fine_even = p[3] + p[4], fine_odd = p[3] - p[4];
+  y[0] = p[0] + even + fine_even;
+  y[1] = odd + 2 * fine_odd;
+  y[2] = even + 4 * fine_even;
+  y[3] = odd + 8 * fine_odd + p[5];
+}
+
+// Rows [first, first + count) of a tile.
+struct Strip {
+  long tile, first, count;
+};
+constexpr long most_rows = 32;  // of a strip: their products stay in the L1 cache
+
+template <long Block>
+void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
+  constexpr long channels = Block * lanes;
+  const long column = s.tile * outputs, there = g.width - column < outputs ? g.width - column : outputs;
+  for (long r = 0; r < s.count; ++r)
+    for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
+      Vector v[outputs];
+      combine(products + r * channels + n, most_rows * channels, v);
+      float* to = y + ((s.first + r) * g.width + column) * g.out_channels + channel + n;
+      const long left = g.out_channels - channel - n;
+      for (long k = 0; k < there; ++k, to += g.out_channels)
+        if (left >= lanes)
+          store(to, v[k]);
+        else
+          for (long c = 0; c < left; ++c) to[c] = v[k][c];
+    }
+}
+
+template <long Block>
+void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const Strip& s, long channel,
+                   float* y) {
+  constexpr long channels = Block * lanes;
+  const Tiles tiles(g);
+  const Geometry of = of_transform(g, tiles, channels);
+  alignas(64) float products[transforms * most_rows * channels];
+  constexpr float zeros[channels] = {};
+  for (long t = 0; t < transforms; ++t) {
+    const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
+    const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product once
+    for (long r = 0, rows = 0; r < s.count; r += rows) {
+      rows = next_block(s.count - r, tile);
+      float* to = products + (t * most_rows + r) * channels;
+      with_constant<tile>(rows, [&](auto n) {
+        forward_tile<Block, decltype(n)::value>(of, {planes, t * tiles.count + s.tile, s.first + r}, packed, bias, to);
+      });
+    }
+  }
+  store_outputs<Block>(g, s, products, channel, y);
+}
+
+void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+  const Tiles tiles(g);
+  for_blocks(g, [&](long channel, auto count) {
+    for (long first = 0, rows = 0; first < g.rows; first += rows) {
+      rows = next_block(g.rows - first, most_rows);
+      for (long t = 0; t < tiles.count; ++t)
+        forward_strip<decltype(count)::value>(g, planes, w, {t, first, rows}, channel, y);
+    }
+  });
+}
+
+// Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).
+constexpr long most_positions = 128;  // of a transform: with their channels, half of the L1 cache
+
+template <long Block>
+void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {
+  constexpr long channels = Block * lanes, step = most_positions * channels;
+  const long column = s.tile * outputs, there = g.width - column < outputs ? g.width - column : outputs;
+  for (long r = 0; r < s.count; ++r)
+    for (long n = 0; n < channels; n += lanes) {
+      const float* from = dy + ((s.first + r) * g.width + column) * g.out_channels + n;
+      Vector d[outputs] = {};
+      for (long k = 0; k < there; ++k) d[k] = load(from + k * g.out_channels);
+      const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
+      const Vector all[transforms] = {d[0], even + odd, even - odd, wide_even + wide_odd, wide_even - wide_odd, d[3]};
+      for (long t = 0; t < transforms; ++t) store(to + t * step + r * channels + n, all[t]);
+    }
+}
+
+// Adds a block of channels' part: the positions are `count` rows from `first` on of some tiles.
+struct Patch {
+  long tile, tiles, first, count;
+};
+template <long Block>
+void weights_patch(const Geometry& g, const float* const* planes, const float* dy, const Patch& p, float* gradient) {
+  constexpr long channels = Block * lanes, step = most_positions * channels;
+  alignas(64) float transformed[transforms * step];
+  for (long t = 0; t < p.tiles; ++t)
+    transform_gradients<Block>(g, {p.tile + t, p.first, p.count}, dy, transformed + t * p.count * channels);
+  const Tiles tiles(g);
+  Geometry of = of_transform(g, tiles, channels);
+  of.width = p.count;
+  const long at = (p.tile * tiles.rows + p.first) * g.in_channels;
+  for (long t = 0; t < transforms; ++t)
+    for (long i = 0; i < g.kernel[0]; ++i) {
+      if (planes[i] == nullptr) continue;
+      const float* x = planes[i] + t * tiles.transform + at;
+      float* dw = gradient + (t * tiles.depth + i * of.row) * channels;
+      for (long r = 0, floats = 0; r < of.row; r += floats) {
+        floats = next_block(of.row - r, tile);
+        with_constant<tile>(floats, [&](auto n) {
+          weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, p.tiles}, dw + r * channels);
+        });
+      }
+    }
+}
+
+void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+  const Tiles tiles(g);
+  const long rows = g.rows < most_positions ? g.rows : most_positions, together = most_positions / rows;
+  for_blocks(g, [&](long channel, auto count) {
+    float* to = gradient + channel * transforms * tiles.depth;
+    for (long first = 0; first < g.rows; first += rows)
+      for (long t = 0; t < tiles.count; t += together) {
+        const long now = tiles.count - t < together ? tiles.count - t : together;
+        const long left = g.rows - first < rows ? g.rows - first : rows;
+        weights_patch<decltype(count)::value>(g, planes, dy + channel, {t, now, first, left}, to);
+      }
+  });
+  add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
+}
+
+void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long begin, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    if (first < begin || first >= begin + channels) return;
+    const float* from = gradient + begin * transforms * depth + first - begin;
+    for (long r = 0; r < depth; ++r) {
+      Vector q[transforms];
+      for (long t = 0; t < transforms; ++t) q[t] = load(from + (t * depth + r) * channels);
+      const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
+      const Vector taps[3] = {q[0] / 4 - coarse + fine, (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12,
+                              4 * fine - coarse + q[5]};
+      float* to = dw + first * g.depth + r / g.in_channels * g.row + r % g.in_channels;
+      for (long k = 0; k < 3; ++k)
+        for (long o = 0; o < lanes; ++o) to[o * g.depth + k * g.in_channels] = taps[k][o];
+    }
+  });
+  store(db + first, load(gradient + transforms * depth * g.out_channels + first));
+}
+
+const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
+
+}  // namespace
+
+const Kernels* avx2_winograd_kernels() { return &kernels; }
+
+}  // namespace mrmf::direct
