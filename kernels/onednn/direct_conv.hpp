@@ -59,8 +59,8 @@ struct Kernels {
 };
 
 const Kernels* avx2_kernels();
-/// For 3 taps along the third axis, and no more padding before or after any axis than two positions: half of the
-/// arithmetic, of which the rounding is a few times as large.
+/// For three taps along the third axis, and less padding than taps along the second and third. Half of the arithmetic,
+/// about twice the rounding.
 const Kernels* avx2_winograd_kernels();
 
 }  // namespace mrmf::direct
