@@ -21,32 +21,35 @@ class TeamSum final : public RankSum {
     time_.waited += timer.seconds();
   }
   void start(Span part) override {
+    move_on();
     const Timer timer;
-    if (under_way_.empty()) flight_ = {};
-    for (PendingSum& sum : under_way_) sum.test();
     under_way_.push_back(team_->start_sum(part));
-    add_waited(timer.seconds());
+    time_.waited += timer.seconds();
+    since_ = {};
   }
   void finish() override {
-    if (under_way_.empty()) return;
+    move_on();
     const Timer timer;
     for (PendingSum& sum : under_way_) sum.finish();
     under_way_.clear();
-    add_waited(timer.seconds());
-    time_.hidden += flight_.seconds() - std::exchange(waited_in_flight_, 0.0);
+    time_.waited += timer.seconds();
   }
   SumTime take_time() override { return std::exchange(time_, {}); }
 
  private:
-  void add_waited(double seconds) {
-    time_.waited += seconds;
-    waited_in_flight_ += seconds;
+  // Calculation since the last call of MPI hid what is still under way at its end; what ended meanwhile may have ended
+  // early, and is not counted.
+  void move_on() {
+    const double calculated = since_.seconds();
+    const Timer timer;
+    std::erase_if(under_way_, [](PendingSum& sum) { return sum.test(); });
+    time_.waited += timer.seconds();
+    if (!under_way_.empty()) time_.hidden += calculated;
   }
 
   Comm* team_;
   std::vector<PendingSum> under_way_;
-  Timer flight_;  // since the first of them began
-  double waited_in_flight_ = 0;
+  Timer since_;  // the last call of MPI
   SumTime time_;
 };
 
