@@ -95,7 +95,7 @@ class Teams(support.MrmfTest):
         for ranks, words, message in (
                 (4, ["method.split=[3, 2]"], "method.split = [3, 2] does not fit 4 ranks; use 5 or a multiple"),
                 (1, ["method.split=[1, 1]"], "needs a rank for each of two teams"),
-                (2, ["method.split=[1, 0]"], "method.split is 0; it must be a list, each an integer of at least 1"),
+                (2, ["method.split=[1, 0]"], "method.split is 0; it must be an integer of at least 1"),
                 (1, [], "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it "),
                 (3, ["run.ranks=32"], "run.ranks = 32, and this run has 3 ranks"),
                 (0, ["run.ranks=2", "method.teams=sequential"], "start it with mpirun -n 2 (srun -n 2), or set run.ranks"),
