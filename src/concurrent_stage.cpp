@@ -96,7 +96,7 @@ class AtOnce {
     RunReport own;
     const TrainStep& step = in_coarse_ ? what_.stage.coarse : *what_.stage.dense;
     if (!in_coarse_ && team_.root()) own = at_.report.of_team(at_.saving && at_.saving->checkpoints.found());
-    const Workplace place{at_.backend, team_, at_.data, in_coarse_ ? at_.report : own, at_.saving};
+    const Workplace place{at_.backend, team_, at_.data, in_coarse_ ? at_.report : own, at_.saving, at_.lanes};
     if (!at_.data.loaded()) at_.data.load(team_);  // the first reading is before the run's time
     Trainer trainer(place, what_.config.training, elapsed);
     at_.data.load(team_);
