@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,10 +40,10 @@ class FixedPoint {
   std::span<std::int64_t> numbers() {
     numbers_.assign(size(), 0);
     each_block([&](std::size_t first, std::size_t last, int shift) {
+      if (!std::isfinite(largest_[first / kBlock])) return;
       const double scale = std::ldexp(1.0, shift);
       for (const std::span<const T> values : summands_)
-        for (std::size_t i = first; i < last; ++i)
-          if (std::isfinite(values[i])) numbers_[i] += std::llrint(static_cast<double>(values[i]) * scale);
+        for (std::size_t i = first; i < last; ++i) numbers_[i] += std::llrint(static_cast<double>(values[i]) * scale);
     });
     return numbers_;
   }
@@ -59,14 +61,14 @@ class FixedPoint {
   std::size_t size() const { return summands_.front().size(); }
   std::size_t block_size(std::size_t block) const { return std::min(kBlock, size() - block * kBlock); }
 
-  // Infinite where a value is not finite: MPI's maximum of a NaN depends on the order.
+  // Infinite where a value is not finite: MPI's maximum of a NaN depends on the order. Magnitudes are in the order of
+  // their bits, NaN behind infinity, and a maximum of integers is one that compilers vectorise.
   static double largest_of(std::span<const T> values) {
-    double most = 0;
-    for (const T value : values) {
-      if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
-      most = std::max(most, std::abs(static_cast<double>(value)));
-    }
-    return most;
+    using Bits = std::conditional_t<sizeof(T) == sizeof(float), std::int32_t, std::int64_t>;
+    Bits most = 0;
+    for (const T value : values) most = std::max(most, std::bit_cast<Bits>(std::abs(value)));
+    const T largest = std::bit_cast<T>(most);
+    return std::isfinite(largest) ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
   }
 
   template <typename Action>

@@ -87,7 +87,7 @@ TEST_CASE("lanes: the threads that compute at a time do not matter") {
 TEST_CASE("lanes: they learn what whole batches teach") {
   // A float32 rounding or two per sum (6e-8), against sums in another order: test_layers_batch_norm.cpp has 1e-5 too.
   Experiment experiment;
-  experiment.config.training.optimizer = {.name = "sgd", .learning_rate = 0.01};
+  experiment.config.training.optimizer.name = "sgd";
   const Left lanes = experiment.run("lanes", experiment.world, 4).straight();
   Starts usual = experiment.run("usual", experiment.world, 4);
   usual.lanes = false;
