@@ -58,7 +58,7 @@ class Lanes(support.MrmfTest):
         cosmology.make_cubes(self.folder, counts=(11, 5, 7, 4, 3))
         self.write("config.toml", cosmology.CONFIG + cosmology.LAYERS)
         self.same_on((2, 3, 4), "--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2,2],[1,1,1]]", "--set",
-                               "training.loss=mae", batch=12)
+                     "training.loss=mae", batch=12)
 
     def test_teams_of_equal_batches_are_equal(self):
         support.make_data(self.path("data.h5"), train=103, validation=41)
