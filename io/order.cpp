@@ -10,9 +10,6 @@
 namespace mrmf {
 namespace {
 
-/// Largest number of rows that one step takes from one shard.
-Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
-
 /// The sample indices of one shard in the order of this epoch.
 std::vector<std::int64_t> shard_order(const Range& shard, bool shuffle, std::uint64_t key) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(shard.count));
@@ -41,6 +38,8 @@ Range owned_rows(const OrderSettings& settings) {
   return {first.first, last.first + last.count - first.first};
 }
 
+Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
+
 Index steps_per_epoch(const OrderSettings& settings) {
   const Index largest = piece(settings.samples, 0, settings.shards).count;
   const Index rows = rows_per_shard(settings);
@@ -66,6 +65,7 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
     for (const auto& ids : shards) {
       const Range rows = piece(static_cast<Index>(ids.size()), step, steps);
       order.ids.insert(order.ids.end(), ids.begin() + rows.first, ids.begin() + rows.first + rows.count);
+      order.shard_rows.push_back(rows.count);
     }
     order.steps.push_back({start, static_cast<Index>(order.ids.size()) - start});
 

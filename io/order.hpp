@@ -26,6 +26,7 @@ struct EpochOrder {
   std::vector<std::int64_t> ids;   ///< global sample indices of this rank, step after step
   std::vector<Range> steps;        ///< this rank's rows of `ids` per step (may be empty for a rank, never for all)
   std::vector<Index> global_rows;  ///< rows of the whole team per step: the weight of the mean gradient
+  std::vector<Index> shard_rows;   ///< of epoch_order: rows per step from each of this rank's shards, step after step
 };
 
 struct OrderSettings {
@@ -38,6 +39,9 @@ struct OrderSettings {
 
 /// The rows of the data set that this rank loads.
 Range owned_rows(const OrderSettings& settings);
+
+/// Largest number of rows that one step takes from one shard.
+Index rows_per_shard(const OrderSettings& settings);
 
 /// Steps of an epoch: the same on every rank.
 Index steps_per_epoch(const OrderSettings& settings);

@@ -30,20 +30,21 @@ struct GradientSums {
 
 class Model {
  public:
-  Model(Backend& backend, const ModelSettings& settings);
+  /// `params`: those of a model of the same network, to compute with; empty: the model has its own, initialised.
+  Model(Backend& backend, const ModelSettings& settings, Span params = {});
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
 
   const Network& network() const { return network_; }
   Index max_rows() const { return network_.input().n; }
 
-  Span params() { return params_.span(); }
-  ConstSpan params() const { return params_.span(); }
+  Span params() { return params_at_; }
+  ConstSpan params() const { return params_at_; }
   Span state() { return state_.span(); }
   ConstSpan state() const { return state_.span(); }
   /// Gradients, laid out as params(). reduced() is the same memory and some floats more for scalars that travel with
   /// it.
-  Span grads() { return grads_.span().first(params_.size()); }
+  Span grads() { return grads_.span().first(params_at_.size()); }
   Span reduced() { return grads_.span(); }
 
   Group bottom() { return group(0, network_.cut()); }
@@ -61,13 +62,14 @@ class Model {
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
 
   /// Where the loss goes that travels with the gradients: one float of reduced().
-  Span loss() { return grads_.span().subspan(params_.size(), 1); }
+  Span loss() { return grads_.span().subspan(params_at_.size(), 1); }
 
   const std::vector<Unit>& units() const { return execution_.units; }
   /// A unit's slices of the arenas: for running one alone.
   Lent lend(const Unit& unit, const Step& step);
 
  private:
+  void initialise(std::uint64_t seed);
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   Span activation(Span arena, const Shape& shape) const;
@@ -75,6 +77,7 @@ class Model {
   Backend* backend_;
   Network network_;
   Execution execution_;
+  Span params_at_;  // in params_, or another model's
   Arena params_, grads_, state_, cache_, activations_;
   std::array<Arena, 2> gradient_;  // of activations: backward goes back and forth between the two
 };

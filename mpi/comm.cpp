@@ -88,8 +88,15 @@ struct Comm::State {
   template <typename T>
   void add(std::span<T> values) const {
     if (!any_order) return reduce(values, MPI_SUM);
-    for_each_chunk(values, max_fixed, [&](std::span<T> part) {
-      FixedPoint<T> fixed(part, size);
+    add_in_any_order<T>({values}, size, values);
+  }
+  template <typename T>
+  void add_in_any_order(const std::vector<std::span<const T>>& summands, int all, std::span<T> total) const {
+    for_each_chunk(total, max_fixed, [&](std::span<T> part) {
+      const auto first = static_cast<std::size_t>(part.data() - total.data());
+      std::vector<std::span<const T>> parts;
+      for (const std::span<const T> summand : summands) parts.push_back(summand.subspan(first, part.size()));
+      FixedPoint<T> fixed(std::move(parts), all);
       reduce(fixed.largest(), MPI_MAX);
       reduce(fixed.numbers(), MPI_SUM);
       fixed.write(part);
@@ -162,6 +169,12 @@ void Comm::sum(std::span<std::int64_t> values) { state_->reduce(values, MPI_SUM)
 double Comm::sum(double value) {
   state_->add(std::span(&value, 1));
   return value;
+}
+void Comm::sum_summands(const std::vector<std::span<const float>>& summands, int all, std::span<float> total) {
+  state_->add_in_any_order(summands, all, total);
+}
+void Comm::sum_summands(const std::vector<std::span<const double>>& summands, int all, std::span<double> total) {
+  state_->add_in_any_order(summands, all, total);
 }
 double Comm::min(double value) { return state_->reduced(value, MPI_MIN); }
 double Comm::max(double value) { return state_->reduced(value, MPI_MAX); }

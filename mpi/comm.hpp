@@ -73,6 +73,10 @@ class Comm {
   void sum(std::span<double> values);
   void sum(std::span<std::int64_t> values);
   double sum(double value);
+  /// total = the sum of all ranks' summands, of which there are `all` together and on each rank at least one, all as
+  /// long as `total`: the same bits whichever rank has which of them, in fixed point. `total` may be one of them.
+  void sum_summands(const std::vector<std::span<const float>>& summands, int all, std::span<float> total);
+  void sum_summands(const std::vector<std::span<const double>>& summands, int all, std::span<double> total);
   /// Begins a sum that goes on beside what the caller does next. Every rank begins them in the same order.
   PendingSum start_sum(std::span<float> values);
   double min(double value);

@@ -3,45 +3,47 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace mrmf {
 
-/// One rank's values on their way through such a sum. A block of values shares a unit: a power of two that gives the
-/// largest value of all ranks 62 bits, less those that adding up the ranks takes. What is lost lies below that unit.
+/// One rank's summands on their way through such a sum; each is a span of values, all of one length. A block of values
+/// shares a unit: a power of two that gives the largest value of all summands 62 bits, less those that adding them up
+/// takes. What is lost lies below that unit.
 template <typename T>
 class FixedPoint {
  public:
   /// Floats come in great numbers and share units; doubles are few and have each their own.
   static constexpr std::size_t kBlock = sizeof(T) == sizeof(float) ? 64 : 1;
 
-  FixedPoint(std::span<const T> values, int ranks) : values_(values), bits_for_ranks_(std::ilogb(2 * ranks - 1)) {
-    for (std::size_t first = 0; first < values.size(); first += kBlock) {
-      double most = 0;
-      for (const T value : values.subspan(first, std::min(kBlock, values.size() - first))) {
-        // Infinite where a value is not finite: MPI's maximum of a NaN depends on the order.
-        most = std::isfinite(value) ? std::max(most, std::abs(static_cast<double>(value)))
-                                    : std::numeric_limits<double>::infinity();
-        if (!std::isfinite(most)) break;
-      }
-      largest_.push_back(most);
-    }
+  using Summands = std::vector<std::span<const T>>;
+
+  /// This rank's summands, at least one, of the `all` that the ranks have together.
+  FixedPoint(Summands summands, int all) : summands_(std::move(summands)), bits_for_all_(std::ilogb(2 * all - 1)) {
+    largest_.resize((size() + kBlock - 1) / kBlock);
+    for (const std::span<const T> values : summands_)
+      for (std::size_t b = 0; b < largest_.size(); ++b)
+        largest_[b] = std::max(largest_[b], largest_of(values.subspan(b * kBlock, block_size(b))));
   }
 
   /// Each block's largest magnitude: to be made the largest over all ranks before numbers() is called.
   std::span<double> largest() { return largest_; }
 
-  /// The values in their blocks' units: to be summed over the ranks.
+  /// The sums of this rank's summands in their blocks' units: to be summed over the ranks.
   std::span<std::int64_t> numbers() {
-    numbers_.resize(values_.size());
+    numbers_.assign(size(), 0);
     each_block([&](std::size_t first, std::size_t last, int shift) {
+      if (!std::isfinite(largest_[first / kBlock])) return;
       const double scale = std::ldexp(1.0, shift);
-      for (std::size_t i = first; i < last; ++i)
-        numbers_[i] = std::isfinite(values_[i]) ? std::llrint(static_cast<double>(values_[i]) * scale) : 0;
+      for (const std::span<const T> values : summands_)
+        for (std::size_t i = first; i < last; ++i) numbers_[i] += std::llrint(static_cast<double>(values[i]) * scale);
     });
     return numbers_;
   }
@@ -56,21 +58,34 @@ class FixedPoint {
   }
 
  private:
-  template <typename Action>
-  void each_block(Action&& action) const {
-    for (std::size_t first = 0; first < values_.size(); first += kBlock)
-      action(first, std::min(first + kBlock, values_.size()), shift(largest_[first / kBlock]));
+  std::size_t size() const { return summands_.front().size(); }
+  std::size_t block_size(std::size_t block) const { return std::min(kBlock, size() - block * kBlock); }
+
+  // Infinite where a value is not finite: MPI's maximum of a NaN depends on the order. Magnitudes are in the order of
+  // their bits, NaN behind infinity, and a maximum of integers is one that compilers vectorise.
+  static double largest_of(std::span<const T> values) {
+    using Bits = std::conditional_t<sizeof(T) == sizeof(float), std::int32_t, std::int64_t>;
+    Bits most = 0;
+    for (const T value : values) most = std::max(most, std::bit_cast<Bits>(std::abs(value)));
+    const T largest = std::bit_cast<T>(most);
+    return std::isfinite(largest) ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
   }
 
-  // |value| < 2^(ilogb(most) + 1), so |value| 2^shift < 2^(62 - bits_for_ranks): the sum of all ranks fits. Of the
+  template <typename Action>
+  void each_block(Action&& action) const {
+    for (std::size_t b = 0; b < largest_.size(); ++b)
+      action(b * kBlock, b * kBlock + block_size(b), shift(largest_[b]));
+  }
+
+  // |value| < 2^(ilogb(most) + 1), so |value| 2^shift < 2^(62 - bits_for_all): the sum of all of them fits. Of the
   // smallest doubles less is kept, so that scale and unit are no subnormal numbers.
   int shift(double most) const {
     constexpr int kMost = 1000;
-    return most > 0 && std::isfinite(most) ? std::min(61 - bits_for_ranks_ - std::ilogb(most), kMost) : 0;
+    return most > 0 && std::isfinite(most) ? std::min(61 - bits_for_all_ - std::ilogb(most), kMost) : 0;
   }
 
-  std::span<const T> values_;
-  int bits_for_ranks_;  // the least b with ranks <= 2^b
+  Summands summands_;
+  int bits_for_all_;  // the least b with as many summands as 2^b, or fewer
   std::vector<double> largest_;
   std::vector<std::int64_t> numbers_;
 };

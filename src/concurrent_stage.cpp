@@ -89,7 +89,7 @@ class AtOnce {
   Team train(double elapsed) {
     if (joined_before(in_coarse_)) return {TeamEnd::unfinished, {}, elapsed};
     const TrainStep& mine = step(in_coarse_);
-    const Workplace place{at_.backend, team_, at_.data, report(in_coarse_), at_.saving};
+    const Workplace place{at_.backend, team_, at_.data, report(in_coarse_), at_.saving, at_.lanes};
     if (!at_.data.loaded()) at_.data.load(team_);  // the first reading is before the run's time
     Trainer trainer(place, what_.config.training, elapsed);
     at_.data.load(team_);
@@ -120,7 +120,7 @@ class AtOnce {
   double join(Team& mine, const TeamMeeting::Met& met, double elapsed) {
     const bool late = in_coarse_ == (mine.end == TeamEnd::unfinished);  // the coarse team?
     const TrainStep all = joined_step(step(late), late ? what_.teams.coarse : what_.teams.dense, at_.team.size());
-    const Workplace place{at_.backend, at_.team, at_.data, report(late), at_.saving};
+    const Workplace place{at_.backend, at_.team, at_.data, report(late), at_.saving, at_.lanes};
     if (!at_.data.loaded()) at_.data.load(at_.team);
     Trainer trainer(place, what_.config.training, elapsed);
     at_.data.load(at_.team);

@@ -9,12 +9,14 @@ namespace mrmf {
 
 struct Learner {
   Extent resolution{1, 1, 1};
+  NetworkSettings network;
   Model model;
   Optimizer optimizer;
 
   Learner(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
           const Extent& at)
       : resolution(at),
+        network(settings.network),
         model(backend, settings),
         optimizer(backend, optimizer_settings, model.network().params_size()) {}
 };

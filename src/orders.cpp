@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace mrmf {
 
@@ -12,6 +13,11 @@ std::uint64_t stage_key(const TrainStep& step) {
 
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
   return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+}
+
+std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
+  const std::size_t own = order.shard_rows.size() / order.steps.size();
+  return std::span(order.shard_rows).subspan(k * own, own);
 }
 
 void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks) {
@@ -39,6 +45,18 @@ std::set<Index> Orders::First::rows() const {
   for (const Range& step : validation.steps)
     if (step.count > 0) sizes.insert(step.count);
   return sizes;
+}
+
+std::set<Index> Orders::First::shard_rows() const {
+  std::set<Index> sizes;
+  for (const EpochOrder* order : {&training, &validation})
+    std::ranges::copy_if(order->shard_rows, std::inserter(sizes, sizes.end()), [](Index rows) { return rows > 0; });
+  return sizes;
+}
+
+Orders::Shards Orders::shards(const TrainStep& step) const {
+  const OrderSettings order = settings(data_->train(), step.batch);
+  return {order.shards / order.ranks, order.shards, rows_per_shard(order)};
 }
 
 Orders::First Orders::first(const TrainStep& step) const {

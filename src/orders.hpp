@@ -16,6 +16,9 @@ std::uint64_t stage_key(const TrainStep& step);
 /// The sample ids of one of the order's steps.
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows);
 
+/// The rows of each of this rank's shards in step k.
+std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
+
 /// ConfigError where a team of `ranks` cannot take this step's batches from so many samples: more ranks than samples, a
 /// batch larger than a shard, ..., or steps that leave a rank without a sample.
 void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks);
@@ -28,11 +31,19 @@ class Orders {
   EpochOrder training(const TrainStep& step, int epoch) const;
   EpochOrder validation(int batch) const;
 
+  struct Shards {
+    int own = 1, all = 1;  ///< of this rank, of the team
+    Index most_rows = 1;   ///< of one of them, in a batch
+  };
+  Shards shards(const TrainStep& step) const;
+
   /// The orders of a stage's first epoch: the sizes of its batches are those of every epoch.
   struct First {
     EpochOrder training, validation;
     /// The numbers of rows that this rank's batches have.
     std::set<Index> rows() const;
+    /// The numbers of rows that one shard's shares of them have.
+    std::set<Index> shard_rows() const;
   };
   /// ConfigError where training leaves this rank without samples.
   First first(const TrainStep& step) const;

@@ -15,7 +15,7 @@ namespace {
 // Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
 double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
   RunReport silent;
-  const Workplace apart{at.backend, at.team, at.data, silent};
+  const Workplace apart{at.backend, at.team, at.data, silent, nullptr, at.lanes};
   step.stop = {};
   step.stop.epochs = 1;
   Trainer trainer(apart, config.training);

@@ -1,5 +1,6 @@
 // `mrmf train`: configuration to finished run folder.
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <filesystem>
 #include <iostream>
@@ -99,6 +100,19 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   return report;
 }
 
+// The same bits whatever the number of ranks; on a device `deterministic` holds for one number of them.
+bool shard_by_shard(const Config& config, const Backend& backend) {
+  return config.run.deterministic && config.data.shards > 0 && backend.immediate();
+}
+
+std::string lanes_text(int shards, int ranks) {
+  const int own = shards / ranks, threads = omp_get_max_threads();
+  return fmt::format(
+      "deterministic: each of {} shards is computed by itself, by one thread: the same bits on any number of ranks and "
+      "threads{}",
+      shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
+}
+
 }  // namespace
 
 void train_command(const TrainOptions& options, Comm& world) {
@@ -134,12 +148,14 @@ void train_command(const TrainOptions& options, Comm& world) {
                          by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
   if (!by_teams) report.log("data: " + data.way());
 
+  const bool lanes = shard_by_shard(config, *backend);
+  if (lanes) report.log(lanes_text(config.data.shards, world.size()));
   folder.keep();
   // Until here a signal ends the program at once: nothing is lost.
   const StopSignals signals;
   SaveTimes times(config.run.checkpoint, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving});
+  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, lanes});
 
   save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
   RunResult result = make_result(config, outcome.stages, outcome.seconds);

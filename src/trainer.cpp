@@ -60,6 +60,7 @@ void Trainer::train(Learner& learner, const TrainStep& step, TrainState& state, 
     if (state.finished()) at_.report.stage(state.history.record);
     pause(learner, step, state);
   } while (!state.finished() && !leave());
+  lanes_.reset();
 }
 
 // Everything that needs deciding or allocating, so that no step has to.
@@ -80,7 +81,20 @@ void Trainer::begin(Learner& learner, const TrainStep& step, const TrainState& s
   time_.io += timer.seconds();
   record_keys_ = orders_.record_keys(order.training);
   losses_ = at_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
+  if (at_.lanes) return make_lanes(learner, step, order);
   for (const Index rows : order.rows()) learner.model.prepare(rows);
+}
+
+void Trainer::make_lanes(Learner& learner, const TrainStep& step, const Orders::First& order) {
+  const Orders::Shards shards = orders_.shards(step);
+  LaneSettings settings{.network = learner.network,
+                        .loss = config_.loss,
+                        .global_batch_norm = config_.global_batch_norm,
+                        .own = shards.own,
+                        .all = shards.all};
+  settings.network.max_rows = shards.most_rows;
+  lanes_ = std::make_unique<Lanes>(at_.backend, at_.team, learner.model, settings);
+  lanes_->prepare(order.shard_rows());
 }
 
 void Trainer::rehearse(const NetworkSettings& settings, const TrainStep& step) {
@@ -130,8 +144,8 @@ void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
 }
 
 void Trainer::take_sum_time() {
-  if (!team_sum_) return;
-  const SumTime sums = team_sum_->take_time();
+  if (!team_sum_ && !lanes_) return;
+  const SumTime sums = lanes_ ? lanes_->take_time() : team_sum_->take_time();
   // A device may wait for a sum while the host gathers the next batch: that part is I/O already.
   const double waited = std::min(sums.waited, time_.compute);
   time_.compute -= waited;
@@ -191,9 +205,13 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
   at_.backend.begin(now);
   at_.backend.run(record_keys_[k], [&] {
     const Feed::Batch batch = train_->batch(now);
-    const ConstTensor y = model.forward(now, batch.x);
-    at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
-    model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kHostBucket : kDeviceBucket});
+    if (lanes_) {
+      lanes_->train(now, shard_rows(epoch.order, k), batch);
+    } else {
+      const ConstTensor y = model.forward(now, batch.x);
+      at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
+      model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kHostBucket : kDeviceBucket});
+    }
     learner.optimizer.update(now, model.params(), model.grads());
     at_.backend.keep(now, model.loss(), losses_.span());
   });
@@ -215,6 +233,7 @@ double Trainer::validate(Learner& learner, int batch_size) {
     at_.backend.begin(now);
     at_.backend.run(static_cast<std::uint64_t>(rows), [&] {
       const Feed::Batch batch = validation_->batch(now);
+      if (lanes_) return lanes_->evaluate(now, shard_rows(order, k), batch);
       const ConstTensor y = model.forward(now, batch.x);
       at_.backend.loss(now, config_.loss, y, batch.targets, {}, model.loss());
       at_.backend.keep(now, model.loss(), losses_.span());
@@ -222,11 +241,12 @@ double Trainer::validate(Learner& learner, int batch_size) {
     time_.compute += timer.lap();
   }
   double loss = 0;
-  for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
+  if (!lanes_)
+    for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
   time_.compute += timer.lap();
-  loss = at_.team.sum(loss) / static_cast<double>(split.shape.samples);
+  loss = lanes_ ? lanes_->take_loss() : at_.team.sum(loss);
   time_.communication += timer.lap();
-  return loss;
+  return loss / static_cast<double>(split.shape.samples);
 }
 
 }  // namespace mrmf

@@ -10,6 +10,7 @@
 
 #include "src/batches.hpp"
 #include "src/checkpoint.hpp"
+#include "src/lanes.hpp"
 #include "src/orders.hpp"
 #include "src/report.hpp"
 #include "src/save_times.hpp"
@@ -31,6 +32,7 @@ struct Workplace {
   Data& data;
   RunReport& report;
   Saving* saving = nullptr;  ///< null: nothing is saved
+  bool lanes = false;        ///< shard by shard, the same bits on any number of ranks and threads (src/lanes.hpp)
 };
 
 class Trainer {
@@ -65,6 +67,7 @@ class Trainer {
   void begin(Learner& learner, const TrainStep& step, const TrainState& state);
   double run_epoch(Learner& learner, const TrainStep& step, TrainState& state);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
+  void make_lanes(Learner& learner, const TrainStep& step, const Orders::First& order);
   void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last);
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
@@ -80,6 +83,7 @@ class Trainer {
   Orders orders_;
   std::unique_ptr<RankSum> team_sum_;          // null: alone
   std::optional<Batches> train_, validation_;  // of the stage under way
+  std::unique_ptr<Lanes> lanes_;               // likewise; null: whole batches
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
   Timer run_;

@@ -53,7 +53,7 @@ EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, c
 void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss) {
   EpochRecord epoch = new_record(learner, step, state);
   epoch.train_loss = train_loss;
-  if (!config_.global_batch_norm) {
+  if (!config_.global_batch_norm && !lanes_) {  // lanes do so in every step
     const Timer timer;
     average_state(at_.backend, learner.model, at_.team);
     time_.communication += timer.seconds();

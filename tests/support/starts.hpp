@@ -31,6 +31,7 @@ class Starts {
   int count = 0;           ///< starts so far
   double seconds = 0;      ///< as the end of the run says
   int signalled_rank = 0;  ///< who gets the signal; -1: every rank
+  bool lanes = false;      ///< as Workplace has it
 
   Left straight() { return *start(false); }
   Left interrupted() {
@@ -54,7 +55,7 @@ class Starts {
     SaveTimes times(config_.run.checkpoint, signals);
     Saving saving{checkpoints, times};
     try {
-      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving}));
+      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, lanes}));
     } catch (const Stopped&) {
       return {};
     }

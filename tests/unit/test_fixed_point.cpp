@@ -17,7 +17,7 @@ namespace {
 template <typename T>
 std::vector<T> fixed_sum(const std::vector<std::vector<T>>& whole) {
   std::vector<FixedPoint<T>> ranks;
-  for (const std::vector<T>& values : whole) ranks.emplace_back(values, static_cast<int>(whole.size()));
+  for (const std::vector<T>& values : whole) ranks.push_back({{values}, static_cast<int>(whole.size())});
   for (std::size_t b = 0; b < ranks.front().largest().size(); ++b) {
     double most = 0;
     for (FixedPoint<T>& rank : ranks) most = std::max(most, rank.largest()[b]);

@@ -1,0 +1,68 @@
+// Threads that work together: who computes at a time, meetings, errors.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include "kernels/check.hpp"
+#include "src/crew.hpp"
+
+using namespace mrmf;
+
+TEST_CASE("crew: every member does its part, job after job, and not more than allowed at a time") {
+  for (const int at_once : {1, 3, 20}) {
+    Crew crew(7, at_once);
+    std::vector<int> done(7);
+    std::atomic<int> now = 0, most = 0;
+    for (int job = 0; job < 50; ++job)
+      crew.run([&](int i) {
+        const int busy = ++now;
+        int before = most;
+        while (before < busy && !most.compare_exchange_weak(before, busy)) {
+        }
+        ++done[static_cast<std::size_t>(i)];
+        --now;
+      });
+    CHECK(done == std::vector<int>(7, 50));
+    CHECK(most <= at_once);
+  }
+}
+
+TEST_CASE("crew: a meeting sees what all have brought, and all see what it leaves; who is done is not waited for") {
+  Crew crew(5, 2);
+  std::vector<int> brought(5);
+  int total = 0, meetings = 0;
+  std::vector<int> seen(5);
+  const auto meeting = [&] {
+    total = std::accumulate(brought.begin(), brought.end(), 0);
+    ++meetings;
+  };
+  const auto job = [&](int i) {
+    if (i == 4) return;
+    for (int round = 1; round <= 20; ++round) {
+      brought[static_cast<std::size_t>(i)] = round * (i + 1);
+      crew.meet();
+      if (total == round * 10) ++seen[static_cast<std::size_t>(i)];
+      crew.meet();  // nobody writes while others read
+    }
+  };
+  crew.run(job, meeting);
+  CHECK(meetings == 40);
+  CHECK(seen == std::vector<int>{20, 20, 20, 20, 0});
+}
+
+TEST_CASE(
+    "crew: an error in a job or in a meeting ends the others' waiting, reaches the caller, and the next job runs") {
+  Crew crew(4, 2);
+  const auto fail_in_job = [&](int i) {
+    if (i == 2) throw DataError("the third failed");
+    crew.meet();
+  };
+  CHECK_THROWS_WITH_AS(crew.run(fail_in_job), "the third failed", DataError);
+  const auto meet = [&](int) { crew.meet(); };
+  CHECK_THROWS_WITH_AS(crew.run(meet, [] { throw FaultError("no meeting"); }), "no meeting", FaultError);
+  std::atomic<int> done = 0;
+  crew.run([&](int) { crew.meet(), ++done; });
+  CHECK(done == 4);
+}
