@@ -24,5 +24,10 @@ rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
 long=$(find src layers io mpi kernels tests \( -name '*.?pp' -o -name '*.cu*' \) -size +0 -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)
 if [ -n "$long" ]; then echo "RULE: files stay under 400 lines"; echo "$long"; failed=1; fi
+stale=$(grep -v '^#' tests/mutants.txt | grep '|' | while IFS='|' read -r file expression _; do
+  file=${file// /} expression=$(sed 's/^ *//; s/ *$//' <<<"$expression")
+  sed "$expression" "$file" 2>&1 | cmp -s - "$file" && echo "$file: $expression"
+done)
+if [ -n "$stale" ]; then echo "RULE: planted bugs (tests/mutants.txt) change the file they name"; echo "$stale"; failed=1; fi
 [ $failed -eq 0 ] && echo "source rules: all hold"
 exit $failed
