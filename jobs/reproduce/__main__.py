@@ -68,9 +68,11 @@ def rivals(shop, application):
     return text + "\n"
 
 
-def describe(shop):
+def describe(shop, what):
     lines = []
     for application in APPLICATIONS.values():
+        if application.title not in TITLES[what] and what != "table9":
+            continue
         settings = application.sizes[shop.size]
         data = "mrmf simulate " + " ".join(settings.simulate) if settings.simulate else "the published data"
         lines.append(f"{application.title}: {data}; batch {settings.batch} per rank")
@@ -114,7 +116,7 @@ def main():
     shop = Workshop(options.program, root, options.size, threads, tuple(options.seeds), tuple(options.words))
     for what in WHAT if "all" in options.what else options.what:
         print(f"== {what}: {TITLES[what]}", flush=True)
-        text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop)}"
+        text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop, what)}"
         root.mkdir(parents=True, exist_ok=True)
         (root / f"{what}.md").write_text(text)
         print(f"\n{text}\nwritten: {root / what}.md\n", flush=True)

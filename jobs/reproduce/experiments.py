@@ -51,7 +51,7 @@ COSMOFLOW = Application("cosmoflow", "CosmoFlow", (32, 64), True, {
 NEURON = Application("neuron", "Neuron Inverter", (16, 32), False, {
     "smoke": Size(("neuron", "--samples", "80", "--cells", "1"), batch=8, seeds=(1,), coarse_batches=(8, 16)),
     "workstation": Size(("neuron", "--samples", "4000", "--cells", "4"), batch=64, target=0.100,
-                        seeds_on_more=1, coarse_batches=(64, 128, 256, 512)),
+                        coarse_batches=(64, 128, 256, 512)),
     "paper": Size(batch=512, ranks=(16, 32), target=0.0400, coarse_batches=(512, 1024, 2048, 4096),
                   stages_coarse_batch=2048),
 })

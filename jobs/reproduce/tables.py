@@ -66,6 +66,9 @@ class Column:
     def mean(self, measure):
         return statistics.fmean(self.cost(measure))
 
+    def all_done(self):
+        return all(r.done for r in self.reached)
+
     def done(self):
         return f"{sum(r.done for r in self.reached)} of {len(self.reached)}"
 
@@ -81,7 +84,7 @@ def own_cells(column, baseline, mrt):
     for measure, scale in (("seconds", 1), ("gflop", 1e-3)):
         cells.append(spread(scale * cost for cost in column.cost(measure)))
         for other in (baseline, mrt):
-            known = other is not None and other is not column and column is not baseline
+            known = other is not None and other is not column and column is not baseline and column.all_done()
             cells.append(saved(column.mean(measure), other.mean(measure)) if known else "–")
     return cells
 
@@ -192,11 +195,11 @@ def ablation_table(shop, application):
         whole = [1e-3 * run.epochs[-1]["total_gflop"] for run in c.runs]
         rows.append([TITLES[kind] + ", half the cost" * (kind != method), bottom, top, c.epochs("coarse"), c.epochs("dense"), spread(finals, 4),
                      spread(whole), c.done(), c.after(), spread(1e-3 * x for x in c.cost("gflop")),
-                     saved(c.mean("gflop"), baseline) if method != "baseline" else "–",
+                     saved(c.mean("gflop"), baseline) if method != "baseline" and c.all_done() else "–",
                      spread(c.cost("seconds"))])
     header = ["method", "bottom from", "top from", "coarse epochs", "dense epochs", "loss at the end",
               "arithmetic of all (TFLOP)", "reached the target", "epochs after fusion until then",
               "arithmetic until then (TFLOP)", "saved against baseline", "time until then (s)"]
     return markdown(header, rows) + (
         f"\n{application.title}, {count(len(columns['baseline'].runs), 'seed')}, target {target:g}. Where a run did not reach "
-        "it, all of the run counts.\n")
+        "it, all of the run counts, and a method whose runs did not all reach it has saved nothing that could be told.\n")
