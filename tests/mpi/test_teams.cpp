@@ -92,9 +92,10 @@ TEST_CASE("teams: the fused model has the bottom and the top that its teams woul
 
 // With a fixed number of shards and a mini-batch that all can share, a joined team goes on with the same samples.
 TEST_CASE("teams: who joins the other team changes nothing but who works") {
-  constexpr int kEpochs = 150;  // of the late team: long after the early one is done with its single one
+  constexpr int kEpochs = 40;  // of the late team: long after the early one is done with its single one
   for (int dense_ranks = 1; dense_ranks < Comm::world().size(); ++dense_ranks)
     for (const bool late_coarse : {false, true}) {
+      if (dense_ranks > 1 && late_coarse == (dense_ranks % 2 == 0)) continue;  // each way round with some sizes
       CAPTURE(dense_ranks);
       CAPTURE(late_coarse);
       Experiment experiment({kHalf, kFull}, 60);
