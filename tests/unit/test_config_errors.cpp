@@ -42,7 +42,7 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
         "c.toml:8: unknown key 'training.learning_rate'; did you mean 'training.optimizer.learning_rate'?");
   CHECK(error("[run]\nzebra = 1\n") ==
         "c.toml:8: unknown key 'run.zebra'; there are run.{backend, checkpoint, deterministic, device, folder, "
-        "graphs, plans, precision, ranks_share_gpu, resident, threads, timeout}");
+        "graphs, plans, precision, ranks, ranks_share_gpu, resident, threads, timeout}");
   CHECK(error("[zebra]\n") == "c.toml:7: unknown key 'zebra'; the sections are data, method, model, run, training");
   // The first mistake in the file is the one reported.
   CHECK(error("[training]\nzeed = 3\nbacth = 3\n") ==

@@ -91,5 +91,7 @@ TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   double seconds = 0;
   for (const StageRecord& stage : outcome.stages) seconds += stage.seconds;
   CHECK(seconds <= outcome.seconds);
-  CHECK(outcome.stages.back().last.total_seconds == doctest::Approx(seconds).epsilon(1e-9));
+  const double between = outcome.stages.back().last.total_seconds - seconds;  // the pipeline's first trainer is made
+  CHECK(between >= -1e-9);
+  CHECK(between < 1e-3);
 }
