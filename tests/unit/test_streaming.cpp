@@ -1,12 +1,15 @@
 // Streamed samples are those in memory, bit for bit, however the file holds them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 
+#include "io/row_reader.hpp"
 #include "io/sample_store.hpp"
+#include "src/timer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/stored_files.hpp"
 
@@ -170,4 +173,26 @@ TEST_CASE("streaming: what cannot be read is named by file, data set and row, wh
     CHECK(text.find("data set 'x' cannot be read from row 1") != std::string::npos);
     CHECK(text.find("the file ends there") != std::string::npos);
   }
+}
+
+TEST_CASE("streaming: reading chunks of whole samples takes no longer than copying does, by far") {
+  constexpr Index rows = 8, edge = 32, row_bytes = edge * edge * edge * 4 * 2;
+  TemporaryFolder folder;
+  const std::vector<float> values(rows * row_bytes / 2, 7.0F);
+  const auto best_seconds = [&](const test::StoredAs& as) {
+    const std::string path = folder.file(as.name());
+    test::write_stored(path, "x", {rows, edge, edge, edge, 4}, as, values);
+    const RowReader reader(path, "x");
+    std::vector<std::byte> to(rows * row_bytes);
+    double best = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      const Timer timer;
+      for (Index row = 0; row < rows; ++row) reader.read(row, 1, to.data() + row * row_bytes);
+      best = std::min(best, timer.seconds());
+    }
+    return best;
+  };
+  using Type = test::StoredAs::Type;
+  // About 2 times as long as without HDF5; more than 100 times where the library goes element by element.
+  CHECK(best_seconds({.type = Type::uint16, .chunk_rows = 1}) < 30 * best_seconds({.type = Type::uint16}));
 }
