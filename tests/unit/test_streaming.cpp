@@ -137,6 +137,30 @@ TEST_CASE("streaming: memory in use follows the plan") {
   CHECK(SampleStore::plan(shape, {0, 1000}, at_use, {2, 2, 2}, 8).cached == original.cached);
 }
 
+TEST_CASE("streaming: what unpacking and converting take is known from the files' headers, and counted") {
+  using Type = test::StoredAs::Type;
+  const auto shape_of = [](const test::StoredAs& as) {
+    Files files(as);
+    return inspect_dataset(files.spec, files.comm);
+  };
+  const auto scratch = [](const DatasetShape& shape, Index budget) {
+    const StoreSettings settings{true, Averaging::load, budget};
+    const StreamPlan plan = SampleStore::plan(shape, {0, kRows}, settings, {1, 1, 1}, 4);
+    return plan.least - 8 * kWidth * size_of(shape.type);  // beside two batches
+  };
+  constexpr Index row = kWidth * 2, much = Index{1} << 40;
+  CHECK(scratch(shape_of({.type = Type::uint16}), much) == 0);
+  CHECK(scratch(shape_of({.type = Type::uint16, .chunk_rows = 1}), much) == 0);
+  CHECK(scratch(shape_of({.type = Type::uint16, .chunk_rows = 1, .deflate = true}), much) == 2 * row);
+  const DatasetShape long_chunks = shape_of({.type = Type::uint16, .chunk_rows = 3});
+  CHECK(scratch(long_chunks, much) == 3 * row);
+  CHECK(scratch(long_chunks, 8 * row) == row);  // no more than an eighth
+  const DatasetShape halves = shape_of({.type = Type::uint16, .chunk_rows = 2, .split_rows = true, .deflate = true});
+  CHECK(scratch(halves, much) == 2 * row + 2 * row);
+  // Four threads, each with as many rows as a batch has.
+  CHECK(scratch(shape_of({.type = Type::float64}), much) == 4 * 4 * kWidth * 8);
+}
+
 TEST_CASE("streaming: what cannot be read is named by file, data set and row, when its batch comes") {
   using Type = test::StoredAs::Type;
   std::string expected;
