@@ -138,7 +138,8 @@ void Rows::read(const Block& block, void* to) const {
     row = one.first[0];
     break;
   }
-  throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason));
+  throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason) +
+                  "; copy the file or make it again");
 }
 
 }  // namespace mrmf::h5

@@ -23,7 +23,8 @@ Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
     throw DataError(where + " has shape " + join(shape) +
                     "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
-    if (shape[axis] < 1) throw DataError(where + " has shape " + join(shape) + "; a sample holds nothing");
+    if (shape[axis] < 1)
+      throw DataError(where + " has shape " + join(shape) + "; a sample holds nothing: make the file again");
   Shape result;
   result.axes = static_cast<int>(shape.size()) - 2;
   for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) result.spatial[axis + 4 - shape.size()] = shape[axis];
@@ -58,7 +59,7 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   shape.type = samples.type == ElementType::float64 ? ElementType::float32 : samples.type;
   if (samples.type != shape.type) shape.converted = size_of(samples.type);
   shape.chunks = RowReader(path, spec.samples).chunk_memory();
-  if (shape.samples == 0) throw DataError(where + " is empty (0 samples)");
+  if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
   if (!spec.labels.empty())
     shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
   return shape;
@@ -82,10 +83,10 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
     if (one.type != total.type) total.type = ElementType::float32;
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
-                      spec.files.front() + " has " + to_string(total.sample));
+                      spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
     if (one.outputs != total.outputs)
       throw DataError(place(path, spec.labels) + " has " + std::to_string(one.outputs) + " labels per sample, but " +
-                      spec.files.front() + " has " + std::to_string(total.outputs));
+                      spec.files.front() + " has " + std::to_string(total.outputs) + "; leave one of them out");
     total.samples += one.samples;
     total.file_samples.push_back(one.samples);
   }

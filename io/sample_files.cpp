@@ -42,7 +42,9 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
     File file{rows, spec.files[i], RowReader(spec.files[i], spec.samples, of_file)};
     const bool same = file.reader.shape().front() == rows.count &&
                       file.reader.row_bytes() == row_elements_ * size_of(file.reader.type());
-    if (!same) throw DataError(spec.files[i] + ": data set '" + spec.samples + "' changed while it was being opened");
+    if (!same)
+      throw DataError(spec.files[i] + ": data set '" + spec.samples +
+                      "' changed while it was being opened; start again when nothing writes to it");
     files_.push_back(std::move(file));
   }
 }
