@@ -58,9 +58,11 @@ std::string quoted(const std::string& text) {
 /// The data sets to average, as asked or by their axes; `others` are the rest.
 std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, std::vector<std::string>& others) {
   std::vector<std::string> chosen;
+  std::string unreadable;
   for (const std::string& name : all_datasets(copy.source)) {
     const DatasetInfo info = source.info(name);
-    const bool fits = std::ssize(info.shape) == copy.axes + 2 && info.type != ElementType::other;
+    const bool shaped = std::ssize(info.shape) == copy.axes + 2, fits = shaped && info.type != ElementType::other;
+    if (shaped && !fits) unreadable = name;
     const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
     (wanted ? chosen : others).push_back(name);
   }
@@ -70,6 +72,9 @@ std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, 
       throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes) +
                         " axes; give --factor as many numbers");
   }
+  if (chosen.empty() && !unreadable.empty())
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements; " + readable_types());
   if (chosen.empty())
     throw ConfigError(copy.source + ": no data set has samples of " + std::to_string(copy.axes) +
                       (copy.axes == 1 ? " axis" : " axes") + " and channels; give --factor a number per axis");
@@ -164,7 +169,11 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   });
   target.close();
   together(world, [&] {
-    if (world.root()) copy_datasets(copy.source, others, partial.path());
+    if (!world.root()) return;
+    copy_datasets(copy.source, others, partial.path());
+    std::vector<std::string> averaged = made.samples;
+    averaged.emplace_back("/");
+    copy_attributes(copy.source, averaged, partial.path());
   });
   partial.commit();
   made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));

@@ -25,10 +25,10 @@ struct CoarseFile {
 };
 
 /// Collective; each rank averages its part of the rows. Writes the target with the source's data sets: samples averaged
-/// (contiguous), all others as they are, and the attribute "coarsened" of the root: JSON with the source's name, size
-/// and shapes, the factor and the program. The same bytes for any number of ranks. The target appears whole or not at
-/// all. DataError, ConfigError (on every rank): nothing to average, a factor that does not divide, NaN, a mean that
-/// uint16 cannot hold.
+/// (contiguous), all others as they are, the attributes of all but references, and the attribute "coarsened" of the
+/// root: JSON with the source's name, size and shapes, the factor and the program. The same bytes for any number of
+/// ranks. The target appears whole or not at all. DataError, ConfigError (on every rank): nothing to average, a factor
+/// that does not divide, NaN, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

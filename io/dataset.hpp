@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/element.hpp"
+#include "io/row_reader.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -28,6 +28,8 @@ struct DatasetShape {
   Index outputs = 0;                        ///< labels per sample
   std::vector<Index> file_samples;          ///< samples in each file, in the order of the list
   ElementType type = ElementType::float32;  ///< in memory: the files' own; float32 for float64 and for a mixture
+  ChunkMemory chunks{};                     ///< the most of any file
+  Index converted = 0;  ///< bytes per element, the most of any file, where it is not stored as `type`; else 0
   bool operator==(const DatasetShape&) const = default;
 };
 

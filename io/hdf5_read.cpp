@@ -39,8 +39,8 @@ Space select(hid_t file_space, const Block& block) {
   const std::vector<hsize_t> first(block.first.begin(), block.first.end());
   const std::vector<hsize_t> count(block.count.begin(), block.count.end());
   H5Sselect_hyperslab(file_space, H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
-  const auto elements = static_cast<hsize_t>(block.elements);
-  return Space(H5Screate_simple(1, &elements, nullptr));
+  // Of the same rank: between unlike ranks the library goes element by element.
+  return Space(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
 }
 
 }  // namespace h5

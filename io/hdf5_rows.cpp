@@ -11,6 +11,25 @@
 namespace mrmf::h5 {
 namespace {
 
+/// A chunk that is one row is wanted once, and parts of a row are wanted together: none need stay, though chunks that
+/// are not packed are read a piece at a time unless there is room for one. Of longer chunks, those of one row stay: the
+/// next row is in them.
+ChunkMemory chunk_memory(const Storage& storage, const std::vector<Index>& shape, Index element_bytes) {
+  const std::vector<Index>& chunk = storage.chunk;
+  Index bytes = element_bytes, of_row = 1;
+  for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
+    bytes *= chunk[axis];
+    if (axis > 0) of_row *= (shape[axis] + chunk[axis] - 1) / chunk[axis];
+  }
+  ChunkMemory memory;
+  if (chunk.front() > 1)
+    memory.cache = of_row * bytes;
+  else if (of_row > 1)
+    memory.cache = bytes;
+  if (storage.filtered) memory.unpacking = 2 * bytes;
+  return memory;
+}
+
 std::string missing(const std::string& path, const std::string& name, hid_t file) {
   const std::size_t slash = name.rfind('/');
   std::string group = slash == std::string::npos || slash == 0 ? "/" : name.substr(0, slash);
@@ -25,22 +44,17 @@ std::string missing(const std::string& path, const std::string& name, hid_t file
   return meant.empty() ? text : text + "; do you mean '" + meant + "'?";
 }
 
-/// Bytes that the library keeps of unpacked chunks: those of one row, so that no chunk is unpacked twice for it.
-constexpr Index most_cached = Index{1} << 28;
-
-Properties chunk_cache(const Storage& storage, const std::vector<Index>& shape, Index element_bytes) {
+Properties chunk_cache(const Storage& storage, const std::vector<Index>& shape, Index most_cached) {
   Properties access(H5Pcreate(H5P_DATASET_ACCESS));
-  Index chunks = 1, bytes = element_bytes;
-  for (std::size_t axis = 0; axis < storage.chunk.size(); ++axis) {
-    bytes *= storage.chunk[axis];
-    if (axis > 0) chunks *= (shape[axis] + storage.chunk[axis] - 1) / storage.chunk[axis];
-  }
-  const Index cached = std::clamp(chunks * bytes, Index{1} << 20, most_cached);
+  Index chunks = 1;
+  for (std::size_t axis = 1; axis < storage.chunk.size(); ++axis)
+    chunks *= (shape[axis] + storage.chunk[axis] - 1) / storage.chunk[axis];
+  const Index cached = std::min(storage.memory.cache, most_cached);
   H5Pset_chunk_cache(access.get(), static_cast<std::size_t>(100 * chunks + 1), static_cast<std::size_t>(cached), 1.0);
   return access;
 }
 
-Storage storage_of(const Dataset& dataset, const Type& memory) {
+Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector<Index>& shape) {
   const Properties creation(H5Dget_create_plist(dataset.get()));
   const Type file_type(H5Dget_type(dataset.get()));
   Storage storage;
@@ -51,6 +65,7 @@ Storage storage_of(const Dataset& dataset, const Type& memory) {
     std::vector<hsize_t> sizes(H5S_MAX_RANK);
     sizes.resize(static_cast<std::size_t>(std::max(H5Pget_chunk(creation.get(), H5S_MAX_RANK, sizes.data()), 0)));
     storage.chunk.assign(sizes.begin(), sizes.end());
+    storage.memory = chunk_memory(storage, shape, static_cast<Index>(H5Tget_size(file_type.get())));
   }
   const bool plain = storage.contiguous && H5Pget_external_count(creation.get()) == 0;
   if (plain && H5Tequal(file_type.get(), memory.get()) > 0) {
@@ -76,7 +91,7 @@ Dataset open_dataset(const std::string& path, hid_t file, const std::string& nam
   return dataset;
 }
 
-Rows::Rows(const std::string& path, hid_t file, const std::string& name)
+Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached)
     : dataset_(open_dataset(path, file, name)),
       space_(H5Dget_space(dataset_.get())),
       what_(path + ": data set '" + name + "'") {
@@ -87,9 +102,9 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name)
   memory_ = memory_type(type_, file_type.get());
   shape_ = shape_of(space_.get());
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
-  storage_ = storage_of(dataset_, memory_);
+  storage_ = storage_of(dataset_, memory_, shape_);
   if (storage_.chunk.empty()) return;
-  const Properties access = chunk_cache(storage_, shape_, size_of(type_));
+  const Properties access = chunk_cache(storage_, shape_, most_cached);
   dataset_.close();
   dataset_ = Dataset(H5Dopen2(file, name.c_str(), access.get()));
   h5::require(bool(dataset_), what_ + " cannot be opened");
@@ -123,7 +138,8 @@ void Rows::read(const Block& block, void* to) const {
     row = one.first[0];
     break;
   }
-  throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason));
+  throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason) +
+                  "; copy the file or make it again");
 }
 
 }  // namespace mrmf::h5

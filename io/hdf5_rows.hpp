@@ -8,6 +8,7 @@
 #include "io/element.hpp"
 #include "io/hdf5_blocks.hpp"
 #include "io/hdf5_handle.hpp"
+#include "io/row_reader.hpp"
 
 namespace mrmf::h5 {
 
@@ -20,13 +21,15 @@ struct Storage {
   std::optional<Index> offset;  ///< where it begins, when it is one run of bytes as this machine holds them in memory
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
+  ChunkMemory memory;
 };
 
 /// Callers hold a Lock while they use it.
 class Rows {
  public:
-  /// DataError when the data set is not there, not an array, or of a type that cannot be read.
-  Rows(const std::string& path, hid_t file, const std::string& name);
+  /// Keeps unpacked chunks of at most `most_cached` bytes. DataError when the data set is not there, not an array, or
+  /// of a type that cannot be read.
+  Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached);
 
   ElementType type() const { return type_; }
   const std::vector<Index>& shape() const { return shape_; }

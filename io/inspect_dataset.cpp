@@ -1,4 +1,5 @@
 // The checks of a data set that need no more than the files' headers.
+#include <algorithm>
 #include <numeric>
 
 #include "io/agreement.hpp"
@@ -22,7 +23,8 @@ Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
     throw DataError(where + " has shape " + join(shape) +
                     "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
-    if (shape[axis] < 1) throw DataError(where + " has shape " + join(shape) + "; a sample holds nothing");
+    if (shape[axis] < 1)
+      throw DataError(where + " has shape " + join(shape) + "; a sample holds nothing: make the file again");
   Shape result;
   result.axes = static_cast<int>(shape.size()) - 2;
   for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) result.spatial[axis + 4 - shape.size()] = shape[axis];
@@ -55,11 +57,15 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   shape.sample = sample_shape(samples.shape, where);
   shape.samples = samples.rows();
   shape.type = samples.type == ElementType::float64 ? ElementType::float32 : samples.type;
-  if (shape.samples == 0) throw DataError(where + " is empty (0 samples)");
+  if (samples.type != shape.type) shape.converted = size_of(samples.type);
+  shape.chunks = RowReader(path, spec.samples).chunk_memory();
+  if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
   if (!spec.labels.empty())
     shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
   return shape;
 }
+
+Index widest(const DatasetShape& a, const DatasetShape& b) { return std::max(size_of(a.type), size_of(b.type)); }
 
 DatasetShape inspect_files(const DatasetSpec& spec) {
   if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
@@ -71,13 +77,16 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
       total.outputs = one.outputs;
       total.type = one.type;
     }
+    total.converted = std::max({total.converted, one.converted, one.type == total.type ? 0 : widest(one, total)});
+    total.chunks.cache = std::max(total.chunks.cache, one.chunks.cache);
+    total.chunks.unpacking = std::max(total.chunks.unpacking, one.chunks.unpacking);
     if (one.type != total.type) total.type = ElementType::float32;
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
-                      spec.files.front() + " has " + to_string(total.sample));
+                      spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
     if (one.outputs != total.outputs)
       throw DataError(place(path, spec.labels) + " has " + std::to_string(one.outputs) + " labels per sample, but " +
-                      spec.files.front() + " has " + std::to_string(total.outputs));
+                      spec.files.front() + " has " + std::to_string(total.outputs) + "; leave one of them out");
     total.samples += one.samples;
     total.file_samples.push_back(one.samples);
   }
@@ -99,7 +108,10 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
                                   spatial[0],
                                   spatial[1],
                                   spatial[2],
-                                  static_cast<std::int64_t>(shape.type)};
+                                  static_cast<std::int64_t>(shape.type),
+                                  shape.chunks.cache,
+                                  shape.chunks.unpacking,
+                                  shape.converted};
   comm.broadcast(std::span(words), 0);
   shape.file_samples.resize(spec.files.size());
   comm.broadcast(std::span(shape.file_samples), 0);
@@ -107,6 +119,8 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   shape.outputs = words[1];
   shape.sample = {0, {words[4], words[5], words[6]}, words[2], static_cast<int>(words[3])};
   shape.type = static_cast<ElementType>(words[7]);
+  shape.chunks = {words[8], words[9]};
+  shape.converted = words[10];
   return shape;
 }
 

@@ -54,7 +54,8 @@ void read_plainly(const std::string& path, Range bytes) {
     const ssize_t got = ::read(file.number(), buffer.get(), std::min(left, block));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
-      throw DataError(path + ": cannot be read: " + (got == 0 ? "it ends too early" : std::strerror(errno)));
+      throw DataError(path + ": cannot be read: " + (got == 0 ? "it ends too early" : std::strerror(errno)) +
+                      "; copy it or make it again");
     left -= static_cast<std::size_t>(got);
   }
 }

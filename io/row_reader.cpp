@@ -45,13 +45,15 @@ struct RowReader::State {
   Index row_bytes = 0, offset = 0;
   std::string what;
   ReadingWay way;
+  ChunkMemory chunk_memory;
 
-  State(const std::string& path, const std::string& name) : file(open_file(path)) {
-    rows = std::make_unique<h5::Rows>(path, file.get(), name);
+  State(const std::string& path, const std::string& name, Index most_cached) : file(open_file(path)) {
+    rows = std::make_unique<h5::Rows>(path, file.get(), name, most_cached);
     type = rows->type();
     shape = rows->shape();
     row_bytes = std::accumulate(shape.begin() + 1, shape.end(), size_of(type), std::multiplies<>());
     what = rows->what();
+    chunk_memory = rows->storage().memory;
     way = {rows->storage().offset.has_value(), way_text(rows->storage())};
     if (!way.direct) return;
     offset = *rows->storage().offset;
@@ -92,9 +94,9 @@ struct RowReader::State {
   }
 };
 
-RowReader::RowReader(const std::string& path, const std::string& dataset) {
+RowReader::RowReader(const std::string& path, const std::string& dataset, Index most_cached) {
   const h5::Lock lock;
-  state_ = std::make_unique<State>(path, dataset);
+  state_ = std::make_unique<State>(path, dataset, most_cached);
 }
 RowReader::RowReader(RowReader&&) noexcept = default;
 RowReader& RowReader::operator=(RowReader&&) noexcept = default;
@@ -104,6 +106,7 @@ ElementType RowReader::type() const { return state_->type; }
 const std::vector<Index>& RowReader::shape() const { return state_->shape; }
 Index RowReader::row_bytes() const { return state_->row_bytes; }
 ReadingWay RowReader::way() const { return state_->way; }
+ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 
 void RowReader::read(Index first, Index count, std::byte* to) const {
   MRMF_CHECK(first >= 0 && count >= 0 && first + count <= state_->shape[0], state_->what + ": rows outside of it");

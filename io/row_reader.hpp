@@ -16,12 +16,20 @@ struct ReadingWay {
   std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
 };
 
+/// Bytes that HDF5 takes beside the rows it reads; none for data sets that are not chunked.
+struct ChunkMemory {
+  Index cache = 0;      ///< what each open data set keeps of unpacked chunks, if it may
+  Index unpacking = 0;  ///< while a chunk is unpacked
+  bool operator==(const ChunkMemory&) const = default;
+};
+constexpr Index kMostCached = Index{1} << 28;  ///< of unpacked chunks, in all data sets that are open at once
+
 /// Keeps its file open. Contiguous data sets of this machine's byte order are read without HDF5, by many threads at
 /// once; all others through HDF5, by one thread at a time.
 class RowReader {
  public:
-  /// DataError: file or data set cannot be opened.
-  RowReader(const std::string& path, const std::string& dataset);
+  /// Keeps unpacked chunks of at most `most_cached` bytes. DataError: file or data set cannot be opened.
+  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached);
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
@@ -30,6 +38,7 @@ class RowReader {
   const std::vector<Index>& shape() const;
   Index row_bytes() const;
   ReadingWay way() const;
+  ChunkMemory chunk_memory() const;
 
   /// Rows [first, first + count) to count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
   void read(Index first, Index count, std::byte* to) const;

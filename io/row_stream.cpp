@@ -34,11 +34,13 @@ StreamPlan plan_stream(const StreamBudget& budget) {
   plan.least = std::min(all, least_batches * batch) + budget.scratch;
   if (all + budget.scratch <= budget.bytes) {
     plan.cached = budget.rows;
+    plan.bytes = all + budget.scratch;
     return plan;
   }
   plan.batches = std::clamp(budget.bytes / 4 / std::max<Index>(batch, 1), least_batches, most_batches);
   const Index left = budget.bytes - budget.scratch - plan.batches * batch;
   plan.cached = std::max<Index>(left, 0) / std::max<Index>(budget.row_bytes, 1);
+  plan.bytes = plan.batches * batch + plan.cached * budget.row_bytes + budget.scratch;
   return plan;
 }
 

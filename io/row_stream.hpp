@@ -21,6 +21,7 @@ struct StreamPlan {
   Index least = 0;    ///< bytes without which it cannot be: one batch and the next
   Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its place
   Index cached = 0;   ///< rows that stay in memory
+  Index bytes = 0;    ///< that these take with the readers' scratch
 };
 StreamPlan plan_stream(const StreamBudget& budget);
 

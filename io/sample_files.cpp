@@ -19,20 +19,32 @@ std::string not_finite_text(const RowPlace& place, float value) {
          (std::isnan(value) ? "NaN" : "an infinity") + "; remove or repair that sample";
 }
 
-SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
+Index files_with(const DatasetShape& shape, Range rows) {
+  Index files = 0, first = 0;
+  for (const Index samples : shape.file_samples) {
+    if (common({first, samples}, rows).count > 0) ++files;
+    first += samples;
+  }
+  return files;
+}
+
+SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached)
     : dataset_(spec.samples),
       type_(shape.type),
       row_elements_(shape.sample.per_sample()),
       row_bytes_(row_elements_ * size_of(shape.type)) {
   MRMF_CHECK(shape.file_samples.size() == spec.files.size(), "the shape is not of these files");
+  const Index of_file = most_cached / std::max<Index>(1, files_with(shape, owned));
   Range rows;
   for (std::size_t i = 0; i < spec.files.size(); ++i) {
     rows = {rows.first + rows.count, shape.file_samples[i]};
     if (common(rows, owned).count == 0) continue;
-    File file{rows, spec.files[i], RowReader(spec.files[i], spec.samples)};
+    File file{rows, spec.files[i], RowReader(spec.files[i], spec.samples, of_file)};
     const bool same = file.reader.shape().front() == rows.count &&
                       file.reader.row_bytes() == row_elements_ * size_of(file.reader.type());
-    if (!same) throw DataError(spec.files[i] + ": data set '" + spec.samples + "' changed while it was being opened");
+    if (!same)
+      throw DataError(spec.files[i] + ": data set '" + spec.samples +
+                      "' changed while it was being opened; start again when nothing writes to it");
     files_.push_back(std::move(file));
   }
 }

@@ -25,10 +25,14 @@ struct RowPlace {
 /// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, as `value` does.
 std::string not_finite_text(const RowPlace& place, float value);
 
+/// How many files hold some of these rows.
+Index files_with(const DatasetShape& shape, Range rows);
+
 class SampleFiles {
  public:
-  /// Opens the files that hold rows of `owned`, and keeps them open. DataError when one cannot be.
-  SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned);
+  /// Opens the files that hold rows of `owned`, and keeps them open; they share `most_cached` bytes for unpacked
+  /// chunks. DataError when one cannot be.
+  SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached = kMostCached);
 
   ElementType type() const { return type_; }  ///< of the rows that read() gives: DatasetShape::type
   Index row_bytes() const { return row_bytes_; }

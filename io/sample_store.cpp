@@ -22,6 +22,11 @@ bool keeps_original(const StoreSettings& settings, const Extent& resolution) {
   return resolution == original || settings.averaging == Averaging::epoch;
 }
 
+/// Bytes for unpacked chunks: while streaming a small part of what there is, since most rows come at random.
+Index most_cached(const StoreSettings& settings) {
+  return settings.stream ? std::min(kMostCached, settings.budget / 8) : kMostCached;
+}
+
 /// The part of [first, first + count) that lies in `rows`, counted from `first`.
 Range overlap(Range rows, Index first, Index count) {
   const Index begin = std::max(rows.first, first), end = std::min(rows.first + rows.count, first + count);
@@ -34,7 +39,7 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
                          const StoreSettings& settings)
     : shape_(shape), owned_(owned), layout_(spec.layout), settings_(settings) {
   together(comm, [&] {
-    files_ = std::make_unique<SampleFiles>(spec, shape, owned);
+    files_ = std::make_unique<SampleFiles>(spec, shape, owned, most_cached(settings));
     const ReadingWay way = files_->way();
     way_ = "independent reads of each rank on " + std::to_string(readers(way)) +
            (readers(way) == 1 ? " thread" : " threads") + ", " + way.text;
@@ -77,8 +82,12 @@ void SampleStore::load_original() {
 StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
                              const Extent& resolution, Index most_rows) {
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
+  const Index task = direct_readers * std::min(most_rows, task_rows(budget.row_bytes));
+  budget.scratch = task * shape.sample.per_sample() * shape.converted +
+                   std::min(most_cached(settings), files_with(shape, owned) * shape.chunks.cache) +
+                   shape.chunks.unpacking;
   if (!keeps_original(settings, resolution)) {
-    budget.scratch = direct_readers * std::min(most_rows, task_rows(budget.row_bytes)) * budget.row_bytes;
+    budget.scratch += task * budget.row_bytes;
     budget.row_bytes = coarse_shape(shape.sample, resolution).per_sample() * size_of(ElementType::float32);
   }
   return plan_stream(budget);

@@ -1,10 +1,13 @@
 #include "src/bench_command.hpp"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <iostream>
 #include <memory>
 
+#include "io/element.hpp"
+#include "layers/execution.hpp"
 #include "src/bench_device.hpp"
 #include "src/bench_io.hpp"
 #include "src/bench_layers.hpp"
@@ -12,6 +15,7 @@
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
 #include "src/inspect.hpp"
+#include "src/node.hpp"
 #include "src/presets.hpp"
 
 namespace mrmf {
@@ -35,10 +39,26 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
   return sample;
 }
 
+// Of the host: arenas of the model with two moments, a batch and its copy. A device says itself when it is full.
+void require_memory(Backend& backend, const BenchSettings& settings) {
+  ModelSettings model;
+  model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
+  const Network network(backend, model.network);
+  constexpr int moments = 2;
+  const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
+  const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = node_memory() / 1e9;
+  if (needed > there)
+    throw ConfigError(
+        fmt::format("--batch {}: {} of samples {} takes {:.3g} GB and {:.3g} GB may be used; give a "
+                    "smaller --batch or --sample",
+                    settings.batch, settings.preset, to_string(settings.sample), needed, there));
+}
+
 void run_bench(const std::string& what, BenchOptions options, Comm& world) {
   if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
   preset_layers(options.settings.preset);  // an unknown name fails here
   options.settings.sample = bench_sample(options, what == "parity");
+  if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
   options.run.graphs = options.graph;
   if (what == "parity") {
     options.settings.optimizer.name = "sgd";  // Adam amplifies gradients that are rounding alone (docs/numerics.md)
@@ -53,6 +73,7 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     return;
   }
   const auto backend = make_backend(options.run, world);
+  if (backend->immediate()) require_memory(*backend, options.settings);
   if (what == "training")
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())
@@ -142,7 +163,9 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
     sub->add_option("--sample", options->sample, "size of a sample, e.g. 64x64x64x4; the preset's own unless given");
     sub->add_option("--length", options->length, "positions along the last axis of a sample, instead of its own")
         ->check(CLI::PositiveNumber);
-    add("--batch", options->settings.batch, "rows per step", CLI::PositiveNumber);
+    sub->add_option("--batch", options->settings.batch,
+                    what == "parity" ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
+        ->check(CLI::PositiveNumber);
     add("--steps", options->settings.steps, what == "parity" ? "steps" : "timed steps", CLI::PositiveNumber);
     add("--device", options->run.device, "what to compute on", CLI::IsMember({"auto", "cpu", "cuda"}));
     add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));

@@ -18,7 +18,8 @@ struct BenchIo {
 /// Collective. Each rank takes its part of the training samples through the loader as training does, streamed, twice:
 /// once from the disk (the operating system's copies of the files are dropped before, as far as it lets us) and once
 /// with what the first epoch left in memory. Beside both, read(2) of the same bytes from front to back.
-/// Prints GB/s of the files' bytes over all ranks, and their ratios; the last line is JSON.
+/// Prints GB/s over all ranks and their ratios; the last line is JSON. read(2) counts the files' bytes, the loader the
+/// samples' as they are unpacked: of compressed files, or of files that hold more, that is not the same.
 void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
 
 }  // namespace mrmf

@@ -11,8 +11,8 @@ namespace mrmf {
 
 struct BenchSettings {
   std::string preset = "neuron_inverter";
-  Shape sample;  ///< of one sample; n is ignored
-  int batch = 512;
+  Shape sample;    ///< of one sample; n is ignored
+  int batch = 0;   ///< 0: Preset::batch
   int steps = 10;  ///< timed, after two that are not
   OptimizerSettings optimizer{};
   std::string json;  ///< file for the figures; empty: none

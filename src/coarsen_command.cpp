@@ -44,7 +44,7 @@ Factor factor_of(const std::string& text) {
   return factor;
 }
 
-// Two sources of one name, or a source that would be written over.
+// Two sources of one name, or a file that would be written over.
 void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
   for (const std::string& file : options.files) {
@@ -52,6 +52,7 @@ void check_names(const CoarsenOptions& options) {
     std::error_code missing;
     if (fs::equivalent(file, target, missing) && !missing)
       throw ConfigError("--output " + options.output + ": " + file + " would be replaced; name another folder");
+    if (!options.overwrite) refuse_existing(target.string());
     if (!names.insert(target).second)
       throw ConfigError("two files are called " + target.filename().string() + "; copy them into different folders");
   }
@@ -74,7 +75,9 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
     if (!world.root()) return;
     std::error_code error;
     fs::create_directories(options.output, error);
-    if (error) throw ConfigError("--output " + options.output + ": cannot be made: " + error.message());
+    if (error)
+      throw ConfigError("--output " + options.output + ": cannot be made: " + error.message() +
+                        "; name another folder");
   });
   Index samples = 0, bytes = 0;
   for (const std::string& file : options.files) {

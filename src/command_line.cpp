@@ -58,7 +58,10 @@ void add_simulate_neuron(CLI::App& simulate, Command& command, Comm& world) {
                    "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
+  auto overwrite = held<bool>();
+  neuron->add_flag("--overwrite", *overwrite, "replace the file if it is there");
+  neuron->callback(
+      [=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, *overwrite, world); }; });
 }
 
 void add_simulate_cosmology(CLI::App& simulate, Command& command, Comm& world) {
@@ -110,6 +113,7 @@ void add_coarsen(CLI::App& app, Command& command, Comm& world) {
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  coarsen->add_flag("--overwrite", options->overwrite, "replace copies that are there");
   coarsen->callback([=, &command, &world] { command = [=, &world] { coarsen_command(*options, world); }; });
 }
 

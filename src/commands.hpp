@@ -17,8 +17,11 @@ int choose_threads(int wanted, Comm& world);
 /// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
+/// ConfigError when there is a file of this name.
+void refuse_existing(const std::string& file);
+
 struct NeuronSimulation;
-void simulate_neuron_command(NeuronSimulation settings, Comm& world);
+void simulate_neuron_command(NeuronSimulation settings, bool overwrite, Comm& world);
 struct CosmologySimulation;
 void simulate_cosmology_command(CosmologySimulation settings, Comm& world);
 
@@ -29,6 +32,7 @@ struct CoarsenOptions {
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
   std::string type = "float32";
   int threads = 0;
+  bool overwrite = false;
 };
 /// Writes coarse copies of files, under their own names.
 void coarsen_command(const CoarsenOptions& options, Comm& world);

@@ -44,17 +44,11 @@ void Data::read(Comm& team) {
   for (Split* split : {&train_, &validation_}) {
     split->store.reset();  // before anything is read: there may not be room for both
     split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
-    split->batch_rows.clear();
   }
   validation_.order.shuffle = false;
-  for (const TrainStep& step : make_plan(config_).training()) {
-    const auto raise = [&](Split& split, Index rows) {
-      Index& most = split.batch_rows[step.resolution];
-      most = std::max(most, rows);
-    };
-    raise(train_, step.batch);
-    raise(validation_, validation_batch(validation_.order, step.batch));
-  }
+  train_.batch_rows = largest_batches(config_, [](Index batch) { return batch; });
+  validation_.batch_rows =
+      largest_batches(config_, [&](Index batch) { return validation_batch(validation_.order, batch); });
   const MemoryPlan memory = plan_memory(
       config_.data,
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
@@ -99,6 +93,20 @@ OrderSettings order_settings(const DataConfig& config, Index samples, int ranks,
   order.shards = config.shards > 0 ? config.shards : ranks;
   order.shuffle = config.shuffle;
   return order;
+}
+
+std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of) {
+  std::map<Extent, Index> largest;
+  Index of_all = 0;
+  for (const TrainStep& step : make_plan(config).training()) {
+    const Index rows = rows_of(step.batch);
+    Index& most = largest[step.resolution];
+    most = std::max(most, rows);
+    of_all = std::max(of_all, rows);
+  }
+  if (config.data.averaging == Averaging::epoch)
+    for (auto& [resolution, rows] : largest) rows = of_all;
+  return largest;
 }
 
 Index validation_batch(const OrderSettings& order, Index batch) {

@@ -2,6 +2,7 @@
 // streamed as the configuration says.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "io/coarsen.hpp"
@@ -56,6 +57,10 @@ class Data {
 
 /// How a data set of this many samples is cut for a team of `ranks`, as `rank` sees it; batch is still to be set.
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
+
+/// The largest batches of the plan, by resolution; `rows_of` gives a split's rows for a training batch. With
+/// data.averaging = "epoch" all resolutions are made from the same stream of originals: each has the largest of all.
+std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of);
 
 /// A validation set may be smaller than the training batch, or leave ranks without samples.
 Index validation_batch(const OrderSettings& order, Index batch);

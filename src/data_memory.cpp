@@ -30,12 +30,25 @@ Index label_bytes(const DataPart& part) {
 }
 
 // All samples, and the coarse copies that are kept beside them.
-Index whole_bytes(const DataPart& part, const DataConfig& config) {
+Index bytes_in_memory(const DataPart& part, Averaging averaging, const std::vector<Extent>& resolutions) {
   Index sample = sample_bytes(part);
-  for (const auto& [resolution, rows] : part.batch_rows)
-    if (resolution != kOriginal && config.averaging == Averaging::load)
+  for (const Extent& resolution : resolutions)
+    if (resolution != kOriginal && averaging == Averaging::load)
       sample += coarse_shape(part.shape.sample, resolution).per_sample() * size_of(ElementType::float32);
   return owned_count(part) * sample;
+}
+
+Index whole_bytes(const DataPart& part, const DataConfig& config) {
+  std::vector<Extent> resolutions;
+  for (const auto& [resolution, rows] : part.batch_rows) resolutions.push_back(resolution);
+  return bytes_in_memory(part, config.averaging, resolutions);
+}
+
+Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const Extent& resolution) {
+  const auto rows = part.batch_rows.find(resolution);
+  return SampleStore::plan(part.shape, owned_rows(part.order), settings, resolution,
+                           rows == part.batch_rows.end() ? 1 : rows->second)
+      .bytes;
 }
 
 // The largest over the resolutions, which follow one after the other.
@@ -99,6 +112,19 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
 }
 
 }  // namespace
+
+Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores,
+                 const std::vector<Extent>& resolutions) {
+  Index bytes = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Index most = 0;
+    if (!stores[i].stream) most = bytes_in_memory(parts[i], stores[i].averaging, resolutions);
+    for (const Extent& resolution : resolutions)
+      if (stores[i].stream) most = std::max(most, bytes_streamed(parts[i], stores[i], resolution));
+    bytes += most + label_bytes(parts[i]);
+  }
+  return bytes;
+}
 
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks) {
   const Budget budget{config.memory ? *config.memory * kGiga : kShare * node_memory(), node_ranks};

@@ -22,6 +22,10 @@ struct MemoryPlan {
   std::string text;                   ///< for people: what stays in memory, of how much; the same on every rank
 };
 
+/// Bytes of this rank's samples and labels of all parts while these resolutions are in use, one after the other.
+Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores,
+                 const std::vector<Extent>& resolutions);
+
 /// Collective over `team`. The run's `node_ranks` ranks on this node share data.memory, of whatever teams they are.
 /// ConfigError, with both numbers: it is too little for the batches, or for all samples where data.load is "memory".
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks);

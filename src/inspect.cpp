@@ -81,7 +81,7 @@ Shape parse_sample(const std::string& text) {
 }
 
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldRows>& held) {
+                         const std::optional<HeldData>& held) {
   const int moments = config.training.optimizer.name == "sgd" ? 1 : 2;
   const Plan plan = make_plan(config);
   std::string text;

@@ -15,6 +15,6 @@ Shape parse_sample(const std::string& text);
 /// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
 /// is not.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldRows>& held);
+                         const std::optional<HeldData>& held);
 
 }  // namespace mrmf

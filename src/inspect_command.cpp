@@ -6,10 +6,10 @@
 
 #include "generated/version.hpp"
 #include "io/hdf5.hpp"
-#include "io/sample_store.hpp"
 #include "src/commands.hpp"
 #include "src/data.hpp"
 #include "src/inspect.hpp"
+#include "src/node.hpp"
 #include "src/presets.hpp"
 #include "src/records.hpp"
 
@@ -23,14 +23,19 @@ bool files_exist(const std::vector<std::string>& files) {
   return !files.empty();
 }
 
-// What the first rank of `world` holds of both splits.
-HeldRows held_rows(const Config& config, Comm& world) {
-  const auto rows = [&](const DatasetShape& shape) {
-    return owned_rows(order_settings(config.data, shape.samples, world.size(), world.rank())).count;
+// What a rank of `world` holds of both splits, as a run decides it. Collective.
+HeldData held_data(const Config& config, Comm& world) {
+  HeldData held;
+  const auto add = [&](const DatasetSpec& spec, bool validation) {
+    DataPart part{inspect_dataset(spec, world), {}};
+    part.order = order_settings(config.data, part.shape.samples, world.size(), world.rank());
+    part.batch_rows =
+        largest_batches(config, [&](Index batch) { return validation ? validation_batch(part.order, batch) : batch; });
+    held.parts.push_back(std::move(part));
   };
-  HeldRows held{inspect_dataset(config.data.train, world), 0};
-  held.rows = rows(held.shape);
-  if (files_exist(config.data.validation.files)) held.rows += rows(inspect_dataset(config.data.validation, world));
+  add(config.data.train, false);
+  if (files_exist(config.data.validation.files)) add(config.data.validation, true);
+  held.stores = plan_memory(config.data, held.parts, world, ranks_of_same(host_name(), world).size()).stores;
   return held;
 }
 
@@ -39,13 +44,13 @@ HeldRows held_rows(const Config& config, Comm& world) {
 void inspect_command(const InspectOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   Shape sample;
-  std::optional<HeldRows> held;
+  std::optional<HeldData> held;
   std::string origin = "as given";
   if (!options.sample.empty()) {
     sample = parse_sample(options.sample);
   } else if (files_exist(config.data.train.files)) {
-    held = held_rows(config, world);
-    sample = held->shape.sample;
+    held = held_data(config, world);
+    sample = held->parts.front().shape.sample;
     origin = "from the data";
   } else if (const std::string usual = preset_sample(config.model.preset); !usual.empty()) {
     sample = parse_sample(usual);

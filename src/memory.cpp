@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <fstream>
 
-#include "io/coarsen.hpp"
-
 namespace mrmf {
 namespace {
 
 constexpr Index float_bytes = sizeof(float);
-
-Index copy_bytes(const HeldRows& held, const Extent& resolution) {
-  return held.rows * coarse_shape(held.shape.sample, resolution).per_sample() * float_bytes;
-}
 
 }  // namespace
 
@@ -44,7 +38,7 @@ RunMemory stage_memory(Backend& backend, const NetworkSettings& settings, int mo
   return memory;
 }
 
-RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldRows>& held) {
+RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldData>& held) {
   const std::vector<Extent> resolutions = plan.resolutions();
   RunMemory most;
   const std::size_t together = std::min<std::size_t>(stages.size(), 2);
@@ -54,12 +48,12 @@ RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, co
       RunMemory stage = stages[i];
       stage.batches = std::max(stage.batches, sum.batches) - sum.batches;  // one model trains at a time
       sum = sum + stage;
-      if (held && resolutions[i] != Extent{1, 1, 1}) sum.data += copy_bytes(*held, resolutions[i]);
     }
+    const auto from = resolutions.begin() + static_cast<std::ptrdiff_t>(first);
+    if (held) sum.data = data_bytes(held->parts, held->stores, {from, from + static_cast<std::ptrdiff_t>(together)});
     if (sum.all() > most.all()) most = sum;
   }
   most.program = resident_bytes();
-  if (held) most.data += copy_bytes(*held, {1, 1, 1}) + held->rows * held->shape.outputs * float_bytes;
   return most;
 }
 

@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "io/sample_store.hpp"
 #include "layers/execution.hpp"
 #include "src/config.hpp"
+#include "src/data_memory.hpp"
 #include "src/plan.hpp"
 
 namespace mrmf {
@@ -15,8 +15,8 @@ Index resident_bytes();
 
 /// Of a rank in training, in bytes.
 struct RunMemory {
-  Index program = 0;    ///< what any run has: this process at the time of asking
-  Index models = 0;     ///< arenas, optimizer moments and a copy of the parameters, of the models that are there at once
+  Index program = 0;  ///< what any run has: this process at the time of asking
+  Index models = 0;   ///< arenas, optimizer moments and a copy of the parameters, of the models that are there at once
   Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
   Index batches = 0;    ///< the batch of samples that is trained or validated on
   Index data = 0;       ///< samples and labels, at the resolutions that are there at once
@@ -24,17 +24,17 @@ struct RunMemory {
   RunMemory operator+(const RunMemory& other) const;
 };
 
-/// The rows of both splits that a rank holds.
-struct HeldRows {
-  DatasetShape shape;
-  Index rows = 0;
+/// The splits as a rank holds them.
+struct HeldData {
+  std::vector<DataPart> parts;
+  std::vector<StoreSettings> stores;  ///< one per part
 };
 
 /// Of a model at one resolution of the plan, and its batches. The workspace is found by making the operations.
 RunMemory stage_memory(Backend& backend, const NetworkSettings& settings, int moments);
 
-/// The largest sum over models that are there at once (two before a fusion), with the program and, where the rows are
-/// known, the data: the original and those models' resolutions.
-RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldRows>& held);
+/// The largest sum over models that are there at once (two before a fusion), with the program and, where it is there,
+/// the data for those models' resolutions.
+RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldData>& held);
 
 }  // namespace mrmf

@@ -119,17 +119,23 @@ std::string prefix(LayerKind kind) {
 std::vector<Preset> preset_list() {
   return {
       {"neuron_inverter", "1-D: three convolutions, flat batch norm, six dense layers; 3 probes to 19 conductances",
-       "1600x3"},
+       "1600x3", 512},
       {"cosmoflow", "3-D: seven convolutions, each with a batch norm, three dense layers; 4 redshifts to 4 parameters",
-       "128x128x128x4"},
+       "128x128x128x4", 8},
       {"cosmoflow_mlperf", "3-D: five convolutions, three dense layers, 1.2 tanh; 4 redshifts to 4 parameters",
-       "128x128x128x4"}};
+       "128x128x128x4", 8}};
 }
 
 std::string preset_sample(const std::string& name) {
   for (const Preset& preset : preset_list())
     if (preset.name == name) return preset.sample;
   return "";
+}
+
+int preset_batch(const std::string& name) {
+  for (const Preset& preset : preset_list())
+    if (preset.name == name) return preset.batch;
+  return 1;
 }
 
 std::vector<LayerSpec> preset_layers(const std::string& name) {

@@ -12,10 +12,13 @@ struct Preset {
   std::string name;
   std::string description;  ///< one line
   std::string sample;       ///< usual shape of a sample, as `mrmf inspect --sample` takes it: "1600x3"
+  int batch = 1;            ///< rows per step of a benchmark, unless given
 };
 std::vector<Preset> preset_list();
 /// The usual shape of a sample of the preset; "" when there is none of that name.
 std::string preset_sample(const std::string& name);
+/// Preset::batch; 1 when there is none of that name.
+int preset_batch(const std::string& name);
 
 /// The layers of a preset, named. ConfigError with the nearest name when there is no such preset.
 std::vector<LayerSpec> preset_layers(const std::string& name);

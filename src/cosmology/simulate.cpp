@@ -114,9 +114,10 @@ void prepare_folder(const CosmologySimulation& settings, Comm& comm) {
     if (error)
       throw DataError(fmt::format("{}: cannot be made: {}; name another folder", settings.folder, error.message()));
     for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      if (entry.path().filename().string().starts_with(kFilePrefix))
-        throw DataError(fmt::format("{}: holds cubes already ({}); name another folder, or remove them",
-                                    settings.folder, entry.path().filename().string()));
+      if (const std::string name = entry.path().filename().string();
+          name.starts_with(kFilePrefix) || name == "data.toml")
+        throw DataError(
+            fmt::format("{}: holds cubes already ({}); name another folder, or remove them", settings.folder, name));
     if (error)
       throw DataError(fmt::format("{}: cannot be read: {}; name another folder", settings.folder, error.message()));
   });

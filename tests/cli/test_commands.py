@@ -173,6 +173,12 @@ class Commands(support.MrmfTest):
             for what in ("training", "layers"):
                 self.fails(2, "bench", what, *words, message=words[0])
 
+    def test_bench_batch_is_the_presets_own_and_fits_in_memory(self):
+        text = self.mrmf("bench", "training", "--preset", "cosmoflow", "--sample", "16x16x16x4", "--steps", "1")
+        self.assertEqual(json.loads(text.splitlines()[-1])["batch"], 8)
+        self.fails(2, "bench", "training", "--preset", "cosmoflow", "--batch", "200000",
+                   message="--batch 200000: cosmoflow of samples 128x128x128x4 takes")
+
     def test_bench_layers_prints_both_sums(self):
         text = self.mrmf("bench", "layers", "--length", "160", "--batch", "8", "--steps", "2", "--threads", "1")
         for part in ("conv2", "conv3", "dense1", "dense6", "oneDNN"):

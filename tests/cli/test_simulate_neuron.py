@@ -86,6 +86,12 @@ class SimulateNeuron(support.MrmfTest):
     def test_an_older_file_survives_a_refused_command(self):
         path = self.make("kept.h5")
         before = digest(path)
+        words = ("simulate", "neuron", "--samples", "90", "--cells", "3", "--seed", "2", "--output", "kept.h5")
+        self.fails(2, *words, message="kept.h5: is there already; give --overwrite")
+        self.assertEqual(digest(path), before)
+        self.mrmf(*words, "--overwrite")
+        self.assertNotEqual(digest(path), before)
+        before = digest(path)
         self.fails(2, "simulate", "neuron", "--samples", "1", "--cells", "3", "--output", "kept.h5", message="cells")
         self.assertEqual(digest(path), before)
 

@@ -46,6 +46,20 @@ std::vector<float> trained_part(const Group& group) { return copy(group.params);
 
 }  // namespace
 
+TEST_CASE("data: resolutions that are averaged from one stream of originals have room for the largest batch of all") {
+  Experiment experiment;
+  experiment.config.method.name = "mrt";
+  experiment.config.method.resolutions = {kHalf, kFull};
+  experiment.config.method.coarse.batch = 4;
+  const auto room = [&] {
+    Data data(experiment.config, experiment.team);
+    return data.train().batch_rows;
+  };
+  CHECK(room() == std::map<Extent, Index>{{kHalf, 4}, {kFull, 8}});
+  experiment.config.data.averaging = Averaging::epoch;
+  CHECK(room() == std::map<Extent, Index>{{kHalf, 8}, {kFull, 8}});
+}
+
 TEST_CASE("pipeline: MRT ends with the bottom that the coarse model learnt") {
   Experiment experiment;
   Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);

@@ -135,7 +135,7 @@ TEST_CASE("inspect: every file is checked, and the message names file and data s
   }
   SUBCASE("another number of labels") {
     test::write_floats(b, "y", {4, 3}, ramp(12));
-    CHECK(files.refusal() == b + ": data set 'y' has 3 labels per sample, but " + a + " has 2");
+    CHECK(files.refusal() == b + ": data set 'y' has 3 labels per sample, but " + a + " has 2; leave one of them out");
   }
   SUBCASE("labels with too many axes") {
     test::write_floats(b, "y", {4, 2, 1}, ramp(8));
@@ -151,7 +151,8 @@ TEST_CASE("inspect: every file is checked, and the message names file and data s
     files.spec.files[1] = files.folder.file("c.h5");
     test::write_floats(files.spec.files[1], "x", {4, 16, 1}, ramp(64));
     test::write_floats(files.spec.files[1], "y", {4, 2}, ramp(8));
-    CHECK(files.refusal() == files.spec.files[1] + ": data set 'x' has samples of 16x1, but " + a + " has 8x2");
+    CHECK(files.refusal() ==
+          files.spec.files[1] + ": data set 'x' has samples of 16x1, but " + a + " has 8x2; leave one of them out");
   }
   SUBCASE("an empty split") {
     files.spec.files[1] = files.folder.file("d.h5");
