@@ -119,8 +119,7 @@ TEST_CASE("slabs: ranks that share a cube count what one rank counts") {
     const char* method;
     int size, mesh;
   };
-  for (const Case& c :
-       {Case{"lpt", 16, 1}, Case{"lpt", 32, 1}, Case{"cola", 16, 1}, Case{"cola", 16, 3}, Case{"cola", 32, 1}}) {
+  for (const Case& c : {Case{"lpt", 16, 1}, Case{"lpt", 32, 1}, Case{"cola", 16, 3}, Case{"cola", 32, 1}}) {
     CAPTURE(c.method);
     CAPTURE(c.size);
     CAPTURE(c.mesh);
