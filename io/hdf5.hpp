@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,9 +25,10 @@ struct DatasetInfo {
 /// Reading: open() is collective and fails on all ranks when it fails on one. After that every rank reads by itself
 /// (contiguous rows need no other rank), so an error is thrown on the rank that meets it; together() of
 /// io/agreement.hpp makes it everyone's.
-/// Writing goes through MPI-IO and is collective but for write_rows(); collective members fail on all ranks alike. The
-/// bytes of the file are the same for any number of ranks. When an exception unwinds past a file that several ranks
-/// are writing, the file is abandoned rather than closed: closing would wait for ranks that are elsewhere.
+/// Writing goes through MPI-IO and is collective but for write_rows() and write_planes(); collective members fail on
+/// all ranks alike. The bytes of the file are the same for any number of ranks. When an exception unwinds past a file
+/// that several ranks are writing, the file is abandoned rather than closed: closing would wait for ranks that are
+/// elsewhere.
 class Hdf5File {
  public:
   /// Says apart: no such file, no permission, not an HDF5 file, truncated (with both sizes).
@@ -57,6 +59,8 @@ class Hdf5File {
   /// Independent per rank: rows [first, first + rows) from `values`, of the data set's own type.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
+  /// The same for planes [first, first + planes) of one row's first axis, from `values`.
+  void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
   /// Collective: a (1,) variable-length string; the root's text counts. It is in the file after close().
   void write_text(const std::string& name, const std::string& text);
   /// Collective: a scalar string attribute of the root, below 64 KiB.
@@ -73,7 +77,7 @@ class Hdf5File {
   struct State;
   explicit Hdf5File(std::unique_ptr<State> state);
   template <typename Element>
-  void write_elements(const std::string& name, Index first, std::span<const Element> values);
+  void write_elements(const std::string& name, std::initializer_list<Index> first, std::span<const Element> values);
   std::unique_ptr<State> state_;
 };
 

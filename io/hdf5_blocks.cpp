@@ -29,12 +29,15 @@ void append(const Block& box, std::size_t axis, Index limit, std::vector<Block>&
 }  // namespace
 
 std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit) {
-  std::vector<Block> result;
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end() || count == 0) return result;
   Block all{std::vector<Index>(shape.size(), 0), shape, 0};
   all.first[0] = first;
   all.count[0] = count;
-  append(all, 0, limit, result);
+  return blocks(all, limit);
+}
+
+std::vector<Block> blocks(const Block& box, Index limit) {
+  std::vector<Block> result;
+  if (std::find(box.count.begin(), box.count.end(), 0) == box.count.end()) append(box, 0, limit, result);
   return result;
 }
 

@@ -17,4 +17,8 @@ struct Block {
 /// A row that is larger by itself is cut along its own first axis, and so on.
 std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
 
+/// The same for a box, whose elements are one consecutive run: one index on the first axes, a range on the next, all of
+/// the rest.
+std::vector<Block> blocks(const Block& box, Index limit);
+
 }  // namespace mrmf::h5

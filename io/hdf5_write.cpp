@@ -19,6 +19,22 @@ constexpr Index largest_write = (Index{1} << 30) / static_cast<Index>(sizeof(Ele
 hid_t memory_type(float) { return H5T_NATIVE_FLOAT; }
 hid_t memory_type(std::uint16_t) { return H5T_NATIVE_UINT16; }
 
+/// That many elements from `first` on: whole pieces of the last axis that it names, one of each axis before.
+h5::Block box_at(const std::vector<Index>& shape, std::initializer_list<Index> first, std::size_t elements,
+                 const std::string& where) {
+  h5::Block box{{first}, shape, static_cast<Index>(elements)};
+  const std::size_t axis = first.size() - 1;
+  box.first.resize(shape.size());
+  const Index piece = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end(), Index{1},
+                                      std::multiplies<>());
+  std::fill_n(box.count.begin(), axis, Index{1});
+  box.count[axis] = piece == 0 ? 0 : box.elements / piece;
+  MRMF_CHECK(box.count[axis] * piece == box.elements, where + ": not whole rows");
+  for (std::size_t i = 0; i <= axis; ++i)
+    MRMF_CHECK(box.first[i] >= 0 && box.first[i] + box.count[i] <= shape[i], where + ": rows outside of it");
+  return box;
+}
+
 }  // namespace
 
 void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
@@ -42,7 +58,8 @@ void Hdf5File::create_dataset(const std::string& name, const std::vector<Index>&
 }
 
 template <typename Element>
-void Hdf5File::write_elements(const std::string& name, Index first, std::span<const Element> values) {
+void Hdf5File::write_elements(const std::string& name, std::initializer_list<Index> first,
+                              std::span<const Element> values) {
   const h5::Lock lock;
   state_->writers();
   const h5::Dataset dataset(H5Dopen2(state_->file.get(), name.c_str(), H5P_DEFAULT));
@@ -50,14 +67,10 @@ void Hdf5File::write_elements(const std::string& name, Index first, std::span<co
   const h5::Space space(H5Dget_space(dataset.get()));
   std::vector<hsize_t> sizes(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space.get())));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
-  const std::vector<Index> shape(sizes.begin(), sizes.end());
-  const Index row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
-  const Index rows = row == 0 ? 0 : static_cast<Index>(values.size()) / row;
-  MRMF_CHECK(rows * row == static_cast<Index>(values.size()), state_->at(name) + ": not whole rows");
-  MRMF_CHECK(first >= 0 && first + rows <= shape[0], state_->at(name) + ": rows outside of it");
+  const h5::Block box = box_at({sizes.begin(), sizes.end()}, first, values.size(), state_->at(name));
 
   const Element* from = values.data();
-  for (const h5::Block& block : h5::blocks(shape, first, rows, largest_write<Element>)) {
+  for (const h5::Block& block : h5::blocks(box, largest_write<Element>)) {
     const h5::Space source = h5::select(space.get(), block);
     h5::require(H5Dwrite(dataset.get(), memory_type(Element{}), source.get(), space.get(), H5P_DEFAULT, from) >= 0,
                 state_->at(name) + " cannot be written at row " + std::to_string(block.first[0]) +
@@ -67,11 +80,15 @@ void Hdf5File::write_elements(const std::string& name, Index first, std::span<co
 }
 
 void Hdf5File::write_rows(const std::string& name, Index first, ConstSpan values) {
-  write_elements(name, first, values);
+  write_elements(name, {first}, values);
 }
 
 void Hdf5File::write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values) {
-  write_elements(name, first, values);
+  write_elements(name, {first}, values);
+}
+
+void Hdf5File::write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values) {
+  write_elements(name, {row, first}, values);
 }
 
 void Hdf5File::write_text(const std::string& name, const std::string& text) {

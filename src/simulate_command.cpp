@@ -36,7 +36,7 @@ void simulate_neuron_command(NeuronSimulation settings, bool overwrite, Comm& wo
 
 void simulate_cosmology_command(CosmologySimulation settings, Comm& world) {
   check(settings);
-  settings.threads = choose_threads(settings.threads, world);
+  if (settings.ranks_per_cube == 1) settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
   const CosmologyReport report = simulate_cosmology(settings, world, [&](Index done, Index samples) {
     if (live) std::cout << fmt::format("\rsimulating: {} of {} cubes", done, samples) << std::flush;

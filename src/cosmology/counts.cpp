@@ -1,24 +1,19 @@
 #include "src/cosmology/counts.hpp"
 
-#include "kernels/check.hpp"
-
 namespace mrmf::cosmology {
 
-void count_particles(const Vectors& position, int cells, int size, std::size_t stride,
+bool count_particles(const Vectors& position, const Voxels& voxels, std::size_t stride,
                      std::span<std::uint16_t> counts) {
-  const float scale = 1 / static_cast<float>(cells);
-  const auto voxel = [scale](float x) { return static_cast<std::size_t>(x * scale); };
-  const auto n = static_cast<std::size_t>(size);
-  bool overflow = false;
+  const PlaneFinder planes = voxels.planes();
+  const auto voxel = [&planes](float x) { return static_cast<std::size_t>(planes(x)); };
+  const auto n = static_cast<std::size_t>(voxels.size), first = static_cast<std::size_t>(voxels.first);
+  bool fits = true;
   for (std::size_t p = 0; p < position[0].size(); ++p) {
-    std::uint16_t& count =
-        counts[((voxel(position[0][p]) * n + voxel(position[1][p])) * n + voxel(position[2][p])) * stride];
-    overflow |= ++count == 0;
+    const std::size_t plane = voxel(position[0][p]) - first;
+    std::uint16_t& count = counts[((plane * n + voxel(position[1][p])) * n + voxel(position[2][p])) * stride];
+    fits &= ++count != 0;
   }
-  if (overflow)
-    throw FaultError(
-        "simulate cosmology: more than 65535 particles meet in a voxel, more than the files' 16 bits hold; ask for "
-        "fewer particles per voxel or a larger box");
+  return fits;
 }
 
 }  // namespace mrmf::cosmology

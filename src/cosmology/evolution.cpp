@@ -16,16 +16,16 @@ double q(const Growth& growth, double a) { return a * a * a * growth.expansion(a
 
 }  // namespace
 
-Evolution::Evolution(const Growth& growth, const Displacements& moved, int lattice)
+Evolution::Evolution(const Growth& growth, const Displacements& moved, const Slab& lattice)
     : growth_(growth), moved_(moved), lattice_(lattice) {
   for (RealGrid& axis : position_) axis.resize(moved.first[0].size());
 }
 
 void Evolution::start() {
   std::size_t p = 0;
-  for (int x = 0; x < lattice_; ++x)
-    for (int y = 0; y < lattice_; ++y)
-      for (int z = 0; z < lattice_; ++z, ++p) {
+  for (int x = lattice_.first(); x < lattice_.first() + lattice_.planes(); ++x)
+    for (int y = 0; y < lattice_.n; ++y)
+      for (int z = 0; z < lattice_.n; ++z, ++p) {
         position_[0][p] = static_cast<float>(x) + kLatticeOffset;
         position_[1][p] = static_cast<float>(y) + kLatticeOffset;
         position_[2][p] = static_cast<float>(z) + kLatticeOffset;
@@ -38,7 +38,7 @@ void Evolution::drift(double from, double to, double middle) {
   const auto second = static_cast<float>(growth_.second(to) - growth_.second(from));
   const auto time = static_cast<float>(
       integrate(from, to, 32, [&](double a) { return a <= 0 ? 0 : std::pow(a / middle, kSlope) / q(growth_, a); }));
-  const float side = static_cast<float>(lattice_), inverse = 1 / side;
+  const float side = static_cast<float>(lattice_.n), inverse = 1 / side;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     float* x = position_[axis].data();
     const float* d1 = moved_.first[axis].data();

@@ -10,14 +10,16 @@
 
 namespace mrmf::cosmology {
 
-/// Positions are in cells of the lattice, in [0, lattice).
+/// Positions are in cells of the lattice, in [0, lattice): particles leave the slab that they began in, their numbers
+/// do not.
 class Evolution {
  public:
-  /// Called with the position in the list of scale factors and all particles' positions.
+  /// Called with the position in the list of scale factors and the positions of all particles of the slab.
   using Snapshot = std::function<void(std::size_t index, const Vectors& position)>;
 
-  /// `moved` is displace()'s for `lattice`^3 particles; it and `growth` outlive the evolution.
-  Evolution(const Growth& growth, const Displacements& moved, int lattice);
+  /// `moved` is displace()'s for the particles of `lattice`; it and `growth` outlive the evolution. A slab shared by
+  /// ranks makes cola() collective over them.
+  Evolution(const Growth& growth, const Displacements& moved, const Slab& lattice);
 
   /// Displacements of second order at each of the scale factors, which ascend.
   void displaced(std::span<const double> scale_factors, const Snapshot& snapshot);
@@ -31,7 +33,7 @@ class Evolution {
 
   const Growth& growth_;
   const Displacements& moved_;
-  int lattice_;
+  Slab lattice_;
   Vectors position_;
   Vectors velocity_;  // a^3 H / H_0 times the change with a of the way left out by displacements; empty: none
 };

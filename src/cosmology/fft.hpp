@@ -2,10 +2,13 @@
 #pragma once
 
 #include <complex>
-#include <cstddef>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/cosmology/slab.hpp"
 
 namespace mrmf::cosmology {
 
@@ -22,43 +25,33 @@ struct AlignedAllocator {
   bool operator==(const AlignedAllocator&) const = default;
 };
 
-/// Values at n^3 points, x slowest, z fastest.
+/// Values at points, x slowest, z fastest.
 using RealGrid = std::vector<float, AlignedAllocator<float>>;
-/// Modes of a real field, (n, n, n/2 + 1): those with negative z frequency follow from reality.
+/// Modes of a real field, (n, n, n/2 + 1), y slowest, z fastest: those with negative z frequency follow from reality.
 using ModeGrid = std::vector<std::complex<float>, AlignedAllocator<std::complex<float>>>;
 
-/// The signed frequency of index i on an axis of n points.
-constexpr int frequency(int i, int n) { return i <= n / 2 ? i : i - n; }
-
-/// Transforms of one size. Making one is for one thread at a time; using it is for any number.
+/// Transforms of one size, of cubes that a thread holds whole or that the ranks of a group share. Results are the same
+/// bits in both cases, for the same plans work plane by plane. Making one is for one thread at a time; using it is for
+/// any number of threads, or collective over the group.
 class Fft {
  public:
-  explicit Fft(int n);
+  /// `group` outlives it and its ranks divide n; null: whole cubes.
+  explicit Fft(int n, Comm* group = nullptr);
   ~Fft();
   Fft(const Fft&) = delete;
   Fft& operator=(const Fft&) = delete;
 
-  int size() const { return n_; }
-  std::size_t points() const;
-  std::size_t modes() const;
-  /// modes = sum over points of field exp(-ikx); no factor. Leaves the field as it is.
-  void to_modes(RealGrid& field, ModeGrid& modes) const;
+  int size() const { return slab_.n; }
+  const Slab& slab() const { return slab_; }
+  /// modes = sum over points of field exp(-ikx); no factor. Leaves the field (slab().points()) as it is.
+  void to_modes(std::span<float> field, ModeGrid& modes) const;
   /// field = sum over all modes of mode exp(ikx); no factor. Destroys the modes.
-  void to_field(ModeGrid& modes, RealGrid& field) const;
+  void to_field(ModeGrid& modes, std::span<float> field) const;
 
  private:
   struct Plans;
-  int n_;
+  Slab slab_;
   std::unique_ptr<Plans> plans_;
 };
-
-/// Calls f(index, x, y, z) with the signed frequencies of every stored mode.
-template <typename Function>
-void for_each_mode(int n, Function&& f) {
-  std::size_t index = 0;
-  for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j)
-      for (int k = 0; k <= n / 2; ++k) f(index++, frequency(i, n), frequency(j, n), k);
-}
 
 }  // namespace mrmf::cosmology

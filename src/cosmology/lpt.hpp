@@ -9,7 +9,7 @@
 
 namespace mrmf::cosmology {
 
-using Vectors = std::array<RealGrid, 3>;  ///< x, y and z parts, one per particle
+using Vectors = std::array<RealGrid, 3>;  ///< x, y and z parts, one per particle that began in this slab
 
 /// Where particles begin, from the faces of the lattice's cells. Voxels see a particle only once it crosses a face; how
 /// many do is proportional to how far they move when their distances from the faces are spread evenly. A quarter is
@@ -29,9 +29,14 @@ std::vector<float> exact_slopes(int n);
 /// The same taken from four neighbours: falls to 0 towards the highest frequency.
 std::vector<float> difference_slopes(int n);
 
-/// result = factor i k_axis / k^2 source, k_axis by `slopes`: minus the gradient of the inverse Laplacian. With it a
-/// density contrast gives the Zel'dovich displacement and gravity alike.
-void attraction(const ModeGrid& source, const std::vector<float>& slopes, int axis, float factor, ModeGrid& result);
+/// result = factor i k_axis / k^2 source, k_axis by `slopes` of an axis: minus the gradient of the inverse Laplacian.
+/// With it a density contrast gives the Zel'dovich displacement and gravity alike.
+struct Attraction {
+  int axis;
+  float factor;
+  const std::vector<float>& slopes;
+};
+void attraction(const ModeGrid& source, const Slab& slab, const Attraction& what, ModeGrid& result);
 
 /// From the modes of the linear density contrast, which are left as they are. `scratch` and the grids of `out` have
 /// the transform's size.

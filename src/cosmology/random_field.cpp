@@ -34,9 +34,10 @@ std::vector<double> amplitudes(const LinearPower& power, double side, int n) {
 
 }  // namespace
 
-void draw_modes(const LinearPower& power, double side, std::uint64_t key, int n, ModeGrid& modes) {
+void draw_modes(const LinearPower& power, double side, std::uint64_t key, const Slab& slab, ModeGrid& modes) {
+  const int n = slab.n;
   const std::vector<double> amplitude = amplitudes(power, side, n);
-  for_each_mode(n, [&](std::size_t index, int x, int y, int z) {
+  for_each_mode(slab, [&](std::size_t index, int x, int y, int z) {
     const bool highest = x == n / 2 || y == n / 2 || z == n / 2;
     if (highest || (x == 0 && y == 0 && z == 0)) {
       modes[index] = 0;

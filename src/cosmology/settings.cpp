@@ -1,5 +1,6 @@
 // What cannot be simulated, refused before anything is.
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <bit>
 #include <cmath>
@@ -29,13 +30,29 @@ void check_grids(const CosmologySimulation& s) {
     refuse(fmt::format("a box of {} Mpc/h is none of 16 to 10000; the published side is 512", s.box));
 }
 
+void check_sharing(const CosmologySimulation& s) {
+  if (!power_of_two(s.ranks_per_cube) || s.ranks_per_cube > s.size)
+    refuse(fmt::format("{} ranks per cube cannot share {} planes of voxels equally; a power of two up to {} can",
+                       s.ranks_per_cube, s.size, s.size));
+  if (s.ranks_per_cube > 1 && s.threads > 1)
+    refuse(
+        fmt::format("{} threads per rank asked for where ranks share a cube, which takes one; ask for more ranks "
+                    "per cube instead",
+                    s.threads));
+}
+
 }  // namespace
+
+int makers(const CosmologySimulation& s) {
+  if (s.threads > 0) return s.threads;
+  return s.ranks_per_cube > 1 ? 1 : omp_get_max_threads();
+}
 
 double bytes_per_thread(const CosmologySimulation& s) {
   const double lattice = std::pow(s.size * s.particles, 3), mesh = lattice * std::pow(s.mesh, 3);
   const double vectors = s.method == "cola" ? 12 : 9;  // two displacements, position and velocity
   const double counts = std::pow(s.size, 3) * 4 * sizeof(std::uint16_t);
-  return sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts;
+  return (sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts) / s.ranks_per_cube;
 }
 
 void check(const CosmologySimulation& s) {
@@ -47,6 +64,7 @@ void check(const CosmologySimulation& s) {
   if (s.method != "lpt" && s.method != "cola") refuse(fmt::format("method '{}' is neither lpt nor cola", s.method));
   if (s.steps < 1 || s.steps > 1000) refuse(fmt::format("{} time steps asked for; 1 to 1000 are possible", s.steps));
   if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  check_sharing(s);
   cosmology::cube_files(s);
 }
 

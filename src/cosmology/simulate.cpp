@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
@@ -30,15 +31,13 @@ struct Samples {
   std::vector<float> labels, parameters;
 };
 
-/// Makes a rank's samples, one per thread at a time.
+/// Makes a rank's samples, one per thread at a time; or the rank's slabs of its group's.
 class Workers {
  public:
-  explicit Workers(const CosmologySimulation& settings)
-      : maker_(settings),
-        cube_(static_cast<std::size_t>(settings.size) * static_cast<std::size_t>(settings.size) *
-              static_cast<std::size_t>(settings.size) * kRedshifts) {
-    const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
-    for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<UniverseMaker::Memory>(maker_));
+  /// The group shares every cube; null: none is shared.
+  Workers(const CosmologySimulation& settings, Comm* group)
+      : group_(group), maker_(settings, group), part_(maker_.slab().points() * kRedshifts) {
+    for (int i = 0; i < makers(settings); ++i) memories_.push_back(std::make_unique<UniverseMaker::Memory>(maker_));
   }
 
   Index count() const { return static_cast<Index>(memories_.size()); }
@@ -46,13 +45,13 @@ class Workers {
   /// At most count() samples.
   Samples make(const Range& range) {
     const auto count = static_cast<std::size_t>(range.count);
-    Samples samples{std::vector<std::uint16_t>(count * cube_), {}, {}};
+    Samples samples{std::vector<std::uint16_t>(count * part_), {}, {}};
     std::vector<std::array<float, kLabels>> labels(count);
     std::vector<std::exception_ptr> errors(count);
 #pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(memories_.size()))
     for (std::size_t i = 0; i < count; ++i) try {
         labels[i] = maker_.make(range.first + static_cast<Index>(i), *memories_[i],
-                                std::span(samples.counts).subspan(i * cube_, cube_));
+                                std::span(samples.counts).subspan(i * part_, part_));
       } catch (...) {
         errors[i] = std::current_exception();
       }
@@ -66,9 +65,27 @@ class Workers {
     return samples;
   }
 
+  /// Rows of a file from `first` on. Errors are the whole group's.
+  void write(const Samples& samples, Index first, Hdf5File& file) {
+    const auto action = [&] {
+      const std::span<const std::uint16_t> counts = samples.counts;
+      for (std::size_t i = 0; i * part_ < counts.size(); ++i)
+        file.write_planes("3Dmap", first + static_cast<Index>(i), maker_.slab().first(),
+                          counts.subspan(i * part_, part_));
+      if (group_ != nullptr && !group_->root()) return;
+      file.write_rows("unitPar", first, samples.labels);
+      file.write_rows("physPar", first, samples.parameters);
+    };
+    if (group_ != nullptr)
+      together(*group_, action);
+    else
+      action();
+  }
+
  private:
+  Comm* group_;
   UniverseMaker maker_;
-  std::size_t cube_;
+  std::size_t part_;  // of the counts of a cube
   std::vector<std::unique_ptr<UniverseMaker::Memory>> memories_;
 };
 
@@ -79,20 +96,19 @@ void create_datasets(Hdf5File& file, Index rows, Index size) {
   file.create_dataset("redshifts", {kRedshiftAxis});
 }
 
-/// One file, every rank a piece of its rows. Collective.
+/// One file, every rank or group of ranks a piece of its rows. Collective.
 void write_file(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
                 const std::function<void(Index)>& progress) {
   PartialFile partial((std::filesystem::path(settings.folder) / cubes.name).string(), comm);
   Hdf5File file = Hdf5File::create(partial.path(), comm);
   create_datasets(file, cubes.samples.count, settings.size);
-  const Range rows = piece(cubes.samples.count, comm.rank(), comm.size());
+  const Index sharing = settings.ranks_per_cube;
+  const Range rows = piece(cubes.samples.count, comm.rank() / sharing, comm.size() / sharing);
   together(comm, [&] {
     for (Index done = 0; done < rows.count; done += workers.count()) {
       const Range block{rows.first + done, std::min(workers.count(), rows.count - done)};
       const Samples samples = workers.make({cubes.samples.first + block.first, block.count});
-      file.write_rows("3Dmap", block.first, samples.counts);
-      file.write_rows("unitPar", block.first, samples.labels);
-      file.write_rows("physPar", block.first, samples.parameters);
+      workers.write(samples, block.first, file);
       progress((done + block.count) * cubes.samples.count / rows.count);
     }
     if (comm.root()) file.write_rows("redshifts", 0, std::vector<float>(kRedshift.begin(), kRedshift.end()));
@@ -138,13 +154,29 @@ void write_data_section(const CosmologySimulation& settings, Comm& comm) {
 
 void check_memory(const CosmologySimulation& settings) {
   constexpr double gib = 1024.0 * 1024 * 1024;
-  const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+  const int threads = makers(settings);
   const double wanted = bytes_per_thread(settings) * threads / gib, there = this_machine().memory_gib;
   if (wanted > there)
+    throw ConfigError(fmt::format(
+        "simulate cosmology: {:.1f} GiB are needed for a cube on each of {} threads and this "
+        "machine has {:.1f} GiB; use fewer threads, more ranks per cube on more machines, a smaller size or "
+        "fewer particles",
+        wanted, threads, there));
+}
+
+/// The ranks that share cubes with this one, if any do.
+std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
+  constexpr double kPatience = 300;  // seconds that a rank may be behind the others of its group
+  const int sharing = settings.ranks_per_cube;
+  if (comm.size() % sharing != 0)
     throw ConfigError(
-        fmt::format("simulate cosmology: {:.1f} GiB are needed for a cube on each of {} threads and this "
-                    "machine has {:.1f} GiB; use fewer threads, a smaller size or fewer particles",
-                    wanted, threads, there));
+        fmt::format("simulate cosmology: {} ranks are not whole groups of {} that share a cube; start a multiple of "
+                    "{} ranks or change --ranks-per-cube",
+                    comm.size(), sharing, sharing));
+  if (sharing == 1) return std::nullopt;
+  std::optional<Comm> group = comm.split(comm.rank() / sharing);
+  if (group->limit() == 0) group->limit(kPatience);
+  return group;
 }
 
 }  // namespace
@@ -152,9 +184,10 @@ void check_memory(const CosmologySimulation& settings) {
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
+  std::optional<Comm> group = group_of(settings, comm);
   together(comm, [&] { check_memory(settings); });
   prepare_folder(settings, comm);
-  Workers workers(settings);
+  Workers workers(settings, group ? &*group : nullptr);
   const CubeFiles files = cube_files(settings);
   CosmologyReport report;
   for (const auto* split : {&files.train, &files.validation, &files.test})

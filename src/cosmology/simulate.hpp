@@ -2,7 +2,7 @@
 //
 // Every sample is one universe: a periodic box of dark matter particles that fell together under gravity from random
 // initial conditions, counted in voxels at four redshifts. A network is to infer the four parameters behind it. The
-// files' bytes depend on the settings (output folder and threads apart) alone: not on ranks.
+// files' bytes depend on the settings (output folder, threads and ranks per cube apart) alone: not on ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct CosmologySimulation {
   int steps = 10;               ///< cola: time steps from a = 0.1 to 1, equal in a
   int mesh = 1;                 ///< cola: cells of the mesh for the forces per particle and axis
   std::uint64_t seed = 1;
-  int threads = 0;  ///< per rank, each with a cube of its own; 0: as OpenMP has it
+  int threads = 0;         ///< per rank, each with a cube of its own; 0: as OpenMP has it, 1 where ranks share a cube
+  int ranks_per_cube = 1;  ///< that many ranks share a cube, each with slabs of its grids: a power of two up to `size`
 };
 
 struct CosmologyReport {
@@ -39,11 +40,14 @@ using CubeProgress = std::function<void(Index done, Index samples)>;
 /// ConfigError when the settings are impossible.
 void check(const CosmologySimulation& settings);
 
-/// Bytes that one thread holds while it makes a cube.
+/// Threads of a rank, each of which makes cubes.
+int makers(const CosmologySimulation& settings);
+
+/// Bytes that one thread holds while it makes a cube, or its part of one.
 double bytes_per_thread(const CosmologySimulation& settings);
 
-/// Collective. Makes the folder when there is none and writes the files of src/cosmology/files.hpp into it, each whole
-/// or not at all:
+/// Collective; ConfigError when settings.ranks_per_cube does not divide the ranks. Makes the folder when there is none
+/// and writes the files of src/cosmology/files.hpp into it, each whole or not at all:
 ///   3Dmap      (n, size, size, size, 4) uint16   particles per voxel at the redshifts
 ///   unitPar    (n, 4) float32                    labels: Omega_m, sigma_8, n_s, H_0 scaled to [-1, 1)
 ///   physPar    (n, 4) float32                    the same as they are

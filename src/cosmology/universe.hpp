@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "src/cosmology/evolution.hpp"
@@ -18,7 +19,9 @@ constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the
 /// its own.
 class UniverseMaker {
  public:
-  explicit UniverseMaker(const CosmologySimulation& settings);
+  /// With a group that shares every cube, whose ranks divide settings.size, all calls are collective over it; it
+  /// outlives this. Null: whole cubes.
+  explicit UniverseMaker(const CosmologySimulation& settings, Comm* group = nullptr);
 
   /// What one thread works in.
   class Memory {
@@ -29,14 +32,21 @@ class UniverseMaker {
     friend class UniverseMaker;
     ModeGrid contrast_, scratch_;
     Displacements moved_;
-    ParticleMesh mesh_;
+    std::optional<ParticleMesh> mesh_;  // with cola
   };
 
-  /// Writes the counts, (size, size, size, 4), and returns the labels. A pure function of settings and sample.
+  /// The planes of voxels that this rank has: all, or its share.
+  const Slab& slab() const { return voxels_; }
+  /// Writes the counts, (slab().planes(), size, size, 4), and returns the labels. A pure function of settings and
+  /// sample. FaultError, on all ranks of the group, when more particles meet in one place than the numbers hold.
   std::array<float, kLabels> make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const;
 
  private:
+  void count(const Vectors& position, std::span<std::uint16_t> counts) const;
+
   CosmologySimulation settings_;
+  Comm* group_;
+  Slab voxels_;
   int lattice_;  // particles per axis
   Fft lattice_fft_, mesh_fft_;
 };

@@ -1,4 +1,4 @@
-"""mrmf simulate cosmology: the same bytes on any number of ranks and threads, the published schema, physics in the
+"""mrmf simulate cosmology: the same bytes on any number of ranks, threads and ranks per cube, the published schema, physics in the
 counts, bad input refused."""
 import hashlib
 import json
@@ -37,6 +37,9 @@ class SimulateCosmology(support.MrmfTest):
         self.assertEqual(digests(self.make("threads", *words, threads=3)), first)
         for ranks in (2, 3):
             self.assertEqual(digests(self.make(f"ranks{ranks}", *words, ranks=ranks)), first)
+        for ranks, sharing in ((2, 2), (4, 2)):
+            folder = self.make(f"{ranks}by{sharing}", *words, "--ranks-per-cube", str(sharing), ranks=ranks)
+            self.assertEqual(digests(folder), first)
         other = digests(self.make("other", *words, seed=4))
         self.assertTrue(all(other[name] != first[name] for name in first))
 
@@ -110,11 +113,19 @@ threads = 1
             ("--steps", "0", "time steps"),
             ("--per-file", "129", "samples per file"),
             ("--threads", "-1", "threads"),
+            ("--ranks-per-cube", "0", "0 ranks per cube"),
+            ("--ranks-per-cube", "3", "3 ranks per cube cannot share 8 planes"),
+            ("--ranks-per-cube", "16", "a power of two up to 8"),
+            ("--ranks-per-cube", "2", "start a multiple of 2 ranks"),
             ("--seed", "x", "seed"),
         ):
             words = [text for pair in {**good, key: value}.items() for text in pair]
             self.fails(2, "simulate", "cosmology", *words, message=word)
             self.assertEqual(os.listdir(self.folder), [])
+        sharing = ("simulate", "cosmology", "--size", "8", "--output", "refused", "--ranks-per-cube", "2")
+        self.fails(2, *sharing, ranks=3, message="3 ranks are not whole groups of 2")
+        self.fails(2, *sharing, "--threads", "2", message="2 threads per rank")
+        self.assertEqual(os.listdir(self.folder), [])
         self.fails(2, "simulate", "cosmology", "--size", "512", "--particles", "8", "--output", "refused", "--threads",
                    "100", message="GiB")
         self.assertEqual(os.listdir(self.folder), [])
