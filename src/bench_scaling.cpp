@@ -1,11 +1,13 @@
 #include "src/bench_scaling.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <ostream>
+#include <system_error>
 
 #include "src/commands.hpp"
 #include "src/node.hpp"
@@ -15,10 +17,17 @@
 namespace mrmf {
 namespace {
 
-// What the figures are worth; "" where each thread has a core of its own.
+// What the figures are worth; "" for several nodes on which each thread has a core of its own.
 std::string caution(const RunConfig& run, Comm& world) {
-  const Index ranks = ranks_of_same(host_name(), world).size(), cores = sysconf(_SC_NPROCESSORS_ONLN);
-  if (!world.any(ranks * run.threads > cores)) return "";
+  const Index ranks = ranks_of_same(host_name(), world).size(), cores = omp_get_num_procs();
+  const bool one_node = !world.any(ranks < world.size());
+  if (!world.any(ranks * run.threads > cores))
+    return one_node
+               ? fmt::format(
+                     "note: all ranks are on one node of {} cores. That shows that the measurement works, and what the "
+                     "node's memory gives, not how fast the program scales over nodes.\n",
+                     cores)
+               : "";
   return fmt::format(
       "note: {} ranks with {} thread{} each share {} cores here. What more ranks than cores show is that the "
       "measurement "
@@ -77,7 +86,9 @@ void write_file(const std::string& option, const std::string& path, const std::s
   std::ofstream file(path);
   file << text;
   file.close();
-  if (!file) throw ConfigError(option + " " + path + ": cannot be written");
+  if (!file)
+    throw ConfigError(option + " " + path + ": cannot be written (" + std::generic_category().message(errno) +
+                      "); give a file in a folder that is there and may be written to");
 }
 
 void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {

@@ -82,7 +82,8 @@ void add_simulate_cosmology(CLI::App& simulate, Command& command, Comm& world) {
   add("--mesh", options->mesh, "cola: mesh cells per particle and axis, 1 to 4");
   add("--seed", options->seed, "seed; the same seed gives the same bytes");
   add("--threads", options->threads,
-      "threads per rank, each with whole cubes of its own; 0: the cores it may use, shared with ranks that may use them "
+      "threads per rank, each with whole cubes of its own; 0: the cores it may use, shared with ranks that may use "
+      "them "
       "too, or 1 where ranks share a cube");
   add("--ranks-per-cube", options->ranks_per_cube,
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "

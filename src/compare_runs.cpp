@@ -77,8 +77,8 @@ std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
 
 bool same_column(const Run& a, const Run& b) {
   return a.result.method == b.result.method &&
-         whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) &&
-         a.result.top == b.result.top && fresh_bottom(a) == fresh_bottom(b);
+         whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) && a.result.top == b.result.top &&
+         fresh_bottom(a) == fresh_bottom(b);
 }
 
 std::string value_of(const Settings& settings, const std::string& key) {
@@ -170,7 +170,8 @@ double epochs_of(const Run& run, const std::string& role) {
 
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
-// Two teams of part of the ranks each trained at once: the longer time counts. One that the other joined ended on all ranks.
+// Two teams of part of the ranks each trained at once: the longer time counts. One that the other joined ended on all
+// ranks.
 Cost cost_of(const Run& run, int stage) {
   Cost cost;
   for (const StageRecord& s : run.result.stages) {

@@ -144,7 +144,8 @@ void add_run(Keys& keys) {
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
       "save the run under way every so many minutes; 0 for never by time");
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
-      "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with data.shards "
+      "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
+      "data.shards "
       "set on any number of ranks and threads");
   add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
       "GPU: of activations and products; parameters, gradients and sums are always float32");

@@ -225,7 +225,8 @@ TEST_CASE("two teams that trained at once cost the longer time, joined or not") 
   for (const int joined : {0, 2}) {
     Made run = one_fusion(1, 4);  // 20 s of coarse epochs, 10 s of a dense one
     run.result.ranks = 4;
-    for (StageRecord& stage : run.result.stages) stage.last.ranks = stage.role == "coarse" ? 3 : stage.role == "dense" ? 1 : 4;
+    for (StageRecord& stage : run.result.stages)
+      stage.last.ranks = stage.role == "coarse" ? 3 : stage.role == "dense" ? 1 : 4;
     if (joined > 0) {
       run.result.stages[1].last.ranks = 4;
       run.result.stages[1].joined = joined;
