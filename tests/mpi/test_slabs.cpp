@@ -1,9 +1,12 @@
 // Cubes that ranks share: the same bits as whole ones.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <numeric>
 #include <optional>
+#include <thread>
 
+#include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "mpi/slab_transpose.hpp"
 #include "src/cosmology/universe.hpp"
@@ -83,6 +86,23 @@ TEST_CASE("slabs: a transposition moves every number to its place and back") {
   check(true);
   transpose.swap(slab);
   check(false);
+}
+
+TEST_CASE("slabs: ranks do not wait for ever for one that does not transpose") {
+  Comm world = Comm::world();
+  if (world.size() == 1) return;
+  Comm late = world.duplicate();
+  late.limit(0.2);
+  const SlabTranspose transpose(late, world.size(), 2);
+  RealGrid slab(static_cast<std::size_t>(2 * world.size()));
+  if (world.rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    late.limit(0);
+    late.barrier();  // what the others gave up
+  } else {
+    CHECK_THROWS_WITH_AS(transpose.swap(slab), doctest::Contains("has not ended within 0.2 s"), FaultError);
+  }
+  world.barrier();
 }
 
 TEST_CASE("slabs: a transform's bits are those of the whole cube's") {
