@@ -174,7 +174,7 @@ class Commands(support.MrmfTest):
                 self.fails(2, "bench", what, *words, message=words[0])
 
     def test_bench_batch_is_the_presets_own_and_fits_in_memory(self):
-        text = self.mrmf("bench", "training", "--preset", "cosmoflow", "--sample", "16x16x16x4", "--steps", "1")
+        text = self.mrmf("bench", "training", "--preset", "cosmoflow", "--sample", "64x64x64x4", "--steps", "1")
         self.assertEqual(json.loads(text.splitlines()[-1])["batch"], 8)
         self.fails(2, "bench", "training", "--preset", "cosmoflow", "--batch", "200000",
                    message="--batch 200000: cosmoflow of samples 128x128x128x4 takes")
