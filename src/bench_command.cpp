@@ -14,12 +14,15 @@
 #include "src/bench_scaling.hpp"
 #include "src/bench_training.hpp"
 #include "src/commands.hpp"
+#include "src/config_options.hpp"
 #include "src/inspect.hpp"
 #include "src/node.hpp"
 #include "src/presets.hpp"
 
 namespace mrmf {
 namespace {
+
+constexpr const char* kConfig = "configuration file (TOML): its data, batch and last resolution";
 
 struct BenchOptions {
   BenchSettings settings;
@@ -82,14 +85,6 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
-void add_config(CLI::App& sub, std::string& config, std::vector<std::string>& overrides) {
-  sub.add_option("config", config, "configuration file (TOML): its data, batch and last resolution")->required();
-  sub.add_option("--set", overrides, "override a key: --set training.batch=256")
-      ->take_all()
-      ->expected(1)
-      ->type_name("KEY=VALUE");
-}
-
 void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) {
   struct Options {
     std::string config;
@@ -99,7 +94,7 @@ void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) 
   auto options = std::make_shared<Options>();
   CLI::App* sub = bench.add_subcommand(
       "io", "how fast training samples come out of the files, beside a plain read; also under mpirun");
-  add_config(*sub, options->config, options->overrides);
+  add_config(*sub, options->config, options->overrides, kConfig);
   sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -123,7 +118,7 @@ void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = bench.add_subcommand(
       "scaling", "epochs of a configuration's last model on 1, 2, ... ranks of this job, under mpirun or srun");
-  add_config(*sub, options->config, options->overrides);
+  add_config(*sub, options->config, options->overrides, kConfig);
   sub->add_option("--ranks", options->settings.ranks,
                   "teams to measure, such as 1,2,4; powers of two and all unless given")
       ->delimiter(',');

@@ -4,11 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <ostream>
-#include <system_error>
 
+#include "src/bench_tools.hpp"
 #include "src/commands.hpp"
 #include "src/node.hpp"
 #include "src/pipeline.hpp"
@@ -82,24 +80,15 @@ ScalingPoint measure(const Config& config, Comm& team) {
   return point;
 }
 
-void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file)
-    throw ConfigError(option + " " + path + ": cannot be written (" + std::generic_category().message(errno) +
-                      "); give a file in a folder that is there and may be written to");
-}
-
 void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {
   out << scaling_table(points)
       << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks, which also went on "
          "hidden "
          "behind computation; ideal: the first line's epoch shared out evenly\n";
-  if (!settings.csv.empty()) write_file("--csv", settings.csv, scaling_csv(points));
+  write_figures("--csv", settings.csv, scaling_csv(points));
   if (settings.plot.empty()) return;
   const std::string table = settings.csv.empty() ? settings.plot + ".csv" : settings.csv;
-  if (settings.csv.empty()) write_file("--plot", table, scaling_csv(points));
+  if (settings.csv.empty()) write_figures("--plot", table, scaling_csv(points));
   draw_plot("plot_scaling.py", {table, "-o", settings.plot});
 }
 

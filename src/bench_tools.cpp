@@ -1,7 +1,9 @@
 #include "src/bench_tools.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
+#include <system_error>
 
 #include "kernels/random.hpp"
 
@@ -13,12 +15,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void write_json(const std::string& file, const std::string& text) {
+void write_figures(const std::string& option, const std::string& file, const std::string& text) {
   if (file.empty()) return;
   std::ofstream out(file);
   out << text;
   out.close();
-  if (!out) throw ConfigError("--json " + file + ": cannot be written");
+  if (!out)
+    throw ConfigError(option + " " + file + ": cannot be written (" + std::generic_category().message(errno) +
+                      "); give a file in a folder that is there and may be written to");
 }
 
 void fill_normal(Span values, std::uint64_t seed) {

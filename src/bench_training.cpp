@@ -111,7 +111,7 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
       "\"batch\": {}, \"steps\": {}}}\n",
       settings.batch / step, step, settings.batch / loaded, settings.batch, settings.steps);
   out << "\n" << json;
-  write_json(settings.json, json);
+  write_figures("--json", settings.json, json);
 }
 
 }  // namespace mrmf

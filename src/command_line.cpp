@@ -10,6 +10,7 @@
 #include "src/bench_command.hpp"
 #include "src/commands.hpp"
 #include "src/compare.hpp"
+#include "src/config_options.hpp"
 #include "src/cosmology/simulate.hpp"
 #include "src/neuron/simulate.hpp"
 #include "src/plan.hpp"
@@ -26,14 +27,6 @@ using Command = std::function<void()>;
 template <typename T>
 std::shared_ptr<T> held() {
   return std::make_shared<T>();
-}
-
-void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides) {
-  app.add_option("config", config, "configuration file (TOML)")->required();
-  app.add_option("--set", overrides, "override a key: --set training.batch=256")
-      ->take_all()
-      ->expected(1)
-      ->type_name("KEY=VALUE");
 }
 
 void add_simulate_neuron(CLI::App& simulate, Command& command, Comm& world) {

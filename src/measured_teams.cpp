@@ -50,11 +50,7 @@ void MeasuredTeams::keep(int stage, const TeamSizes& teams) {
   text_ = all.dump();
   if (path_.empty()) return;
   together(*world_, [&] {
-    if (!world_->root()) return;
-    const Comm alone = Comm::self();
-    PartialFile partial(path_, alone);
-    std::ofstream(partial.path()) << text_ << '\n';
-    partial.commit();
+    if (world_->root()) atomic_write(path_, text_ + "\n");
   });
 }
 
