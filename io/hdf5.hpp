@@ -35,8 +35,9 @@ class Hdf5File {
   static Hdf5File open(const std::string& path, const Comm& comm);
   /// Creates (truncates) `path`; PartialFile of io/atomic_file.hpp gives a name to write under until all is well.
   static Hdf5File create(const std::string& path, const Comm& comm);
-  /// A file in this rank's memory, to be written by image() and the system's own calls. `name` is for messages.
-  static Hdf5File create_in_memory(const std::string& name);
+  /// A file in this rank's memory, to be written by image() and the system's own calls. `name` is for messages. `size`:
+  /// bytes that it takes at once, and again whenever they are not enough; best a little more than it will hold.
+  static Hdf5File create_in_memory(const std::string& name, std::size_t size);
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
   ~Hdf5File();

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -171,11 +172,11 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
   return Hdf5File(std::make_unique<State>(path, std::move(file), std::move(writers)));
 }
 
-Hdf5File Hdf5File::create_in_memory(const std::string& name) {
-  constexpr std::size_t growth = std::size_t{1} << 24;
+Hdf5File Hdf5File::create_in_memory(const std::string& name, std::size_t size) {
+  constexpr std::size_t least = std::size_t{1} << 16;
   h5::silence();
   const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
-  H5Pset_fapl_core(access.get(), growth, false);
+  H5Pset_fapl_core(access.get(), std::max(size, least), false);
   H5Pset_obj_track_times(creation.get(), false);
   h5::File file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
   h5::require(bool(file), name + ": cannot be made in memory");
@@ -189,7 +190,10 @@ std::string Hdf5File::image() {
   const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
   const auto size = flushed ? H5Fget_file_image(file, nullptr, 0) : -1;
   h5::require(size > 0, state_->path + ": cannot be made in memory");
-  std::string bytes(static_cast<std::size_t>(size), '\0');
+  constexpr std::size_t behind = 64;  // for a checksum: adding it must not copy all
+  std::string bytes;
+  bytes.reserve(static_cast<std::size_t>(size) + behind);
+  bytes.resize(static_cast<std::size_t>(size));
   h5::require(H5Fget_file_image(file, bytes.data(), bytes.size()) == size, state_->path + ": cannot be made in memory");
   return bytes;
 }

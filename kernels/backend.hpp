@@ -20,198 +20,20 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "kernels/arena.hpp"
+#include "kernels/feed.hpp"
+#include "kernels/fused_operations.hpp"
 #include "kernels/geometry.hpp"
+#include "kernels/operations.hpp"
+#include "kernels/step.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
 
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };
-
-/// What sums over the ranks took, in seconds.
-struct SumTime {
-  double waited = 0;  ///< calculation stood still for them
-  double hidden = 0;  ///< they went on beside calculation (0 where that cannot be told)
-};
-
-/// Sums over the ranks that train one model together, of values in the backend's memory; in place, the same result on
-/// every rank.
-class RankSum {
- public:
-  virtual ~RankSum() = default;
-  virtual void sum(std::span<double> values) = 0;
-  /// Begins the sum of these gradients, which may go on beside the calls that follow...
-  virtual void start(Span part) = 0;
-  /// ...until here: what comes after sees the sums of all that was started.
-  virtual void finish() = 0;
-  /// What the sums took since the last call of this.
-  virtual SumTime take_time() = 0;
-};
-
-/// The ranks that train one model together, as a backend needs them to make its own communicator.
-struct Peers {
-  int rank = 0, size = 1;
-  std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
-};
-
-/// One update of a span of parameters (src/optimizer.hpp says what the numbers mean).
-struct SgdStep {
-  float learning_rate = 0, momentum = 0, weight_decay = 0;
-};
-struct AdamStep {
-  float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
-  float weight_decay = 0;                  ///< Adam: added to the gradient
-  float decoupled_decay = 0;               ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
-  float correction1 = 1, correction2 = 1;  ///< 1 - beta^t
-};
-
-/// Where a call stands in the run, and every number that changes from step to step: a device backend that replays a
-/// recorded step takes them from here (Backend::begin).
-struct Step {
-  bool training = true;
-  std::uint64_t seed = 0;               ///< seed of the run
-  std::uint64_t number = 0;             ///< optimizer steps done so far by this model
-  std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
-  RankSum* ranks = nullptr;             ///< null: batch-norm statistics are this rank's own
-  Index index = 0;                      ///< of the step in its epoch: where keep() puts the loss
-  float loss_weight = 1;                ///< of each row's loss in the gradient
-  SgdStep sgd{};                        ///< of the update that ends the step: one of the two
-  AdamStep adam{};
-};
-
-/// Convolution with bias. y = conv(x, w) + b. backward_data comes after forward with the same w.
-class ConvOp {
- public:
-  virtual ~ConvOp() = default;
-  virtual void prepare(Index rows) { (void)rows; }
-  virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) = 0;
-  virtual void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) = 0;
-  virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
-};
-
-/// Max or average pooling. `winner` is one byte per output element (position of the maximum inside its window,
-/// axis order, last axis fastest; the first of equals, a NaN before all), written by forward, read by backward; empty
-/// for average. Output elements are the stored ones (Backend::stored).
-class PoolOp {
- public:
-  virtual ~PoolOp() = default;
-  virtual void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) = 0;
-  virtual void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) = 0;
-};
-
-/// Slices of a batch norm's memory. Statistics are over rows and positions, per channel; the variance that
-/// normalises is the biased one, the running variance gets the unbiased one (PyTorch's rule).
-struct NormMemory {
-  ConstSpan gamma, beta;
-  Span running_mean, running_variance;  ///< updated by a training forward: r += momentum * (batch - r)
-  Span mean, inverse_deviation;         ///< of this step, kept from forward to backward
-};
-struct NormSettings {
-  Index channels = 1;
-  float momentum = 0.1F;
-  float epsilon = 1e-5F;
-};
-
-/// A batch norm with what may follow it in one pass.
-struct NormReluPool {
-  NormSettings norm;
-  Extent in{1, 1, 1};
-  int axes = 0;
-  float slope = 0;                   ///< 0: ReLU, above: leaky ReLU
-  std::optional<PoolGeometry> pool;  ///< average, window = stride
-};
-
-/// Batch norm over the channel axis (flat features are channels of one position).
-/// With step.ranks the statistics and the backward sums are those of the global batch.
-class NormOp {
- public:
-  virtual ~NormOp() = default;
-  virtual void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) = 0;
-  /// After a training forward. dgamma and dbeta hold this rank's part of the sum. dx may be empty.
-  virtual void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
-                        Span dbeta, Tensor dx) = 0;
-};
-
-/// Dense layer: y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes after forward with the same w.
-class DenseOp {
- public:
-  virtual ~DenseOp() = default;
-  virtual void prepare(Index rows) { (void)rows; }
-  virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) = 0;
-  virtual void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) = 0;
-  virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
-};
-
-/// A convolution, max pooling (window = stride) and ReLU in one pass; the convolution's full output is never stored.
-/// `winner` as in PoolOp. y is the pooled, rectified output.
-class ConvPoolOp {
- public:
-  virtual ~ConvPoolOp() = default;
-  virtual void prepare(Index rows) { (void)rows; }
-  virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) = 0;
-  /// dx may be empty (first layer).
-  virtual void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
-                        Span dw, Span db, Tensor dx) = 0;
-};
-
-/// The batch norm of a network's input and the convolution behind it. Nobody wants the gradient of x, and dgamma and
-/// dbeta follow from the gradient of the weights, so the convolution's data gradient is never computed.
-class NormConvOp {
- public:
-  struct Forward {
-    ConstTensor x;
-    const NormMemory& memory;
-    ConstSpan w, b;
-    Span normalised;  ///< as x: the batch norm's output, kept for backward
-    Tensor y;
-  };
-  struct Backward {
-    ConstTensor x, dy;
-    const NormMemory& memory;
-    ConstSpan w;
-    Span normalised;             ///< used up
-    Span dgamma, dbeta, dw, db;  ///< all of them this rank's part of the sum
-  };
-  virtual ~NormConvOp() = default;
-  virtual void prepare(Index rows) { (void)rows; }
-  virtual void forward(const Step& step, const Forward& call) = 0;
-  virtual void backward(const Backward& call) = 0;  ///< after a training forward
-};
-
-/// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
-/// backend copies one batch while it computes on the one before.
-class Feed {
- public:
-  struct HostBatch {
-    Span x, targets;  ///< float32, (rows, spatial..., channels) and (rows, outputs)
-  };
-  struct Batch {
-    ConstTensor x, targets;
-  };
-  virtual ~Feed() = default;
-  virtual HostBatch host(Index rows) = 0;  ///< memory to fill; waits until it is free
-  virtual Batch submit(Index rows) = 0;    ///< of what was filled; valid until the next submit
-};
-
-/// A data set in the backend's memory, of which steps pick their rows themselves.
-class SampleTable {
- public:
-  struct Settings {
-    Shape samples;  ///< n: rows of the table
-    Index outputs = 0;
-    std::int64_t first = 0;  ///< id of row 0
-    Index most_rows = 0;     ///< of a batch
-  };
-  virtual ~SampleTable() = default;
-  /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
-  virtual void fill(Index row, const Feed::HostBatch& rows) = 0;
-  /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
-  virtual Feed::Batch gather(const Step& step) = 0;
-};
 
 class Backend {
  public:
@@ -257,10 +79,10 @@ class Backend {
   virtual std::unique_ptr<RankSum> rank_sum(const Peers& peers) { return (void)peers, nullptr; }
 
   // Shape-specialised operations, for at most max_rows rows.
-  virtual std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) = 0;
+  virtual std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) = 0;
   virtual std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index max_rows) = 0;
   virtual std::unique_ptr<NormOp> norm(const NormSettings& settings, Index max_rows) = 0;
-  virtual std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) = 0;
+  virtual std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) = 0;
   /// An offer: null where this backend has no fused form of the pair.
   virtual std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
                                                      Index max_rows) {

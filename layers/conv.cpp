@@ -36,7 +36,7 @@ class Conv final : public Layer {
   Initialiser initialiser_;
   std::size_t weights_;
   Shape output_;
-  std::unique_ptr<ConvOp> op_;
+  std::unique_ptr<WeightedOp> op_;
 };
 
 }  // namespace

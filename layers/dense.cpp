@@ -43,7 +43,7 @@ class Dense final : public Layer {
   Shape output_;
   Initialiser initialiser_;
   std::size_t weights_;
-  std::unique_ptr<DenseOp> op_;
+  std::unique_ptr<WeightedOp> op_;
 };
 
 }  // namespace

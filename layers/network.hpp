@@ -24,6 +24,11 @@ struct Place {
   Index end() const { return first + count; }
 };
 
+/// What lies there.
+inline Span part(Span arena, const Place& place) {
+  return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+}
+
 /// One layer of the list and its places in the parameter and state arenas.
 struct Entry {
   std::string name;

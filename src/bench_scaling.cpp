@@ -9,8 +9,8 @@
 #include "src/bench_tools.hpp"
 #include "src/commands.hpp"
 #include "src/node.hpp"
-#include "src/pipeline.hpp"
 #include "src/plot.hpp"
+#include "src/trainer.hpp"
 
 namespace mrmf {
 namespace {
@@ -62,8 +62,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
   const TrainStep& step = plan.last;
   Learner learner = make_learner(plan, config, at, step.resolution, step.seed);
   Trainer trainer(at, config.training);
-  if (!backend->immediate())
-    trainer.rehearse(network_settings(config, plan, data.shape().sample, step.resolution), step);
+  trainer.rehearse(config, plan, step);
   const StepHistory history = trainer.train(learner, step);
 
   const EpochRecord epoch = median_epoch({history.epochs.begin() + 1, history.epochs.end()});

@@ -20,21 +20,24 @@ namespace mrmf {
 namespace {
 
 constexpr const char* kFormat = "mrmf checkpoint 1";
+constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous: of a file in HDF5, and of a data set in it
 
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                 // in the backend's memory
-  std::vector<float> values;  // on the host; one row per rank where ranks differ
-  bool per_rank = false;
+  Span place;                   // in the backend's memory
+  std::size_t rows = 1;         // one per rank where ranks differ
+  std::vector<float> values{};  // on the host, while they are there
 
+  std::size_t bytes() const { return rows * place.size_bytes(); }
+  void make_room() { values.resize(rows * place.size()); }
   std::span<float> row(int rank) {
-    return std::span(values).subspan(per_rank ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
+    return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
   }
 };
 
 Array make_array(const std::string& group, const PartPlace& part, Span arena) {
-  return {group + part.name, part.shape, part.in(arena), std::vector<float>(part.count)};
+  return {group + part.name, part.shape, part.in(arena)};
 }
 
 std::vector<Array> arrays_of(Learner& learner, StateRows rows, int ranks) {
@@ -49,42 +52,57 @@ std::vector<Array> arrays_of(Learner& learner, StateRows rows, int ranks) {
   for (const PartPlace& part : state_places(network)) {
     Array array = make_array("state/", part, learner.model.state());
     if (rows == StateRows::one_per_rank) {
-      array.per_rank = true;
       array.shape.insert(array.shape.begin(), ranks);
-      array.values.resize(part.count * static_cast<std::size_t>(ranks));
+      array.rows = static_cast<std::size_t>(ranks);
     }
     arrays.push_back(std::move(array));
   }
   return arrays;
 }
 
+// What other ranks than the root have.
 void collect(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
+    if (array.rows == 1) continue;
+    array.make_room();
     backend.read(array.place, array.row(team.rank()));
-    if (array.per_rank)
-      for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
+    for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
   }
 }
 
 void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
+    array.make_room();
     team.broadcast(array.values, 0);
     backend.write(array.row(team.rank()), array.place);
+    array.values = std::vector<float>();  // {} would keep the memory
   }
 }
 
 std::string checksum(std::string_view bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
 
-void write(const std::string& path, const std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  Hdf5File file = Hdf5File::create_in_memory(path);
+// Array by array: the learner's size in memory twice, as a file and as its bytes (checkpoint_bytes), not three times.
+std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
+  std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
+  for (const Array& array : arrays) size += kHeader + array.bytes();
+  Hdf5File file = Hdf5File::create_in_memory(path, size);
   file.write_attribute("format", kFormat);
-  for (const Array& array : arrays) {
+  for (Array& array : arrays) {
+    if (array.values.empty()) {
+      array.make_room();
+      backend.read(array.place, array.values);
+    }
     file.create_dataset(array.name, array.shape);
     file.write_rows(array.name, 0, array.values);
+    array.values = std::vector<float>();  // {} would keep the memory
   }
   file.write_text("progress", texts.progress);
   file.write_text("config", texts.config);
-  std::string bytes = file.image();
+  return file.image();
+}
+
+void write(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
+  std::string bytes = image(backend, path, arrays, texts);
   bytes += checksum(bytes);
   atomic_write(path, bytes);
 }
@@ -118,6 +136,7 @@ void read(const std::string& path, std::vector<Array>& arrays) try {
   for (Array& array : arrays) {
     if (file.info(array.name).shape != array.shape)
       throw DataError(path + ": data set " + array.name + " has another shape than this model's layer");
+    array.make_room();
     file.read_rows(array.name, 0, array.shape.front(), array.values);
   }
 } catch (const DataError& error) {
@@ -131,7 +150,7 @@ void save_checkpoint(Backend& backend, const std::string& path, Learner& learner
   std::vector<Array> arrays = arrays_of(learner, rows, team.size());
   collect(backend, arrays, team);
   together(team, [&] {
-    if (team.root()) write(path, arrays, texts);
+    if (team.root()) write(backend, path, arrays, texts);
   });
 }
 

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "src/hand_round.hpp"
-#include "src/pipeline.hpp"
 #include "src/team_meeting.hpp"
+#include "src/trainer.hpp"
 
 namespace mrmf {
 namespace {
@@ -81,20 +81,25 @@ class AtOnce {
     return false;
   }
 
-  void rehearse(Trainer& trainer, const TrainStep& step) const {
-    if (!at_.backend.immediate())
-      trainer.rehearse(network_settings(what_.config, what_.plan, at_.data.shape().sample, step.resolution), step);
-  }
-
   Team train(double elapsed) {
     if (joined_before(in_coarse_)) return {TeamEnd::unfinished, {}, elapsed};
+    try {
+      return train_mine(elapsed);
+    } catch (const Error&) {
+      // What all ranks of a team see, its root says, and ends the job.
+      if (!team_.root()) std::this_thread::sleep_for(std::chrono::seconds(5));
+      throw;
+    }
+  }
+
+  Team train_mine(double elapsed) {
     const TrainStep& mine = step(in_coarse_);
-    const Workplace place{at_.backend, team_, at_.data, report(in_coarse_), at_.saving, at_.lanes};
+    const Workplace place = at_.of(team_, report(in_coarse_));
     if (!at_.data.loaded()) at_.data.load(team_);  // the first reading is before the run's time
     Trainer trainer(place, what_.config.training, elapsed);
     at_.data.load(team_);
     place.report.log(fmt::format("data of the {} team: {}", to_string(mine.role), at_.data.way()));
-    rehearse(trainer, mine);
+    trainer.rehearse(what_.config, what_.plan, mine);
     if (!in_coarse_) dense_.emplace(new_dense(place));
     Team team;
     try {
@@ -106,10 +111,6 @@ class AtOnce {
     } catch (const Stopped&) {
       // The other team stops at a step of its own, or has no more: all end together, when they meet.
       team.end = TeamEnd::stopped;
-    } catch (const Error&) {
-      // What all ranks of a team see, its root says, and ends the job.
-      if (!team_.root()) std::this_thread::sleep_for(std::chrono::seconds(5));
-      throw;
     }
     team.elapsed = trainer.total_seconds();
     return team;
@@ -120,11 +121,11 @@ class AtOnce {
   double join(Team& mine, const TeamMeeting::Met& met, double elapsed) {
     const bool late = in_coarse_ == (mine.end == TeamEnd::unfinished);  // the coarse team?
     const TrainStep all = joined_step(step(late), late ? what_.teams.coarse : what_.teams.dense, at_.team.size());
-    const Workplace place{at_.backend, at_.team, at_.data, report(late), at_.saving, at_.lanes};
+    const Workplace place = at_.of(at_.team, report(late));
     if (!at_.data.loaded()) at_.data.load(at_.team);
     Trainer trainer(place, what_.config.training, elapsed);
     at_.data.load(at_.team);
-    rehearse(trainer, all);
+    trainer.rehearse(what_.config, what_.plan, all);
     std::optional<TrainState> state;
     if (joined_before(late)) state = trainer.saved(learner(late), all);
     if (!state) {

@@ -53,10 +53,17 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
   return text;
 }
 
+// Of a rank, where a run computes shard by shard; 0: it computes whole batches.
+int own_lanes(const Config& config, int ranks) {
+  return config.run.deterministic ? (config.data.shards + ranks - 1) / ranks : 0;
+}
+
 std::string peak_text(const RunMemory& m, bool with_data) {
-  return fmt::format("memory of a rank at its peak: {}{} (program {}, models {}, workspace {}, batches {}{})\n",
-                     byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models),
-                     byte_text(m.workspace), byte_text(m.batches), with_data ? ", data " + byte_text(m.data) : "");
+  return fmt::format(
+      "memory of a rank at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
+      byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models),
+      byte_text(m.workspace), byte_text(m.batches), byte_text(m.saving),
+      with_data ? ", data " + byte_text(m.data) : "");
 }
 
 }  // namespace
@@ -81,18 +88,17 @@ Shape parse_sample(const std::string& text) {
 }
 
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldData>& held) {
-  const int moments = config.training.optimizer.name == "sgd" ? 1 : 2;
+                         const std::optional<HeldData>& held, int ranks) {
+  MemoryCount memory(backend, config.training.optimizer, own_lanes(config, ranks));
   const Plan plan = make_plan(config);
   std::string text;
-  std::vector<RunMemory> stages;
   for (const Extent& resolution : plan.resolutions()) {
     const NetworkSettings settings = network_settings(config, plan, sample, resolution);
-    stages.push_back(stage_memory(backend, settings, moments));
-    text += network_text(backend, settings, resolution, stages.back());
+    const RunMemory stage = memory.add(settings);
+    text += network_text(backend, settings, resolution, stage);
   }
   return text + "activations are per sample; - : the layer writes over its input, or is fused with the next\n" +
-         peak_text(peak_memory(stages, plan, held), held.has_value());
+         peak_text(memory.peak(plan, held), held.has_value());
 }
 
 }  // namespace mrmf

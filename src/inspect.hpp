@@ -13,8 +13,8 @@ Shape parse_sample(const std::string& text);
 
 /// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory
 /// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
-/// is not.
+/// is not. `ranks`: of the run.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldData>& held);
+                         const std::optional<HeldData>& held, int ranks);
 
 }  // namespace mrmf

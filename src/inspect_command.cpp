@@ -62,7 +62,7 @@ void inspect_command(const InspectOptions& options, Comm& world) {
   RunConfig cpu = config.run;
   cpu.device = "cpu";
   const auto backend = make_backend(cpu, world);
-  const std::string text = inspect_text(*backend, config, sample, held);
+  const std::string text = inspect_text(*backend, config, sample, held, world.size());
   if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
 }
 

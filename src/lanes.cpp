@@ -10,6 +10,11 @@
 #include "src/timer.hpp"
 
 namespace mrmf {
+
+std::unique_ptr<Backend> one_thread_backend(const Backend& like) {
+  return like.name() == "reference" ? make_reference_backend() : make_onednn_backend(1);
+}
+
 namespace {
 
 /// A lane's rows of a batch.
@@ -18,10 +23,6 @@ struct Share {
   const Feed::Batch& batch;
   Index first = 0, rows = 0;
 };
-
-std::unique_ptr<Backend> one_thread_backend(const Backend& like) {
-  return like.name() == "reference" ? make_reference_backend() : make_onednn_backend(1);
-}
 
 // The lane's own copy of its rows: aligned alike on every rank.
 ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {

@@ -19,6 +19,9 @@ struct LaneSettings {
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
 
+/// What a lane computes with: a backend of the same kind, on one thread.
+std::unique_ptr<Backend> one_thread_backend(const Backend& like);
+
 /// A lane for every shard of this rank: a backend, a model's memory but for the parameters, and a thread. As many of
 /// them compute at a time as OpenMP would give threads to the caller.
 class Lanes {

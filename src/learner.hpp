@@ -7,6 +7,8 @@
 
 namespace mrmf {
 
+struct Workplace;
+
 struct Learner {
   Extent resolution{1, 1, 1};
   NetworkSettings network;
@@ -20,5 +22,9 @@ struct Learner {
         model(backend, settings),
         optimizer(backend, optimizer_settings, model.network().params_size()) {}
 };
+
+/// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
+Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
+                     std::uint64_t seed);
 
 }  // namespace mrmf

@@ -1,4 +1,5 @@
 // mrmf: start MPI, run what the command line says, turn errors into one line and an exit code.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,6 +26,9 @@ int fail(mrmf::Comm& world, const char* message, int exit_code) {
 
 int main(int argc, char** argv) {
   constexpr int kFault = 4;
+  // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron Inverter
+  // that `mrmf inspect` could not foresee, and makes no step faster.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
     const mrmf::MpiSession session(argc, argv);
     mrmf::Comm world = mrmf::Comm::world();

@@ -20,4 +20,7 @@ class MeasuredTeams {
   Comm* world_;
 };
 
+/// Forgets what was measured: for a run that begins anew, or is done. The root acts.
+void forget_teams(const RunConfig& run, const Comm& world);
+
 }  // namespace mrmf

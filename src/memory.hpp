@@ -1,7 +1,9 @@
 // How much memory a run will take on a rank of the CPU, known before it starts.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "layers/execution.hpp"
 #include "src/config.hpp"
@@ -15,12 +17,13 @@ Index resident_bytes();
 
 /// Of a rank in training, in bytes.
 struct RunMemory {
-  Index program = 0;  ///< what any run has: this process at the time of asking
-  Index models = 0;   ///< arenas, optimizer moments and a copy of the parameters, of the models that are there at once
+  Index program = 0;    ///< what any run has: this process before models are built
+  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once, and their lanes'
   Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
   Index batches = 0;    ///< the batch of samples that is trained or validated on
+  Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
   Index data = 0;       ///< samples and labels, at the resolutions that are there at once
-  Index all() const { return program + models + workspace + batches + data; }
+  Index all() const { return program + models + workspace + batches + saving + data; }
   RunMemory operator+(const RunMemory& other) const;
 };
 
@@ -30,11 +33,29 @@ struct HeldData {
   std::vector<StoreSettings> stores;  ///< one per part
 };
 
-/// Of a model at one resolution of the plan, and its batches. The workspace is found by making the operations.
-RunMemory stage_memory(Backend& backend, const NetworkSettings& settings, int moments);
+/// Adds up a run's memory from its models' sizes, and from what making their operations takes. These stay until the
+/// end, as in a run two models' do.
+class MemoryCount {
+ public:
+  /// `lanes`: of a rank (src/lanes.hpp); 0: it computes whole batches.
+  MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int lanes);
+  ~MemoryCount();
 
-/// The largest sum over models that are there at once (two before a fusion), with the program and, where it is there,
-/// the data for those models' resolutions.
-RunMemory peak_memory(const std::vector<RunMemory>& stages, const Plan& plan, const std::optional<HeldData>& held);
+  /// The model at the next resolution of the plan, and its batches.
+  const RunMemory& add(const NetworkSettings& settings);
+
+  /// The largest sum over models that are there at once (two before a fusion), with the program and, where it is there,
+  /// the data for those models' resolutions.
+  RunMemory peak(const Plan& plan, const std::optional<HeldData>& held) const;
+
+ private:
+  struct Built;
+  Backend& backend_;
+  int moments_, lanes_;
+  Index program_;
+  std::unique_ptr<Backend> lane_backend_;
+  std::vector<std::unique_ptr<Built>> built_;
+  std::vector<RunMemory> stages_;
+};
 
 }  // namespace mrmf

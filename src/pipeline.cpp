@@ -1,8 +1,8 @@
 #include "src/pipeline.hpp"
 
-#include <optional>
 #include <span>
 
+#include "src/all_ranks.hpp"
 #include "src/concurrent_stage.hpp"
 #include "src/fusion.hpp"
 
@@ -17,50 +17,6 @@ std::vector<StageRecord> earlier_records(const Workplace& at, std::size_t count)
       if (step.record.stage <= static_cast<int>(count)) records.push_back(step.record);
   return records;
 }
-
-// The trainer of all ranks: one while they train together, a new one after two teams had the data and the time.
-class AllRanks {
- public:
-  AllRanks(const Plan& plan, const Config& config, const Workplace& at) : plan_(plan), config_(config), at_(at) {}
-
-  Trainer& trainer() {
-    if (trainer_) return *trainer_;
-    if (!at_.data.loaded()) at_.data.load(at_.team);  // the first reading is before the run's time
-    trainer_.emplace(at_, config_.training, elapsed());
-    at_.data.load(at_.team);
-    if (!at_.backend.immediate()) rehearse();
-    return *trainer_;
-  }
-  double elapsed() const { return trainer_ ? trainer_->total_seconds() : elapsed_ + since_.seconds(); }
-  /// Two teams take over, and come back when so many seconds of the run have passed.
-  void part() { meet(elapsed()); }
-  void meet(double elapsed) {
-    trainer_.reset();
-    elapsed_ = elapsed;
-    since_ = {};
-  }
-
- private:
-  void rehearse() {
-    const Shape sample = at_.data.shape().sample;
-    const auto steps = [&](const TrainStep& step) {
-      trainer_->rehearse(network_settings(config_, plan_, sample, step.resolution), step);
-    };
-    for (const Stage& stage : plan_.stages) {
-      if (stage.at_once) continue;
-      if (stage.coarse_trained) steps(stage.coarse);
-      if (stage.dense) steps(*stage.dense);
-    }
-    steps(plan_.last);
-  }
-
-  const Plan& plan_;
-  const Config& config_;
-  const Workplace& at_;
-  double elapsed_ = 0;  // of the run, when the last trainer ended...
-  Timer since_;         // ...and since then
-  std::optional<Trainer> trainer_;
-};
 
 }  // namespace
 
@@ -100,15 +56,6 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at
 
   done.push_back(all.trainer().train(coarse, plan.last).record);
   return {std::move(coarse), std::move(done), all.elapsed()};
-}
-
-Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
-                     std::uint64_t seed) {
-  ModelSettings settings;
-  settings.network = network_settings(config, plan, at.data.shape().sample, resolution);
-  if (at.lanes) settings.network.max_rows = 1;  // it is the lanes that have room for batches
-  settings.seed = seed;
-  return {at.backend, settings, config.training.optimizer, resolution};
 }
 
 }  // namespace mrmf

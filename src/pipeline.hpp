@@ -3,7 +3,7 @@
 
 #include "src/learner.hpp"
 #include "src/plan.hpp"
-#include "src/trainer.hpp"
+#include "src/workplace.hpp"
 
 namespace mrmf {
 
@@ -15,9 +15,5 @@ struct Outcome {
 
 /// Builds the models, trains and fuses them. Everything it learns on the way goes to the report.
 Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at);
-
-/// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
-Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
-                     std::uint64_t seed);
 
 }  // namespace mrmf

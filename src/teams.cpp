@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "src/measured_teams.hpp"
-#include "src/pipeline.hpp"
+#include "src/trainer.hpp"
 
 namespace mrmf {
 namespace {
@@ -15,12 +15,11 @@ namespace {
 // Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
 double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
   RunReport silent;
-  const Workplace apart{at.backend, at.team, at.data, silent, nullptr, at.lanes};
+  const Workplace apart = at.apart(silent);
   step.stop = {};
   step.stop.epochs = 1;
   Trainer trainer(apart, config.training);
-  if (!at.backend.immediate())
-    trainer.rehearse(network_settings(config, plan, at.data.shape().sample, step.resolution), step);
+  trainer.rehearse(config, plan, step);
   Learner throwaway = make_learner(plan, config, apart, step.resolution, step.seed);
   const StageRecord record = trainer.train(throwaway, step).record;
   return record.split.compute.mean + record.split.communication.mean;

@@ -7,7 +7,7 @@
 
 #include "src/config.hpp"
 #include "src/plan.hpp"
-#include "src/trainer.hpp"
+#include "src/workplace.hpp"
 
 namespace mrmf {
 
@@ -35,8 +35,5 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 /// on all ranks, of throwaway models (the report tells). The epoch's seconds times the most epochs that the model may
 /// be trained for are its share. Collective over at.team, the world.
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at);
-
-/// Forgets what was measured: for a run that begins anew, or is done. The root acts.
-void forget_teams(const RunConfig& run, const Comm& world);
 
 }  // namespace mrmf

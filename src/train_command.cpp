@@ -7,9 +7,10 @@
 
 #include "src/commands.hpp"
 #include "src/fusion.hpp"
+#include "src/measured_teams.hpp"
 #include "src/model_file.hpp"
+#include "src/orders.hpp"
 #include "src/pipeline.hpp"
-#include "src/teams.hpp"
 
 namespace mrmf {
 namespace {

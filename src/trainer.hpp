@@ -9,40 +9,24 @@
 #include <optional>
 
 #include "src/batches.hpp"
-#include "src/checkpoint.hpp"
+#include "src/epoch_clock.hpp"
 #include "src/lanes.hpp"
+#include "src/learner.hpp"
 #include "src/orders.hpp"
-#include "src/report.hpp"
-#include "src/save_times.hpp"
 #include "src/team_sum.hpp"
-#include "src/timer.hpp"
+#include "src/workplace.hpp"
 
 namespace mrmf {
-
-/// What saves a run under way.
-struct Saving {
-  Checkpoints& checkpoints;
-  SaveTimes& times;
-};
-
-/// What training takes part in: passed by reference, owned by the pipeline's caller.
-struct Workplace {
-  Backend& backend;
-  Comm& team;
-  Data& data;
-  RunReport& report;
-  Saving* saving = nullptr;  ///< null: nothing is saved
-  bool lanes = false;        ///< shard by shard, the same bits on any number of ranks and threads (src/lanes.hpp)
-};
 
 class Trainer {
  public:
   /// `elapsed`: seconds that the run has taken already.
   Trainer(const Workplace& workplace, const TrainingConfig& config, double elapsed = 0);
 
-  /// Has the backend choose, time and check its operations for every batch of this step, without a model's memory.
-  /// total_seconds() leaves that out: a device keeps what it found, so that no second of training goes to looking.
-  void rehearse(const NetworkSettings& network, const TrainStep& step);
+  /// On a device, has the backend choose, time and check its operations for every batch of this step, without a model's
+  /// memory. total_seconds() leaves that out: a device keeps what it found, so that no second of training goes to
+  /// looking.
+  void rehearse(const Config& config, const Plan& plan, const TrainStep& step);
 
   /// Trains `learner` as the step of the plan says: from where it was saved, if it was. Returns what the report's lines
   /// say. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
@@ -60,10 +44,17 @@ class Trainer {
 
   /// Of the run: what had elapsed when this trainer was made, models, coarsening, training, validation and fusion since
   /// then; and what earlier starts of the run had taken when they were saved.
-  double total_seconds() const { return earlier_seconds_ + run_.seconds(); }
+  double total_seconds() const { return clock_.total_seconds(); }
 
  private:
-  struct Epoch;
+  /// What stays the same through the steps of one epoch.
+  struct Epoch {
+    int number = 0;
+    EpochOrder order;
+    const LearningRate& rate;
+    Index rows(std::size_t first, std::size_t last) const;  ///< of the team in steps [first, last)
+    Index steps() const { return std::ssize(order.steps); }
+  };
   void begin(Learner& learner, const TrainStep& step, const TrainState& state);
   double run_epoch(Learner& learner, const TrainStep& step, TrainState& state);
   void train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k);
@@ -75,7 +66,6 @@ class Trainer {
   void take_sum_time();
   EpochRecord new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const;
   void end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss);
-  void finish_record(EpochRecord& record);
   void pause(Learner& learner, const TrainStep& step, TrainState& state);
 
   Workplace at_;
@@ -86,10 +76,7 @@ class Trainer {
   std::unique_ptr<Lanes> lanes_;               // likewise; null: whole batches
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
-  Timer run_;
-  double earlier_seconds_ = 0;  // of the run, before this start of it
-  EpochTime time_;              // of the epoch under way
-  double epoch_start_ = 0;      // in total_seconds()
+  EpochClock clock_;
 };
 
 }  // namespace mrmf

@@ -1,8 +1,6 @@
-// What the trainer leaves behind: the records of epochs, and the checkpoints.
+// What the trainer leaves behind: losses, the records of epochs, and the checkpoints.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -12,27 +10,41 @@
 namespace mrmf {
 namespace {
 
-TimeSplit split_of(const EpochTime& time, Comm& team) {
-  const auto over_ranks = [&](double seconds) {
-    const std::vector<double> all = team.gather(seconds);
-    const auto [least, most] = std::minmax_element(all.begin(), all.end());
-    return RankSeconds{std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()), *least, *most};
-  };
-  return {over_ranks(time.io), over_ranks(time.compute), over_ranks(time.communication), over_ranks(time.hidden).mean};
-}
-
-// The mean over the ranks: one saved time stands for all of them.
-EpochTime mean_time(const EpochTime& time, Comm& team) {
-  std::array<double, 4> parts{time.io, time.compute, time.communication, time.hidden};
-  team.sum(parts);
-  for (double& part : parts) part /= team.size();
-  return {parts[0], parts[1], parts[2], parts[3]};
-}
-
 // The end of the plan's last step is the end of the run: its model and result are written instead.
 bool ends_run(const TrainStep& step) { return step.role == Role::baseline || step.role == Role::finetune; }
 
 }  // namespace
+
+Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
+  const auto begin = order.global_rows.begin();
+  return std::accumulate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last),
+                         Index{0});
+}
+
+// The sum over the team's rows of the losses of steps [first, last), once they are done.
+double Trainer::add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last) {
+  const Timer timer;
+  const std::vector<float> losses = kept_losses(first, last);
+  clock_.time().compute += timer.seconds();
+  double sum = 0;
+  for (std::size_t k = first; k < last; ++k) {
+    const float loss = losses[k - first];
+    if (!std::isfinite(loss))
+      throw FaultError(
+          fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
+                      "({:g} there) or look for extreme values in the data",
+                      loss, place_text(step), epoch.number + 1, k + 1, epoch.steps(),
+                      epoch.rate.at(epoch.number, static_cast<Index>(k), epoch.steps())));
+    sum += loss;
+  }
+  return sum;
+}
+
+std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
+  std::vector<float> losses(last - first);
+  at_.backend.read(losses_.span().subspan(first, losses.size()), losses);
+  return losses;
+}
 
 EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const {
   EpochRecord record;
@@ -56,7 +68,7 @@ void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& sta
   if (!config_.global_batch_norm && !lanes_) {  // lanes do so in every step
     const Timer timer;
     average_state(at_.backend, learner.model, at_.team);
-    time_.communication += timer.seconds();
+    clock_.time().communication += timer.seconds();
   }
   epoch.validation_loss = validate(learner, step.batch);
   if (!std::isfinite(epoch.validation_loss))
@@ -66,7 +78,7 @@ void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& sta
                     epoch.validation_loss, place_text(step), epoch.epoch));
   state.rate.epoch_done(epoch.validation_loss);
   const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss);
-  finish_record(epoch);
+  clock_.end_epoch(epoch, at_.team);
   state.history.record.add(epoch);
   state.history.epochs.push_back(epoch);
   if (reason != StopReason::none) state.history.record.reason = to_string(reason);
@@ -75,23 +87,11 @@ void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& sta
   at_.report.epoch(epoch);
 }
 
-// An epoch's seconds run from the end of the one before: building models and fusing them are in the first epoch after,
-// and writing checkpoints is where it happens.
-void Trainer::finish_record(EpochRecord& record) {
-  record.total_seconds = total_seconds();
-  record.seconds = record.total_seconds - epoch_start_;
-  record.split = split_of(time_, at_.team);
-  epoch_start_ = record.total_seconds;
-  time_ = {};
-}
-
 std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step) {
   if (!at_.saving) return {};
   std::optional<TrainState> state = at_.saving->checkpoints.load(at_.backend, learner, step, at_.team);
   if (!state) return {};
-  earlier_seconds_ = std::max(earlier_seconds_, state->total_seconds);
-  epoch_start_ = state->epoch_start;
-  time_ = state->time;
+  clock_.go_on_from(*state);
   return state;
 }
 
@@ -99,13 +99,13 @@ std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step
 void Trainer::pause(Learner& learner, const TrainStep& step, TrainState& state) {
   if (!at_.saving || (state.finished() && ends_run(step))) return;
   SaveTimes& times = at_.saving->times;
+  const Timer asking;
   const SaveTimes::Wish wish = times.ask(at_.team);
+  clock_.time().communication += asking.seconds();
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
   if (!wish.save && !epoch_due && !state.finished()) return;
   take_sum_time();
-  state.time = mean_time(time_, at_.team);
-  state.epoch_start = epoch_start_;
-  state.total_seconds = total_seconds();
+  clock_.save(state, at_.team);
   at_.saving->checkpoints.save(at_.backend, learner, step, state, at_.team);
   times.saved();
   if (wish.signal == 0) return;

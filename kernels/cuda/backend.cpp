@@ -80,12 +80,12 @@ class CudaBackend final : public Backend {
   bool immediate() const override { return false; }
   std::unique_ptr<RankSum> rank_sum(const Peers& peers) override { return make_rank_sum(device_, peers); }
 
-  std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) override {
+  std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
     return make_conv(device_, geometry, max_rows);
   }
   std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index) override { return make_pool(device_, geometry); }
   std::unique_ptr<NormOp> norm(const NormSettings& settings, Index) override { return make_norm(device_, settings); }
-  std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) override {
+  std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) override {
     return make_dense(device_, in, out, max_rows);
   }
   std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,

@@ -6,7 +6,7 @@
 namespace mrmf::cuda {
 namespace {
 
-class Conv final : public ConvOp {
+class Conv final : public WeightedOp {
  public:
   Conv(Device& device, const ConvGeometry& geometry, Index max_rows)
       : device_(device), geometry_(geometry), passes_(device, geometry, true) {
@@ -37,7 +37,7 @@ class Conv final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(device, geometry, max_rows);
 }
 

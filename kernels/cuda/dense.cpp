@@ -11,7 +11,7 @@ namespace {
 
 /// y(n, out) = x(n, in) w(out, in)^T + b, seen by cuBLAS with the first index running fastest: y is out x n, x in x n,
 /// w in x out.
-class Dense final : public DenseOp {
+class Dense final : public WeightedOp {
  public:
   Dense(Device& device, Index in, Index out, Index max_rows)
       : device_(device),
@@ -77,7 +77,7 @@ class Dense final : public DenseOp {
 
 }  // namespace
 
-std::unique_ptr<DenseOp> make_dense(Device& device, Index in, Index out, Index max_rows) {
+std::unique_ptr<WeightedOp> make_dense(Device& device, Index in, Index out, Index max_rows) {
   return std::make_unique<Dense>(device, in, out, max_rows);
 }
 

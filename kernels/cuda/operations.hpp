@@ -9,8 +9,8 @@ namespace mrmf::cuda {
 
 class Device;
 
-std::unique_ptr<ConvOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<DenseOp> make_dense(Device& device, Index in, Index out, Index max_rows);
+std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows);
+std::unique_ptr<WeightedOp> make_dense(Device& device, Index in, Index out, Index max_rows);
 std::unique_ptr<PoolOp> make_pool(Device& device, const PoolGeometry& geometry);
 std::unique_ptr<NormOp> make_norm(Device& device, const NormSettings& settings);
 std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& settings, Index max_rows);

@@ -7,7 +7,7 @@ namespace mrmf {
 
 struct NormConvParts {
   std::unique_ptr<NormOp> norm;
-  std::unique_ptr<ConvOp> conv;
+  std::unique_ptr<WeightedOp> conv;
 };
 std::unique_ptr<NormConvOp> make_host_norm_conv(NormConvParts parts, const ConvGeometry& geometry);
 

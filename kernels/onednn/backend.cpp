@@ -40,12 +40,12 @@ class OnednnBackend final : public Backend {
   void swap(Span a, Span b) override { onednn::swap(a, b); }
   void fill(Span x, float value) override { onednn::fill(x, value); }
 
-  std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) override {
+  std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
     return onednn::make_conv(context_, geometry, max_rows);
   }
   std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index) override { return onednn::make_pool(geometry); }
   std::unique_ptr<NormOp> norm(const NormSettings& settings, Index) override { return onednn::make_norm(settings); }
-  std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) override {
+  std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) override {
     return onednn::make_dense(context_, in, out, max_rows);
   }
   std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index) override {

@@ -3,6 +3,7 @@
 
 #include <dnnl.hpp>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,25 +18,42 @@ using Desc = dnnl::memory::desc;
 
 inline Desc f32(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
 
+/// Memory that calls use one after the other, none of which finds what it left there; as much as the largest wants.
+class SharedMemory {
+ public:
+  void reserve(std::size_t bytes) {
+    const auto floats = static_cast<Index>((bytes + sizeof(float) - 1) / sizeof(float));
+    if (floats > std::ssize(arena_.span())) arena_ = make_arena(floats);
+  }
+  float* data() { return arena_.span().data(); }
+
+ private:
+  Arena arena_;
+};
+
 class Context {
  public:
   Context() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
+  SharedMemory& scratch() const { return *scratch_; }  ///< of the primitive that runs
+  SharedMemory& packed() const { return *packed_; }    ///< weights in the layout that it wants
 
  private:
   dnnl::engine engine_;
   dnnl::stream stream_;
+  std::unique_ptr<SharedMemory> scratch_ = std::make_unique<SharedMemory>();
+  std::unique_ptr<SharedMemory> packed_ = std::make_unique<SharedMemory>();
 };
 
-/// Scratchpads are memory of ours, allocated once.
+/// Scratchpads are memory of ours: the library would take one for every primitive.
 inline dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
 
-/// A primitive with its memory objects, made once; a call only sets addresses. Scratchpad memory is its own.
+/// A primitive with its memory objects, made once; a call only sets addresses.
 class Bound {
  public:
   Bound() = default;
@@ -43,8 +61,7 @@ class Bound {
   Bound(const Context& context, const PrimitiveDesc& pd, std::vector<std::pair<int, Desc>> arguments)
       : Bound(context, dnnl::primitive(pd.get()), std::move(arguments)) {
     bind(context, DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
-    scratch_ = make_arena(static_cast<Index>(pd.scratchpad_desc().get_size() / sizeof(float) + 1));
-    memories_.back().set_data_handle(scratch_.span().data());
+    context.scratch().reserve(pd.scratchpad_desc().get_size());
   }
 
   void operator()(const Context& context, std::initializer_list<const float*> addresses) {
@@ -54,8 +71,8 @@ class Bound {
   void operator()(const Context& context, std::span<const float* const> addresses) {
     std::size_t i = 0;
     for (const float* address : addresses)  // the library's handles know no const; inputs are only read
-      dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memories_[i++].get(), const_cast<float*>(address)),
-                              "oneDNN refused a memory address");
+      place(i++, const_cast<float*>(address));
+    place(i, context.scratch().data());
     dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), context.stream().get(),
                                                    static_cast<int>(arguments_.size()), arguments_.data()),
                             "oneDNN could not execute a primitive");
@@ -72,10 +89,14 @@ class Bound {
     arguments_.push_back({index, memories_.back().get()});
   }
 
+  void place(std::size_t i, float* address) {
+    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memories_[i].get(), address),
+                            "oneDNN refused a memory address");
+  }
+
   dnnl::primitive primitive_;
-  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl::memory> memories_;  // of the arguments, then the scratchpad
   std::vector<dnnl_exec_arg_t> arguments_;
-  Arena scratch_;
 };
 
 }  // namespace mrmf::onednn

@@ -6,10 +6,10 @@
 
 namespace mrmf::onednn {
 
-std::unique_ptr<ConvOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
-  return make_weighted<ConvOp>(context, max_rows,
-                               [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+  return make_weighted(context, max_rows,
+                       [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
 }
 
 }  // namespace mrmf::onednn

@@ -4,9 +4,9 @@
 
 namespace mrmf::onednn {
 
-std::unique_ptr<DenseOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
+std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
   // Only the blocked kernels of AVX-512 repay packed weights; a plain matrix product reads them as they are.
-  return make_weighted<DenseOp>(context, max_rows, [&context, in, out](Index rows) {
+  return make_weighted(context, max_rows, [&context, in, out](Index rows) {
     const DenseDescs packed = describe_dense(in, out, rows, Layout::channels_last);
     const std::string implementation = describe_forward(context, packed).impl_info_str();
     const bool blocked = implementation.find("brgemm") != std::string::npos;

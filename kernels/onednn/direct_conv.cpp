@@ -1,4 +1,4 @@
-// ConvOp on the direct kernels: splits the planes of all samples over threads.
+// Convolutions on the direct kernels: splits the planes of all samples over threads.
 #include <omp.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ConvOp on the direct kernels.
+// Convolutions on the direct kernels.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace mrmf::onednn {
 
-class DirectConv final : public ConvOp {
+class DirectConv final : public WeightedOp {
  public:
   /// Null where oneDNN's own kernels are the better ones: on AVX-512, with strides, for few positions.
   static std::unique_ptr<DirectConv> make(const ConvGeometry& geometry);

@@ -10,8 +10,8 @@ namespace mrmf::onednn {
 
 class Context;
 
-std::unique_ptr<ConvOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<DenseOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
+std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
+std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
 std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry);
 std::unique_ptr<NormOp> make_norm(const NormSettings& settings);
 /// Null for windows over more than 16 lines.

@@ -26,26 +26,25 @@ class Pass {
     reorder_.emplace(context,
                      dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, user_scratchpad()),
                      std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-    packed_ = make_arena(static_cast<Index>(packed.get_size() / sizeof(float)));
+    context.packed().reserve(packed.get_size());
   }
 
   /// run(bound, weights) with the weights as the primitive wants them.
   template <class Run>
   void with_packed(const Context& context, const float* plain, const Run& run) {
-    if (reorder_) (*reorder_)(context, {plain, packed_.span().data()});
-    run(run_, reorder_ ? packed_.span().data() : plain);
+    if (reorder_) (*reorder_)(context, {plain, context.packed().data()});
+    run(run_, reorder_ ? context.packed().data() : plain);
   }
   /// run(bound, weights), which writes the weights, then brings them into the project's layout.
   template <class Run>
   void then_unpack(const Context& context, float* plain, const Run& run) {
-    run(run_, reorder_ ? packed_.span().data() : plain);
-    if (reorder_) (*reorder_)(context, {packed_.span().data(), plain});
+    run(run_, reorder_ ? context.packed().data() : plain);
+    if (reorder_) (*reorder_)(context, {context.packed().data(), plain});
   }
 
  private:
   Bound run_;
   std::optional<Bound> reorder_;
-  Arena packed_;
 };
 
 /// The passes of one direction by number of rows.

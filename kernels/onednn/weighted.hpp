@@ -6,9 +6,9 @@
 
 namespace mrmf::onednn {
 
-/// Op: ConvOp or DenseOp. Describe: rows -> ConvDescs or DenseDescs.
-template <class Op, class Describe>
-class Weighted final : public Op {
+/// Describe: rows -> ConvDescs or DenseDescs.
+template <class Describe>
+class Weighted final : public WeightedOp {
  public:
   Weighted(const Context& context, Index max_rows, Describe describe)
       : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {}
@@ -69,9 +69,9 @@ class Weighted final : public Op {
   Passes forward_, backward_data_, backward_weights_;
 };
 
-template <class Op, class Describe>
-std::unique_ptr<Op> make_weighted(const Context& context, Index max_rows, Describe describe) {
-  return std::make_unique<Weighted<Op, Describe>>(context, max_rows, std::move(describe));
+template <class Describe>
+std::unique_ptr<WeightedOp> make_weighted(const Context& context, Index max_rows, Describe describe) {
+  return std::make_unique<Weighted<Describe>>(context, max_rows, std::move(describe));
 }
 
 }  // namespace mrmf::onednn

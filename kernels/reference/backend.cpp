@@ -24,7 +24,7 @@ class ReferenceBackend final : public Backend {
   void swap(Span a, Span b) override { std::swap_ranges(a.begin(), a.end(), b.begin()); }
   void fill(Span x, float value) override { std::fill(x.begin(), x.end(), value); }
 
-  std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) override {
+  std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
     return reference::make_conv(geometry, max_rows);
   }
   std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index max_rows) override {
@@ -33,7 +33,7 @@ class ReferenceBackend final : public Backend {
   std::unique_ptr<NormOp> norm(const NormSettings& settings, Index max_rows) override {
     return reference::make_norm(settings, max_rows);
   }
-  std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) override {
+  std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) override {
     return reference::make_dense(in, out, max_rows);
   }
   std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,

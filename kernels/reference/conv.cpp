@@ -5,7 +5,7 @@
 namespace mrmf::reference {
 namespace {
 
-class Conv final : public ConvOp {
+class Conv final : public WeightedOp {
  public:
   Conv(const ConvGeometry& geometry, Index max_rows)
       : g_(geometry),
@@ -91,7 +91,7 @@ class Conv final : public ConvOp {
 
 }  // namespace
 
-std::unique_ptr<ConvOp> make_conv(const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<WeightedOp> make_conv(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(geometry, max_rows);
 }
 

@@ -38,7 +38,7 @@ class ConvPoolRelu final : public ConvPoolOp {
     return {shape, Span(full_).first(static_cast<std::size_t>(shape.count()))};
   }
 
-  std::unique_ptr<ConvOp> conv_;
+  std::unique_ptr<WeightedOp> conv_;
   std::unique_ptr<PoolOp> pool_;
   Shape full_shape_;
   std::vector<float> full_;       // the convolution's output, then its gradient

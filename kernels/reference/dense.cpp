@@ -3,7 +3,7 @@
 namespace mrmf::reference {
 namespace {
 
-class Dense final : public DenseOp {
+class Dense final : public WeightedOp {
  public:
   Dense(Index in, Index out, Index max_rows) : in_(in), out_(out), max_rows_(max_rows) {}
 
@@ -47,7 +47,7 @@ class Dense final : public DenseOp {
 
 }  // namespace
 
-std::unique_ptr<DenseOp> make_dense(Index in, Index out, Index max_rows) {
+std::unique_ptr<WeightedOp> make_dense(Index in, Index out, Index max_rows) {
   return std::make_unique<Dense>(in, out, max_rows);
 }
 

@@ -10,10 +10,10 @@
 
 namespace mrmf::reference {
 
-std::unique_ptr<ConvOp> make_conv(const ConvGeometry& geometry, Index max_rows);
+std::unique_ptr<WeightedOp> make_conv(const ConvGeometry& geometry, Index max_rows);
 std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry, Index max_rows);
 std::unique_ptr<NormOp> make_norm(const NormSettings& settings, Index max_rows);
-std::unique_ptr<DenseOp> make_dense(Index in, Index out, Index max_rows);
+std::unique_ptr<WeightedOp> make_dense(Index in, Index out, Index max_rows);
 /// Null unless `pool` is a max pooling with stride = window.
 std::unique_ptr<ConvPoolOp> make_conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows);
 std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings, Index max_rows);

@@ -30,11 +30,9 @@ class Result {
   std::optional<DeviceTensor> own_;
 };
 
-/// Convolution or dense layer: the two have the same calls.
-template <class Op>
-class HostWeighted final : public Op {
+class HostWeighted final : public WeightedOp {
  public:
-  HostWeighted(Backend& device, std::unique_ptr<Op> op) : device_(device), op_(std::move(op)) {}
+  HostWeighted(Backend& device, std::unique_ptr<WeightedOp> op) : device_(device), op_(std::move(op)) {}
   void prepare(Index rows) override { op_->prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     w_.emplace(device_, w);  // backward reads it, too
@@ -60,7 +58,7 @@ class HostWeighted final : public Op {
 
  private:
   Backend& device_;
-  std::unique_ptr<Op> op_;
+  std::unique_ptr<WeightedOp> op_;
   std::optional<DeviceFloats> w_;
 };
 
@@ -222,11 +220,11 @@ class HostView final : public Backend {
     copy.to_host(x);
   }
 
-  std::unique_ptr<ConvOp> conv(const ConvGeometry& geometry, Index max_rows) override {
-    return std::make_unique<HostWeighted<ConvOp>>(*device_, device_->conv(geometry, max_rows));
+  std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostWeighted>(*device_, device_->conv(geometry, max_rows));
   }
-  std::unique_ptr<DenseOp> dense(Index in, Index out, Index max_rows) override {
-    return std::make_unique<HostWeighted<DenseOp>>(*device_, device_->dense(in, out, max_rows));
+  std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) override {
+    return std::make_unique<HostWeighted>(*device_, device_->dense(in, out, max_rows));
   }
   std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostPool>(*device_, device_->pool(geometry, max_rows));

@@ -1,0 +1,36 @@
+// What training takes part in, passed by reference through pipeline, stages and trainer.
+#pragma once
+
+#include "kernels/backend.hpp"
+#include "mpi/comm.hpp"
+#include "src/checkpoint.hpp"
+#include "src/data.hpp"
+#include "src/report.hpp"
+#include "src/save_times.hpp"
+
+namespace mrmf {
+
+/// What saves a run under way.
+struct Saving {
+  Checkpoints& checkpoints;
+  SaveTimes& times;
+};
+
+/// Owned by the pipeline's caller.
+struct Workplace {
+  Backend& backend;
+  Comm& team;
+  Data& data;
+  RunReport& report;
+  Saving* saving = nullptr;  ///< null: nothing is saved
+  bool lanes = false;        ///< shard by shard, the same bits on any number of ranks and threads (src/lanes.hpp)
+
+  /// The same for a team of its ranks, which tells another report.
+  Workplace of(Comm& its_team, RunReport& its_report) const {
+    return {backend, its_team, data, its_report, saving, lanes};
+  }
+  /// The same for what leaves nothing behind.
+  Workplace apart(RunReport& silent) const { return {backend, team, data, silent, nullptr, lanes}; }
+};
+
+}  // namespace mrmf
