@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/pipeline.hpp"
+#include "src/trainer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/small_model.hpp"
 
