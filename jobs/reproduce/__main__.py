@@ -8,6 +8,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import tables
+from columns import target_of
 from experiments import APPLICATIONS, COSMOFLOW, JOBS, NEURON
 from runs import Workshop
 
@@ -55,7 +56,7 @@ def rivals(shop, application):
     """All methods: the ablation table, `mrmf compare`, loss against cost."""
     text = tables.ablation_table(shop, application)
     folders = [str(run.folder) for method in application.rivals(shop.size) for run in shop.runs(application, method)]
-    target = tables.target_of(shop, application)
+    target = target_of(shop, application)
     compared = subprocess.run([shop.program, "compare", "--target", f"{target:g}", *folders], check=True,
                               capture_output=True, text=True).stdout
     text += f"\n`mrmf compare --target {target:g}`:\n\n```\n{compared}```\n"
