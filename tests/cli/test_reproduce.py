@@ -10,7 +10,7 @@ import support
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = SOURCE / "jobs" / "reproduce.sh"
-SECONDS = 540  # the longest that a command may take: below ctest's 600, far above the minute of processor time of `all`
+SECONDS = 540  # the longest that a command may take: below ctest's 600, far above the 43 s of processor time of `all`
 
 
 def cells(text, row):
