@@ -125,11 +125,11 @@ touch $folder/epochs.jsonl
         pathlib.Path(self.path("mrmf")).chmod(0o755)
         self.run_folder = pathlib.Path(self.path("out/neuron/baseline-ranks1-seed1"))
 
-    def train(self, *words):
+    def train(self, *words, out="out"):
         """One run, asked for with these words; whether the program was called for it."""
         before = len(self.calls("train"))
         with contextlib.redirect_stdout(io.StringIO()):
-            runs.Workshop(self.path("mrmf"), pathlib.Path(self.path("out")), "smoke", 1, (), words).run(NEURON, "baseline", 1)
+            runs.Workshop(self.path("mrmf"), pathlib.Path(self.path(out)), "smoke", 1, (), words).run(NEURON, "baseline", 1)
         return len(self.calls("train")) > before
 
     def calls(self, command=""):
@@ -164,6 +164,11 @@ touch $folder/epochs.jsonl
         self.assertTrue(self.train("training.epochs=2"))
         self.assertFalse((self.run_folder / "checkpoints").exists())
         self.assertFalse(self.train("training.epochs=2"))
+
+    def test_a_folder_may_be_moved(self):
+        self.assertTrue(self.train())
+        pathlib.Path(self.path("out")).rename(self.path("elsewhere"))
+        self.assertFalse(self.train(out="elsewhere"))
 
     def test_an_unfinished_run_goes_on_or_begins_anew_if_something_else_is_asked(self):
         self.write("stop", "")
