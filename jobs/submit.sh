@@ -8,7 +8,8 @@ usage() {
 Usage: jobs/submit.sh EXPERIMENT SITE [OPTION...]
 Writes the batch script of an experiment into its folder, shows it and submits it.
 
-  EXPERIMENT  a .job file, or a folder with one: jobs/neuron, neuron, demo/seeds.job. What is here: see below
+  EXPERIMENT  a .job file, such as neuron/paper-one-fusion.job or demo/seeds.job, or a folder with a single one. What is
+              here: see below
   SITE        a name in jobs/sites, or a file: workstation runs at once, without Slurm
 
   --dry-run              show it; write and submit nothing

@@ -141,12 +141,13 @@ std::vector<std::string> paper_column(const PaperColumn& paper, const CostRows& 
   return cells;
 }
 
-std::string notes(const std::vector<Group>& groups, bool paper, bool other_run) {
+std::string notes(const std::vector<Group>& groups, bool to_loss, bool paper, bool other_run) {
   std::string text =
       "\nMean +- sample standard deviation over n seeds. Savings are of the means.\n"
       "Arithmetic (GFLOP and so on) is that of convolutions and dense layers, validation included: it does not depend "
       "on the machine.\n"
       "Cost in full-resolution epochs is of arithmetic.\n";
+  if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
   if (paper)
     text += "paper: Neuron Inverter, its own data, 16 A100 GPUs (Tables 5 and 7). Compare ratios, not seconds.\n";
   if (other_run) {
@@ -173,7 +174,7 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
     paper = true;
     other_run = other_run || column->other_run;
   }
-  return table.text() + notes(groups, paper, other_run);
+  return table.text() + notes(groups, options.target.has_value(), paper, other_run);
 }
 
 }  // namespace mrmf

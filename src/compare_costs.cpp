@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kNone = "-";
 
 std::string saved_text(const Spread& own, const Spread& other) {
-  if (own.count == 0 || other.count == 0 || other.mean <= 0) return kNone;
+  if (other.mean <= 0) return kNone;
   const double ratio = own.mean / other.mean;
   const std::string saved = fmt::format("{:.1f}", 100 * (1 - ratio));
   if (own.count < 2 || other.count < 2) return saved + " %";
@@ -71,14 +71,18 @@ std::vector<std::string> CostRows::names() const {
   return names;
 }
 
-// Against the first group of this method that ends at the same resolution.
+// Against the first group of this method that ends at the same resolution; none where a run of either has no such cost:
+// the mean of those that reached a target says nothing of the others.
 std::string CostRows::saved(const Group& group, const std::string& method,
                             const std::function<Spread(const Group&)>& of) const {
   if (group.first().method == "baseline") return kNone;
   const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
     return g.first().method == method && g.first().resolutions.back() == group.first().resolutions.back();
   });
-  return found == groups_.end() || &*found == &group ? kNone : saved_text(of(group), of(*found));
+  if (found == groups_.end() || &*found == &group) return kNone;
+  const Spread own = of(group), other = of(*found);
+  const bool complete = own.count == group.runs.size() && other.count == found->runs.size();
+  return complete ? saved_text(own, other) : kNone;
 }
 
 void CostRows::add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const {

@@ -8,6 +8,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import tables
+from columns import target_of
 from experiments import APPLICATIONS, COSMOFLOW, JOBS, NEURON
 from runs import Workshop
 
@@ -55,7 +56,7 @@ def rivals(shop, application):
     """All methods: the ablation table, `mrmf compare`, loss against cost."""
     text = tables.ablation_table(shop, application)
     folders = [str(run.folder) for method in application.rivals(shop.size) for run in shop.runs(application, method)]
-    target = tables.target_of(shop, application)
+    target = target_of(shop, application)
     compared = subprocess.run([shop.program, "compare", "--target", f"{target:g}", *folders], check=True,
                               capture_output=True, text=True).stdout
     text += f"\n`mrmf compare --target {target:g}`:\n\n```\n{compared}```\n"
@@ -81,7 +82,7 @@ def describe(shop, what):
 
 ABOUT = "Reproduces the paper's tables and figures: makes the runs that are missing, prints our figures beside the paper's."
 NOTES = """sizes:
-  smoke        20 cubes, 80 recordings, one epoch a step: that everything runs; a minute
+  smoke        20 cubes, 80 recordings, one epoch a step: that everything runs; all of it took 43 s of processor time
   workstation  1,280 cubes of 32^3, 4,000 recordings, three seeds; two cores take most of an hour for each application
   paper        the paper's own data, from the working folder or --set data.files=[...], on the paper's numbers of ranks,
                started by srun: run it inside an allocation that has so many ranks
@@ -95,7 +96,8 @@ def read_options():
                                      description=ABOUT, epilog=NOTES)
     parser.add_argument("what", nargs="+", choices=[*WHAT, "all"], metavar="WHAT", help=", ".join([*WHAT, "all"]))
     parser.add_argument("--size", choices=("smoke", "workstation", "paper"), default="smoke")
-    parser.add_argument("--folder", help="where runs and results go; runs/reproduce-SIZE")
+    parser.add_argument("--folder", help="where runs and results go; runs/reproduce-SIZE. What is there "
+                        "is used again; what was made here for other settings is made anew, all else is left alone")
     parser.add_argument("--program", default=str(JOBS.parent / "build/mrmf"), help="build/mrmf of this source folder")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="words",
                         help="a key of the configuration, for every run; may be repeated")

@@ -8,8 +8,8 @@ matplotlib.rcParams["svg.fonttype"] = "none"
 import matplotlib.pyplot as plt
 
 import paper
+from columns import TITLES, Column, count, markdown, repetitions, spread, target_of, unreached
 from experiments import COSMOFLOW, METHODS, NEURON
-from tables import TITLES, Column, count, markdown, spread, target_of
 
 # Okabe and Ito's, told apart by colour-blind readers: first stage, second stage, finetune.
 PARTS = (("first stage", "#D55E00"), ("second stage", "#E69F00"), ("finetune", "#0072B2"))
@@ -36,9 +36,9 @@ def breakdown(shop, what):
     application = COSMOFLOW if what == "figure3" else NEURON
     settings = application.sizes[shop.size]
     target = target_of(shop, application)
-    columns = [(f"{TITLES[method]}\n{count(ranks, 'rank')}",
-                Column(shop.runs(application, method, ranks), target))
-               for ranks in settings.ranks for method in METHODS]
+    by_ranks = {count(ranks, "rank"): {TITLES[m]: Column(shop.runs(application, m, ranks), target) for m in METHODS}
+                for ranks in settings.ranks}
+    columns = [(f"{title}\n{ranks}", column) for ranks, methods in by_ranks.items() for title, column in methods.items()]
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for axes, (measure, (label, scale)) in zip(panels, UNITS.items()):
         bottom = [0.0] * len(columns)
@@ -57,7 +57,10 @@ def breakdown(shop, what):
             for name, column in columns]
     header = ["", "first stage (s)", "second stage (s)", "finetune (s)", "total (s)", "total (TFLOP)",
               "reached the target"]
-    return markdown(header, rows) + "\n" + save(figure, shop, what)
+    seeds = ". ".join(f"On {ranks}: " + repetitions({title: c.runs for title, c in methods.items()})
+                      for ranks, methods in by_ranks.items())
+    return markdown(header, rows) + (
+        f"\n{seeds}. Target {target:g}, costs up to it.{unreached([c for _, c in columns])}\n\n" + save(figure, shop, what))
 
 
 def batches(shop, what):
@@ -83,4 +86,7 @@ def batches(shop, what):
                      f"{theirs}: {known:.2f}" if known else f"{theirs}: –"])
     header = ["coarse batch", "validation loss", "coarse epochs", "epochs after fusion", "reached the target",
               "before fusion (s)", "total (s)", "total (TFLOP)", "paper: batch, total (s)"]
-    return markdown(header, rows) + "\n" + save(figure, shop, what)
+    seeds = repetitions({f"coarse batch {batch}": column.runs for batch, column in columns.items()})
+    return markdown(header, rows) + (
+        f"\nOn {count(settings.ranks[0], 'rank')}, {seeds}, target {target:g}, costs up to it."
+        f"{unreached(columns.values())}\n\n" + save(figure, shop, what))

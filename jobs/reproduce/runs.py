@@ -3,6 +3,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
+import shutil
 import statistics
 import subprocess
 
@@ -33,10 +35,8 @@ class Workshop:
         done = folder / "arguments.txt"
         wanted = " ".join(settings.simulate)
         if not done.exists() or done.read_text() != wanted:
-            if folder.exists():
-                for file in folder.iterdir():
-                    file.unlink()
-            folder.mkdir(parents=True, exist_ok=True)
+            make_room(folder, done.name)
+            done.write_text("not finished")
             self.call([self.program, "simulate", *settings.simulate, "--seed", "1", "--output", str(output),
                        "--threads", str(self.threads)], folder.parent / "simulate.log")
             done.write_text(wanted)
@@ -79,14 +79,15 @@ class Workshop:
         words = [*words, *self.data_words(application), f"training.batch={batch}", f"training.seed={seed}", *extra,
                  *self.words]
         wanted = "\n".join([config.read_text(), *words, *settings.simulate])
-        made, done = folder / "asked.txt", (folder / "result.json").exists()
-        if not done or not made.exists() or made.read_text() != wanted:
-            command = [*self.launch(ranks), self.program, "train", str(config)] + ["--overwrite"] * done
+        asked = folder / "asked.txt"
+        if not asked.exists() or not same_question(asked.read_text(), wanted):
+            make_room(folder, asked.name)
+            asked.write_text(wanted)
+        if not (folder / "result.json").exists():  # an unfinished run goes on
+            command = [*self.launch(ranks), self.program, "train", str(config)]
             for word in [*words, f"run.folder={folder}", f"run.threads={self.threads}"]:
                 command += ["--set", word]
-            folder.mkdir(parents=True, exist_ok=True)
             self.call(command, folder.parent / f"{folder.name}.log")
-            made.write_text(wanted)
         return Run(folder)
 
     def one_fusion(self, application, coarse_batch):
@@ -109,12 +110,30 @@ class Workshop:
         return [self.run(application, method, seed, ranks, *choice) for seed in seeds for choice in choices]
 
 
+def same_question(asked, wanted):
+    """Wherever the folder lies, and however it is written: data made here lie in a folder `data` inside it."""
+    place = re.compile(r'"[^"]*/(?:neuron|cosmoflow)/data/')
+    return place.sub('"', asked) == place.sub('"', wanted)
+
+
+def make_room(folder, mark):
+    """An empty folder but for the file `mark`, which tells that the rest was made here and for what. What was made for
+    something else goes; the mark stays to the last, so that this can be cut short. A folder without it is not ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    others = [path for path in folder.iterdir() if path.name != mark]
+    if others and not (folder / mark).exists():
+        raise SystemExit(f"reproduce: {folder} holds files that were not made here (it has no {mark}); move it away, or "
+                         "give another --folder")
+    for path in others:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def published_split(path):
-    """Training and validation files of the [data] section that the simulator wrote."""
+    """Training and validation files, beside the simulator's `path`, of the [data] section in it."""
     lines = path.read_text().splitlines()
     training = next(line for line in lines if line.startswith("files = "))
     validation = next(line for line in lines if line.startswith("validation = "))
-    read = lambda text: json.loads(text[text.index("["):text.index("]") + 1])
+    read = lambda text: [path.parent / pathlib.Path(name).name for name in json.loads(text[text.index("["):text.index("]") + 1])]
     return read(training), read(validation)
 
 
@@ -149,12 +168,27 @@ class Run:
         return Reached(len(self.after()), self.epochs[-1], False)
 
     def mean_epoch(self, at_last_resolution):
-        """Mean seconds of an epoch by part, without each step's first: that one loads and builds."""
+        """Seconds of an epoch by part, means over the epochs without each step's first: that one loads and builds."""
         last = self.epochs[-1]["resolution"]
         chosen = [e for e in self.epochs if (e["resolution"] == last) == at_last_resolution]
         chosen = [e for e in chosen if e["epoch"] > 1] or chosen
-        parts = ("io_seconds", "compute_seconds", "communication_seconds", "seconds", "gflop")
-        return {part: statistics.fmean(epoch[part] for epoch in chosen) for part in parts} if chosen else None
+        return {part: mean_part(chosen, part) for part in ("io", "compute", "communication")} | {
+            "epoch": Part(statistics.fmean(e["seconds"] for e in chosen))}
+
+
+@dataclasses.dataclass
+class Part:
+    """Seconds of an epoch: the mean over the ranks and, where there are several, what the least and the most busy had."""
+    mean: float
+    least: float | None = None
+    most: float | None = None
+
+
+def mean_part(epochs, part):
+    mean = statistics.fmean(epoch[f"{part}_seconds"] for epoch in epochs)
+    if all(epoch["ranks"] == 1 for epoch in epochs):
+        return Part(mean)
+    return Part(mean, *(statistics.fmean(epoch[f"{part}_range"][end] for epoch in epochs) for end in (0, 1)))
 
 
 @dataclasses.dataclass

@@ -184,6 +184,41 @@ TEST_CASE("two fusions have two stages, and time to a target counts the last pha
   CHECK(ours.find("top interpolated") != std::string::npos);
 }
 
+TEST_CASE("a saving until a loss is told only where all runs of both columns reached that loss") {
+  const Runs runs;
+  // Losses per seed against the target 0.04: of the baseline two of three reach it, of MRT one, of one fusion all.
+  std::vector<std::string> baselines, others;
+  for (int i = 0; i < 3; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i + 1);
+    const auto write = [&](const std::string& name, const Made& made) {
+      return runs.write(name + std::to_string(seed), made.result, made.epochs);
+    };
+    baselines.push_back(
+        write("base", make("baseline", {{1, 1, 1}}, seed, {{1, "baseline", {1, 1, 1}, 9, 10, i < 2 ? 0.04 : 0.06}})));
+    others.push_back(write(
+        "mrt", make("mrt", {{1, 1, 2}, {1, 1, 1}}, seed,
+                    {{1, "coarse", {1, 1, 2}, 2, 5, 0.05}, {2, "finetune", {1, 1, 1}, 4, 10, i < 1 ? 0.04 : 0.06}})));
+    others.push_back(write("mrmf", one_fusion(seed, 4)));
+  }
+  std::vector<std::string> all = baselines;
+  all.insert(all.end(), others.begin(), others.end());
+  const std::string some = compare_table(all, {.target = 0.04});
+  CHECK(row(some, "time to loss 0.04 (s)") == "90.00 +- 0.00 (2 of 3) 50.00 (1 of 3) 60.00 +- 0.00");
+  for (const std::string measure : {"time", "arithmetic"}) {
+    CHECK(row(some, measure + " to loss saved against baseline").find('%') == std::string::npos);
+    CHECK(row(some, measure + " to loss saved against MRT").find('%') == std::string::npos);
+  }
+  CHECK(row(some, "Savings to a loss:") == "- unless all runs of both columns reached it.");
+  // What whole runs cost has nothing to do with a loss.
+  CHECK(row(some, "arithmetic saved against baseline") == "- 44.4 +- 0.0 % 33.3 +- 0.0 %");
+
+  // Without the baseline's failure it is known: 1 - 60/90. MRT still fails twice.
+  all.erase(all.begin() + 2);
+  const std::string reached = compare_table(all, {.target = 0.04});
+  CHECK(row(reached, "arithmetic to loss saved against baseline") == "- - 33.3 +- 0.0 %");
+  CHECK(row(reached, "arithmetic to loss saved against MRT") == "- - -");
+}
+
 TEST_CASE("what makes a comparison unfair is said") {
   const Runs runs;
   Made a = baseline(1, 4), b = one_fusion(1, 4);
