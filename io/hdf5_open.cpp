@@ -173,6 +173,7 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
 
 Hdf5File Hdf5File::create_in_memory(const std::string& name) {
   constexpr std::size_t growth = std::size_t{1} << 24;
+  const h5::Lock lock;
   h5::silence();
   const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_fapl_core(access.get(), growth, false);
@@ -183,6 +184,7 @@ Hdf5File Hdf5File::create_in_memory(const std::string& name) {
 }
 
 std::string Hdf5File::image() {
+  const h5::Lock lock;
   const hid_t file = state_->file.get();
   for (const auto& [name, text] : state_->texts) write_string(file, name, text, state_->path);
   state_->texts.clear();
