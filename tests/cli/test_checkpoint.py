@@ -198,7 +198,7 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
 
     def test_a_folder_in_use_is_refused_until_its_run_is_dead(self):
-        process = self.start("--set", "method.stop.finetune.epochs=100000", *BUSY, ranks=2)
+        process = self.start("--set", "method.stop.finetune.epochs=100000", *BUSY)
         try:
             deadline = time.monotonic() + 60
             while self.epochs_written("run") < 1:
@@ -214,7 +214,6 @@ class Checkpoint(support.MrmfTest):
         finally:
             process.kill()
             process.communicate(timeout=60)
-        # Its ranks go a moment later.
         self.mrmf("train", "config.toml", "--set", "method.stop.finetune.epochs=1", "--overwrite")
 
 
