@@ -14,17 +14,6 @@
 namespace mrmf {
 namespace {
 
-void sync(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool opened = descriptor >= 0;
-  const bool synced = opened && ::fsync(descriptor) == 0;
-  const int reason = errno;
-  if (opened) ::close(descriptor);
-  // Some file systems cannot sync a folder, and say so with EINVAL.
-  if (!synced && reason != EINVAL)
-    throw DataError(path + ": cannot be written to disk: " + std::strerror(reason) + "; check space and quota");
-}
-
 // 0, or errno.
 int write_all(const std::string& path, std::string_view bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -41,22 +30,36 @@ int write_all(const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-void atomic_write(const std::string& target, std::string_view bytes) {
+void sync_to_disk(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool opened = descriptor >= 0;
+  const bool synced = opened && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  if (opened) ::close(descriptor);
+  // Some file systems cannot sync a folder, and say so with EINVAL.
+  if (!synced && reason != EINVAL)
+    throw DataError(path + ": cannot be written to disk: " + std::strerror(reason) + "; check space and quota");
+}
+
+void atomic_write(const std::string& target, std::string_view bytes) try {
   const std::string partial = target + ".partial";
   const int reason = write_all(partial, bytes);
-  if (reason == 0) return atomic_replace(partial, target);
-  ::unlink(partial.c_str());
-  throw DataError(partial + ": cannot be written: " + std::strerror(reason) + "; check its folder, space and quota");
+  if (reason != 0)
+    throw DataError(partial + ": cannot be written: " + std::strerror(reason) + "; check its folder, space and quota");
+  atomic_replace(partial, target);
+} catch (const DataError&) {
+  ::unlink((target + ".partial").c_str());
+  throw;
 }
 
 void atomic_replace(const std::string& written, const std::string& target) {
-  sync(written);
+  sync_to_disk(written);
   if (std::rename(written.c_str(), target.c_str()) != 0) {
     const std::string reason = std::strerror(errno);
-    throw DataError(target + ": cannot be put in place: " + reason + "; the new file is " + written);
+    throw DataError(target + ": cannot be put in place: " + reason + "; check it and its folder");
   }
   const std::filesystem::path folder = std::filesystem::path(target).parent_path();
-  sync(folder.empty() ? "." : folder.string());
+  sync_to_disk(folder.empty() ? "." : folder.string());
 }
 
 PartialFile::PartialFile(std::string target, const Comm& comm)

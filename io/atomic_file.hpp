@@ -8,12 +8,17 @@
 
 namespace mrmf {
 
+/// Returns when what was written to this file, or made in this folder, is on disk. DataError when it cannot be put
+/// there.
+void sync_to_disk(const std::string& path);
+
 /// Puts `written` in the place of `target` so that a crash at any moment leaves the old file or the new one: syncs the
 /// file, renames it, syncs the folder. Both are in the same folder. Run on one rank. DataError when it cannot.
 void atomic_replace(const std::string& written, const std::string& target);
 
 /// Puts a file of these bytes in the place of `target`, written beside it first ("<target>.partial"). Run on one rank.
-/// DataError when it cannot: the disk is full, the folder cannot be written. What was there before is then still there.
+/// DataError when it cannot: the disk is full, the folder cannot be written. What was there before is then still there,
+/// and nothing is beside it.
 void atomic_write(const std::string& target, std::string_view bytes);
 
 /// A name to write under ("<target>.partial") until commit(); without commit() the file is removed again, so a command

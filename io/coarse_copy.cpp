@@ -176,7 +176,11 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     copy_attributes(copy.source, averaged, partial.path());
   });
   partial.commit();
-  made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
+  // Of the root: where files come over a network, other ranks may not see the new one yet.
+  together(world, [&] {
+    if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
+  });
+  world.broadcast(std::span(&made.bytes, 1), 0);
   return made;
 }
 

@@ -174,6 +174,7 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
 
 Hdf5File Hdf5File::create_in_memory(const std::string& name, std::size_t size) {
   constexpr std::size_t least = std::size_t{1} << 16;
+  const h5::Lock lock;
   h5::silence();
   const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_fapl_core(access.get(), std::max(size, least), false);
@@ -184,6 +185,7 @@ Hdf5File Hdf5File::create_in_memory(const std::string& name, std::size_t size) {
 }
 
 std::string Hdf5File::image() {
+  const h5::Lock lock;
   const hid_t file = state_->file.get();
   for (const auto& [name, text] : state_->texts) write_string(file, name, text, state_->path);
   state_->texts.clear();

@@ -1,10 +1,12 @@
 #include "io/hdf5_types.hpp"
 
 #include "io/hdf5.hpp"
+#include "io/hdf5_lock.hpp"
 
 namespace mrmf {
 
 std::string hdf5_version() {
+  const h5::Lock lock;
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);

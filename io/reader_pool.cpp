@@ -1,11 +1,24 @@
 #include "io/reader_pool.hpp"
 
+#include <string>
 #include <utility>
+
+#include "kernels/check.hpp"
 
 namespace mrmf {
 
 ReaderPool::ReaderPool(int threads, Read read) : read_(std::move(read)) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::exception& error) {
+    std::unique_lock lock(mutex_);
+    stop_ = true;  // or those that have started would never end
+    lock.unlock();
+    work_there_.notify_all();
+    throw FaultError("cannot start " + std::to_string(threads) + " threads that read data (" + error.what() +
+                     "); start fewer ranks on a node, or raise the limit on processes and memory (ulimit -u, ulimit "
+                     "-v, or the job's)");
+  }
 }
 
 ReaderPool::~ReaderPool() {

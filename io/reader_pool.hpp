@@ -32,7 +32,7 @@ class ReaderPool {
     std::exception_ptr error;  // of the first row that failed, whichever thread was first
   };
 
-  ReaderPool(int threads, Read read);
+  ReaderPool(int threads, Read read);  ///< FaultError: so many threads cannot be started
   ReaderPool(const ReaderPool&) = delete;
   ReaderPool& operator=(const ReaderPool&) = delete;
   ~ReaderPool();

@@ -72,6 +72,11 @@ struct Comm::State {
   }
 
   // All verbs are MPI's non-blocking ones and a wait of our own, so that no wait is without an end.
+  void meet() const {
+    mpi::Request request("MPI_Ibarrier");
+    check(MPI_Ibarrier(comm, request.begun()), "MPI_Ibarrier");
+    request.finish(limit);
+  }
   template <typename T>
   mpi::Request start_reduce(std::span<T> part, MPI_Op operation) const {
     mpi::Request request("MPI_Iallreduce");
@@ -148,7 +153,9 @@ Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
 Comm Comm::duplicate() const { return split(0, rank()); }
 Comm Comm::split(int colour) const { return split(colour, rank()); }
 
+// MPI has no call for this that can be waited for with an end, so the ranks meet first.
 Comm Comm::split(int colour, int order) const {
+  state_->meet();
   MPI_Comm made = MPI_COMM_NULL;
   check(MPI_Comm_split(state_->comm, colour, order, &made), "MPI_Comm_split");
   Comm part(std::make_unique<State>(made));
@@ -210,11 +217,7 @@ std::vector<double> Comm::gather(double value) {
   return all;
 }
 
-void Comm::barrier() {
-  mpi::Request request("MPI_Ibarrier");
-  check(MPI_Ibarrier(state_->comm, request.begun()), "MPI_Ibarrier");
-  request.finish(state_->limit);
-}
+void Comm::barrier() { state_->meet(); }
 
 bool Comm::agree(std::uint64_t value) {
   // The largest value and the smallest (as the complement of the largest complement) in one reduction.

@@ -30,14 +30,14 @@ std::pair<std::vector<int>, std::size_t> places(const std::vector<int>& counts) 
 }  // namespace
 
 Exchange::Exchange(Comm& comm, std::vector<int> to)
-    : comm_(&comm), to_{std::move(to), {}}, from_{std::vector<int>(static_cast<std::size_t>(comm.size())), {}} {
+    : comm_(&comm), to_{std::move(to)}, from_{std::vector<int>(static_cast<std::size_t>(comm.size()))} {
   MRMF_CHECK(to_.counts.size() == from_.counts.size(), "one count per rank is needed");
   mpi::Request request("MPI_Ialltoall");
   check(MPI_Ialltoall(to_.counts.data(), 1, MPI_INT, from_.counts.data(), 1, MPI_INT, raw(comm), request.begun()),
         "MPI_Ialltoall");
   request.finish(comm.limit());
-  std::tie(to_.first, sent_) = places(to_.counts);
-  std::tie(from_.first, received_) = places(from_.counts);
+  std::tie(to_.first, to_.all) = places(to_.counts);
+  std::tie(from_.first, from_.all) = places(from_.counts);
 }
 
 void Exchange::send(std::span<const float> values, std::span<float> arrived) const {
@@ -49,7 +49,7 @@ void Exchange::answer(std::span<const float> answers, std::span<float> arrived) 
 }
 
 void Exchange::move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const {
-  MRMF_CHECK(from.size() + to.size() == sent_ + received_, "other lengths than were told");
+  MRMF_CHECK(from.size() == there.all && to.size() == here.all, "other lengths than were told");
   mpi::Request request("MPI_Ialltoallv");
   check(MPI_Ialltoallv(from.data(), there.counts.data(), there.first.data(), MPI_FLOAT, to.data(), here.counts.data(),
                        here.first.data(), MPI_FLOAT, raw(*comm_), request.begun()),

@@ -15,8 +15,8 @@ class Exchange {
   /// Collective: ranks tell each other their counts. This rank has to[r] numbers for rank r.
   Exchange(Comm& comm, std::vector<int> to);
 
-  std::size_t sent() const { return sent_; }
-  std::size_t received() const { return received_; }
+  std::size_t sent() const { return to_.all; }
+  std::size_t received() const { return from_.all; }
   /// `values` (sent() of them): those for rank 0, those for rank 1, ...; `arrived` (received()): those from rank 0, ...
   void send(std::span<const float> values, std::span<float> arrived) const;
   /// The way back: `answers` (received() of them) in the order of what arrived; `arrived` (sent()) in the order of what
@@ -25,14 +25,14 @@ class Exchange {
 
  private:
   struct Pieces {
-    std::vector<int> counts, first;  // per rank
+    std::vector<int> counts, first{};  // per rank
+    std::size_t all = 0;
   };
 
   void move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const;
 
   Comm* comm_;
   Pieces to_, from_;
-  std::size_t sent_, received_;
 };
 
 }  // namespace mrmf

@@ -2,7 +2,7 @@
 
 #include <fftw3-mpi.h>
 
-#include <vector>
+#include <limits>
 
 #include "kernels/check.hpp"
 #include "mpi/wait.hpp"
@@ -41,9 +41,17 @@ struct SlabTranspose::Plan {
   ~Plan() { fftwf_destroy_plan(plan); }
 };
 
+bool SlabTranspose::fits(int n, int depth, int ranks) {
+  const std::int64_t block = n / ranks;
+  return ranks == 1 || block * block * depth <= std::numeric_limits<int>::max();
+}
+
+// MPI and FFTW wait without an end for ranks that do not come, so they meet first, here and below.
 SlabTranspose::SlabTranspose(Comm& comm, int n, int depth) : comm_(comm), size_(0), plan_(std::make_unique<Plan>()) {
   MRMF_CHECK(n % comm.size() == 0, "ranks that do not divide the grid");
+  MRMF_CHECK(fits(n, depth, comm.size()), "more numbers between two ranks than MPI counts");
   fftwf_mpi_init();
+  comm.barrier();
   const FatalDuplicate duplicate(comm);
   const std::ptrdiff_t sizes[] = {n, n}, block = n / comm.size();
   std::ptrdiff_t planes = 0, first = 0, turned_planes = 0, turned_first = 0;
@@ -61,7 +69,6 @@ SlabTranspose::SlabTranspose(Comm& comm, int n, int depth) : comm_(comm), size_(
 
 SlabTranspose::~SlabTranspose() = default;
 
-// FFTW waits without an end for ranks that do not come, so they meet first.
 void SlabTranspose::swap(std::span<float> slab) const {
   MRMF_CHECK(slab.size() == size_, "a slab of another size");
   comm_.barrier();

@@ -11,7 +11,12 @@ namespace mrmf {
 /// For grids (n, n, depth) of floats, of which each rank has n / ranks consecutive planes of the first axis.
 class SlabTranspose {
  public:
-  /// Collective. The ranks divide n; the communicator outlives this.
+  /// Whether FFTW-MPI can turn such a grid: its pieces between two ranks, (n / ranks)^2 * depth floats, are counted in
+  /// MPI's ints.
+  static bool fits(int n, int depth, int ranks);
+
+  /// Collective. The ranks divide n, and it fits; the communicator outlives this. FaultError when a rank has not come
+  /// within the communicator's limit.
   SlabTranspose(Comm& comm, int n, int depth);
   ~SlabTranspose();
   SlabTranspose(const SlabTranspose&) = delete;

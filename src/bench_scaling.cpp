@@ -95,6 +95,7 @@ void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settin
 
 void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
   Config config = last_step_alone(configured, settings.epochs + 1);
+  world.limit(config.run.timeout);
   config.run.threads = choose_threads(config.run.threads, world);  // a small team's ranks take no more cores than all
   const std::vector<int> teams = scaling_teams(settings.ranks, world.size());
   const int batch = config.training.batch;
@@ -105,13 +106,15 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
                        config.model.preset.empty() ? "the model" : config.model.preset,
                        resolution_text(config.method.resolutions.back(), config.method.axes))
         << warning << std::flush;
+  Comm meeting = world.duplicate();
+  meeting.limit(0);  // a small team may train for long
   std::vector<ScalingPoint> points;
   for (const int ranks : teams) {
     config.training.batch = scaling_batch(settings, batch, ranks, teams.back());
     const bool takes_part = world.rank() < ranks;
     Comm team = world.split(takes_part ? 0 : 1);
     if (takes_part) points.push_back(measure(config, team));
-    world.barrier();
+    meeting.barrier();
   }
   compare_with_first(points);
   if (world.root()) show(points, settings, out);

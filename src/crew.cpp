@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "kernels/check.hpp"
@@ -10,10 +11,19 @@
 namespace mrmf {
 
 Crew::Crew(int size, int at_once) : places_(std::max(at_once, 1)) {
-  for (int i = 0; i < size; ++i) members_.emplace_back([this, i] { live(i); });
+  try {
+    for (int i = 0; i < size; ++i) members_.emplace_back([this, i] { live(i); });
+  } catch (const std::exception& error) {
+    end();
+    throw FaultError("cannot start " + std::to_string(size) + " threads, one per own shard (" + error.what() +
+                     "); use more ranks or fewer data.shards, or raise the limit on processes and memory (ulimit -u, "
+                     "ulimit -v, or the job's)");
+  }
 }
 
-Crew::~Crew() {
+Crew::~Crew() { end(); }
+
+void Crew::end() {
   {
     const Lock lock(mutex_);
     end_ = true;

@@ -13,6 +13,7 @@ namespace mrmf {
 /// Each member keeps its thread for life, and one OpenMP thread within; at most `at_once` members compute at a time.
 class Crew {
  public:
+  /// FaultError: so many threads cannot be started.
   Crew(int size, int at_once);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -31,6 +32,7 @@ class Crew {
   void take_place(Lock& lock);
   void leave_place();
   void fail();
+  void end();
 
   std::mutex mutex_;
   std::condition_variable changed_;  // any of what follows

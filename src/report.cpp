@@ -9,6 +9,8 @@
 #include <iterator>
 #include <ostream>
 
+#include "io/atomic_file.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -31,19 +33,24 @@ class LineFile {
   }
   void write(const std::string& line) {
     file_ << line << '\n' << std::flush;
-    if (!file_) throw FaultError(path_.string() + " can no longer be written; is the disk full?");
+    check();
   }
   /// Other lines in the place of all: the old file or the new one is there at any moment.
   void replace(const std::vector<std::string>& lines) {
-    fs::path partial = path_;
-    partial += ".partial";
-    LineFile written(partial);
-    for (const std::string& line : lines) written.write(line);
-    fs::rename(partial, path_);
+    std::string text;
+    for (const std::string& line : lines) text += line + '\n';
+    atomic_write(path_.string(), text);
     file_ = std::ofstream(path_, std::ios::app);
+    check();
   }
+  /// Returns when all lines are on disk.
+  void sync() const { sync_to_disk(path_.string()); }
 
  private:
+  void check() const {
+    if (!file_) throw FaultError(path_.string() + " can no longer be written; is the disk full?");
+  }
+
   fs::path path_;
   std::ofstream file_;
 };
@@ -224,11 +231,9 @@ void RunReport::take_over(const std::vector<StepHistory>& steps, const std::stri
 void RunReport::finish(const RunResult& result) {
   if (!state_) return;
   state_->say(result_table(result));
-  const fs::path temporary = state_->folder / "result.json.partial", final = state_->folder / "result.json";
-  write_file(temporary, to_json(result) + "\n");
-  std::error_code error;
-  fs::rename(temporary, final, error);
-  if (error) unwritable(final, error.message());
+  // The run's checkpoints go when this is done: the records must outlast a crash of the machine by themselves.
+  for (const LineFile* lines : {&state_->epochs, &state_->stages, &state_->log}) lines->sync();
+  atomic_write((state_->folder / "result.json").string(), to_json(result) + "\n");
 }
 
 // Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe

@@ -69,7 +69,7 @@ class RunReport {
   /// that team's lines, added to log.txt. The team's folder is removed.
   void take_over(const std::vector<StepHistory>& steps, const std::string& log);
 
-  /// Prints the final table and writes result.json, under a temporary name first.
+  /// Prints the final table and writes result.json, which appears whole. DataError: a record cannot be written.
   void finish(const RunResult& result);
 
  private:

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "src/commands.hpp"
+#include "src/folder_lock.hpp"
 #include "src/fusion.hpp"
 #include "src/measured_teams.hpp"
 #include "src/model_file.hpp"
@@ -68,11 +69,25 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     networks.back().output().per_sample(), shape.outputs));
 }
 
-// Removes the folders that this command made for its run, unless training began.
-class NewFolder {
+// The run's folder, which the root holds against other runs. Removes what this command made of it, unless training
+// began.
+class RunFolder {
  public:
-  NewFolder(const std::string& path, const Comm& world) {
+  RunFolder(const ReportSettings& settings, const Comm& world) {
     if (!world.root()) return;
+    find_new(settings.folder);
+    lock_.emplace(settings.folder);  // when it throws, nothing is removed: it is another run's
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  ~RunFolder() {
+    std::error_code ignored;
+    if (!mine_.empty()) std::filesystem::remove_all(mine_, ignored);
+  }
+  void keep() { mine_.clear(); }
+
+ private:
+  void find_new(const std::string& path) {
     std::error_code error;
     std::filesystem::path at = std::filesystem::absolute(path, error);
     if (!error && std::filesystem::exists(at, error)) at /= "checkpoints";
@@ -80,16 +95,9 @@ class NewFolder {
     for (; !error && !at.empty() && !std::filesystem::exists(at, error); at = at.parent_path()) mine_ = at;
     if (error) mine_.clear();
   }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!mine_.empty()) std::filesystem::remove_all(mine_, ignored);
-  }
-  void keep() { mine_.clear(); }
 
- private:
   std::filesystem::path mine_;
+  std::optional<FolderLock> lock_;
 };
 
 // The root opens the report; the others hold an empty one.
@@ -130,7 +138,7 @@ void train_command(const TrainOptions& options, Comm& world) {
   check_plan(plan, config, shape, world);
 
   const ReportSettings settings{config.run.folder, options.overwrite, &std::cout, stdout_is_terminal()};
-  NewFolder folder(config.run.folder, world);
+  RunFolder folder(settings, world);
   if (world.root()) prepare_run_folder(settings);
   Checkpoints checkpoints(config, plan, shape.samples, world.size());
   if (!options.overwrite) checkpoints.find(world);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "mpi/slab_transpose.hpp"
 #include "src/cosmology/files.hpp"
 
 namespace mrmf {
@@ -34,6 +35,14 @@ void check_sharing(const CosmologySimulation& s) {
   if (!power_of_two(s.ranks_per_cube) || s.ranks_per_cube > s.size)
     refuse(fmt::format("{} ranks per cube cannot share {} planes of voxels equally; a power of two up to {} can",
                        s.ranks_per_cube, s.size, s.size));
+  const int cells = s.size * s.particles * (s.method == "cola" ? s.mesh : 1);
+  int enough = s.ranks_per_cube;
+  while (!SlabTranspose::fits(cells, cells + 2, enough)) enough *= 2;
+  if (enough > s.ranks_per_cube)
+    refuse(
+        fmt::format("{} cells per axis are too many for {} ranks per cube: MPI counts what two ranks exchange in 32 "
+                    "bits; use more ranks per cube, at least {}",
+                    cells, s.ranks_per_cube, enough));
   if (s.ranks_per_cube > 1 && s.threads > 1)
     refuse(
         fmt::format("{} threads per rank asked for where ranks share a cube, which takes one; ask for more ranks "

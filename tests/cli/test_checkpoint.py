@@ -197,6 +197,25 @@ class Checkpoint(support.MrmfTest):
         self.mrmf("train", "config.toml", "--set", "method.stop.finetune.epochs=1", *BUSY)
         self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
 
+    def test_a_folder_in_use_is_refused_until_its_run_is_dead(self):
+        process = self.start("--set", "method.stop.finetune.epochs=100000", *BUSY)
+        try:
+            deadline = time.monotonic() + 60
+            while self.epochs_written("run") < 1:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            before = self.read("run/config.toml")
+            for words in ([], ["--overwrite"]):
+                self.fails(2, "train", "config.toml", "--set", "training.seed=4", *words,
+                           message="run.folder: run is in use by another mrmf train; wait for its end")
+            self.fails(2, "train", "config.toml", ranks=2, message="run.folder: run is in use by another mrmf train")
+            self.assertEqual(self.read("run/config.toml"), before)
+            self.assertIsNone(process.poll())
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
+        self.mrmf("train", "config.toml", "--set", "method.stop.finetune.epochs=1", "--overwrite")
+
 
 if __name__ == "__main__":
     support.main()

@@ -125,6 +125,8 @@ threads = 1
         sharing = ("simulate", "cosmology", "--size", "8", "--output", "refused", "--ranks-per-cube", "2")
         self.fails(2, *sharing, ranks=3, message="3 ranks are not whole groups of 2")
         self.fails(2, *sharing, "--threads", "2", message="2 threads per rank")
+        self.fails(2, "simulate", "cosmology", "--size", "1024", "--particles", "2", "--output", "refused",
+                   "--ranks-per-cube", "2", message="use more ranks per cube, at least 4")
         self.assertEqual(os.listdir(self.folder), [])
         self.fails(2, "simulate", "cosmology", "--size", "512", "--particles", "8", "--output", "refused", "--threads",
                    "100", message="GiB")

@@ -2,6 +2,8 @@
 import csv
 import json
 import os
+import signal
+import subprocess
 import unittest
 
 import numpy as np
@@ -183,6 +185,21 @@ class Scaling(support.MrmfTest):
         self.fails(2, "bench", "scaling", "config.toml", "--ranks", "1,8", message="--ranks 8: this job has 2 ranks", ranks=2)
         self.fails(2, "bench", "scaling", "config.toml", "--ranks", "2,3", "--set", "training.batch=5",
                    message="2 ranks cannot share", ranks=3)
+
+    def test_a_rank_that_hangs(self):
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", support.MRMF, "bench", "scaling",
+                   "config.toml", "--ranks", "2", "--epochs", "1000000", "--set", "run.timeout=2"]
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.kill)
+        self.assertIn("strong scaling", process.stdout.readline())
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            os.kill(int(file.read().split()[1]), signal.SIGSTOP)
+        output = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 4, output)
+        self.assertIn("has not ended within 2 s; another rank hangs or has died", output)
 
 
 if __name__ == "__main__":

@@ -232,3 +232,21 @@ TEST_CASE("together: one rank's error is every rank's, with its class") {
   CHECK(test::message<DataError>(
             [&] { together(world, [&] { throw DataError("from " + std::to_string(world.rank())); }); }) == "from 0");
 }
+
+TEST_CASE("comm: ranks do not wait for ever for one that does not split or duplicate") {
+  Comm world = Comm::world();
+  if (world.size() == 1) return;
+  for (const bool split : {true, false}) {
+    Comm late = world.duplicate();
+    late.limit(0.2);
+    if (world.rank() != 0)
+      CHECK_THROWS_WITH_AS(split ? late.split(world.rank()) : late.duplicate(),
+                           doctest::Contains("has not ended within 0.2 s"), FaultError);
+    world.barrier();  // all others have given up
+    if (world.rank() == 0) {
+      late.limit(0);
+      late.barrier();  // what they gave up
+    }
+    world.barrier();
+  }
+}

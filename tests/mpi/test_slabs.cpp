@@ -165,3 +165,21 @@ TEST_CASE("slabs: too much mass at a mesh point is an error on every rank") {
   for (RealGrid& axis : position) axis.assign(fft.slab().points(), kLatticeOffset + 0.5F);  // all at one point
   CHECK_THROWS_AS(mesh.update(position), FaultError);
 }
+
+TEST_CASE("slabs: what two ranks tell each other is counted in ints") {
+  CHECK(SlabTranspose::fits(1024, 1026, 2));
+  CHECK(SlabTranspose::fits(2048, 2050, 1));  // nothing is told
+  CHECK_FALSE(SlabTranspose::fits(2048, 2050, 2));
+  CHECK(SlabTranspose::fits(2048, 2047, 2));
+  CHECK_FALSE(SlabTranspose::fits(4096, 4098, 4));
+  CHECK(SlabTranspose::fits(4096, 4098, 8));
+}
+
+TEST_CASE("slabs: an exchange wants both lengths as told") {
+  Comm world = Comm::world();
+  const Exchange way(world, std::vector<int>(static_cast<std::size_t>(world.size()), 1));
+  std::vector<float> sent(way.sent() + 1), arrived(way.received());
+  arrived.resize(arrived.size() - 1);  // the sum is right
+  CHECK_THROWS_AS(way.send(sent, arrived), FaultError);
+  CHECK_THROWS_AS(way.answer(arrived, sent), FaultError);
+}

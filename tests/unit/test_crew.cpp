@@ -1,14 +1,48 @@
 // Threads that work together: who computes at a time, meetings, errors.
 #include <doctest/doctest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <numeric>
 #include <vector>
 
+#include "io/reader_pool.hpp"
 #include "kernels/check.hpp"
 #include "src/crew.hpp"
 
 using namespace mrmf;
+
+namespace {
+
+/// Memory for few more threads' stacks than there are, for as long as this lives. (The limit on processes does not hold
+/// for root.)
+class RoomForFewThreads {
+ public:
+  RoomForFewThreads() {
+    std::size_t pages = 0, stack = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    pthread_attr_t attributes;
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &stack);
+    pthread_attr_destroy(&attributes);
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit few = before_;
+    // Half a stack stays free for all else.
+    few.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + 8 * stack + stack / 2;
+    setrlimit(RLIMIT_AS, &few);
+  }
+  RoomForFewThreads(const RoomForFewThreads&) = delete;
+  RoomForFewThreads& operator=(const RoomForFewThreads&) = delete;
+  ~RoomForFewThreads() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
 
 TEST_CASE("crew: every member does its part, job after job, and not more than allowed at a time") {
   for (const int at_once : {1, 3, 20}) {
@@ -65,4 +99,11 @@ TEST_CASE(
   std::atomic<int> done = 0;
   crew.run([&](int) { crew.meet(), ++done; });
   CHECK(done == 4);
+}
+
+TEST_CASE("crew: threads that cannot be started are an error, and those that could be end") {
+  const RoomForFewThreads room;
+  CHECK_THROWS_WITH_AS(Crew(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
+  CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),
+                       doctest::Contains("cannot start 500 threads that read data"), FaultError);
 }

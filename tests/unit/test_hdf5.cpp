@@ -262,3 +262,11 @@ TEST_CASE("partial file: the target appears whole at commit, and nothing is left
   CHECK(contains(message<DataError>([&] { atomic_replace(folder.file("none"), target); }), "No such file"));
   CHECK(test::read_bytes(target) == "new");
 }
+
+TEST_CASE("atomic write: what cannot be put in its place leaves nothing beside it") {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("result");
+  std::filesystem::create_directories(target + "/in-the-way");
+  CHECK(contains(message<DataError>([&] { atomic_write(target, "new"); }), "cannot be put in place: "));
+  CHECK_FALSE(std::filesystem::exists(target + ".partial"));
+}

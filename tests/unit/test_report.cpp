@@ -282,3 +282,17 @@ TEST_CASE("this machine has a name, cores and memory") {
   CHECK(machine.cores >= 1);
   CHECK(machine.memory_gib > 0.1);
 }
+
+TEST_CASE("records that cannot be written in the end are an error of files, and no half of a result is left") {
+  const Folder folder;
+  RunReport report({folder.path.string(), false, nullptr, false}, "", "");
+  fs::create_directories(folder.path / "result.json" / "in-the-way");
+  CHECK_THROWS_AS(report.finish(result()), DataError);
+  CHECK_FALSE(fs::exists(folder.path / "result.json.partial"));
+}
+
+TEST_CASE("records that cannot be written anew are an error of files") {
+  const Folder folder;
+  fs::create_directories(folder.path / "epochs.jsonl.partial" / "in-the-way");
+  CHECK_THROWS_AS(RunReport({folder.path.string(), false, nullptr, false}, "", ""), DataError);
+}

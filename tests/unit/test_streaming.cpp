@@ -2,11 +2,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <thread>
 
+#include "io/hdf5.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_store.hpp"
 #include "src/timer.hpp"
@@ -219,4 +223,44 @@ TEST_CASE("streaming: reading chunks of whole samples takes no longer than copyi
   using Type = test::StoredAs::Type;
   // About 2 times as long as without HDF5; more than 100 times where the library goes element by element.
   CHECK(best_seconds({.type = Type::uint16, .chunk_rows = 1}) < 30 * best_seconds({.type = Type::uint16}));
+}
+
+// What is saved between two steps is made while threads read ahead; the library has no lock of its own.
+TEST_CASE("streaming: a file is made in memory while compressed rows are read on threads") {
+  constexpr Index rows = 64, width = 512;
+  const TemporaryFolder folder;
+  const std::string path = folder.file("data.h5");
+  std::vector<float> values(rows * width);
+  std::iota(values.begin(), values.end(), 0.0F);
+  test::write_stored(path, "x", {rows, width}, {.chunk_rows = 1, .deflate = true}, values);
+
+  const auto image = [&] {
+    Hdf5File file = Hdf5File::create_in_memory("memory");
+    file.write_attribute("version", hdf5_version());
+    file.create_dataset("group/x", {rows, width});
+    file.write_rows("group/x", 0, values);
+    file.write_text("text", "as long as it takes");
+    return file.image();
+  };
+  const std::string alone = image();
+
+  std::atomic<Index> wrong = 0, reads = 0;
+  std::atomic<bool> stop = false;
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 2; ++i)
+    readers.emplace_back([&] {
+      const RowReader reader(path, "x");
+      std::vector<float> row(width);
+      for (Index r = 0; !stop; r = (r + 1) % rows, ++reads) {
+        reader.read(r, 1, reinterpret_cast<std::byte*>(row.data()));
+        if (!std::equal(row.begin(), row.end(), values.begin() + r * width)) ++wrong;
+      }
+    });
+  while (reads == 0) std::this_thread::yield();
+  Index others = 0;
+  for (int i = 0; i < 100; ++i) others += image() != alone;
+  stop = true;
+  readers.clear();
+  CHECK(others == 0);
+  CHECK(wrong == 0);
 }
