@@ -25,10 +25,10 @@ struct DatasetInfo {
 /// Reading: open() is collective and fails on all ranks when it fails on one. After that every rank reads by itself
 /// (contiguous rows need no other rank), so an error is thrown on the rank that meets it; together() of
 /// io/agreement.hpp makes it everyone's.
-/// Writing goes through MPI-IO and is collective but for write_rows() and write_planes(); collective members fail on
-/// all ranks alike. The bytes of the file are the same for any number of ranks. When an exception unwinds past a file
-/// that several ranks are writing, the file is abandoned rather than closed: closing would wait for ranks that are
-/// elsewhere.
+/// Writing goes through MPI-IO where there are several ranks, and is collective but for write_rows() and
+/// write_planes(); collective members fail on all ranks alike. The bytes of the file are the same for any number of
+/// ranks. When an exception unwinds past a file that several ranks are writing, the file is abandoned rather than
+/// closed: closing would wait for ranks that are elsewhere.
 class Hdf5File {
  public:
   /// Says apart: no such file, no permission, not an HDF5 file, truncated (with both sizes).
