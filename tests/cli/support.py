@@ -1,6 +1,7 @@
 """Shared by the command-line tests: runs build/mrmf in a scratch folder and makes small data sets."""
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -92,7 +93,7 @@ class MrmfTest(unittest.TestCase):
     def lines(self, name):
         return [json.loads(line) for line in self.read(name).splitlines()]
 
-    def mrmf(self, *words, ranks=0, code=0, timeout=120):
+    def mrmf(self, *words, ranks=0, code=0, timeout=300):
         """Runs mrmf, under mpirun when ranks > 0; checks the exit code; returns stdout and stderr together."""
         command = [MRMF, *words]
         if ranks:
@@ -111,6 +112,24 @@ class MrmfTest(unittest.TestCase):
         self.assertEqual(len(errors), 1, output)
         self.assertIn(message, errors[0])
         return output
+
+    def interrupted(self, run, attempt):
+        """attempt() starts `run` and interrupts it, or comes too late for that; returns its exit code and output. On a
+        busy machine this process may sleep until the run is done: it is then put back to what it was, and tried again."""
+        folder, before = self.path(run), self.path(run + "-before")
+        if os.path.exists(folder):
+            shutil.copytree(folder, before)
+        for _ in range(10):
+            code, output = attempt()
+            if code != 0:
+                break
+            shutil.rmtree(folder)
+            if os.path.exists(before):
+                shutil.copytree(before, folder)
+        else:
+            self.fail(f"ten times it was done before it was interrupted, or did not mind\n{output}")
+        shutil.rmtree(before, ignore_errors=True)
+        return code, output
 
     def config(self, **replacements):
         """Writes config.toml; keyword arguments replace `key = value` lines of CONFIG or add [method] keys."""

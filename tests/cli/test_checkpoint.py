@@ -45,16 +45,19 @@ class Checkpoint(support.MrmfTest):
 
     def stop_after(self, epochs, how, run, *words, ranks=0):
         """Starts a run, sends the signal once this many epochs are on record; returns the exit code and the output."""
+        return self.interrupted(run, lambda: self.stop_once(epochs, how, run, *words, ranks=ranks))
+
+    def stop_once(self, epochs, how, run, *words, ranks):
         # At least one more than were there: a signal to a run that is still starting ends it at once.
         epochs = max(epochs, self.epochs_written(run) + 1)
         process = self.start("--set", f"run.folder={run}", *words, ranks=ranks)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while self.epochs_written(run) < epochs and process.poll() is None:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.002)
         time.sleep(random.uniform(0, 0.02))
         process.send_signal(how)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=300)[0]
         return process.returncode, output
 
     def left(self, run):
@@ -82,22 +85,17 @@ class Checkpoint(support.MrmfTest):
 
     def test_signals_at_random_moments_in_every_stage(self):
         straight = self.straight()
-        stops = 0
         # Epochs on record: in the coarse, dense, second coarse, second dense and last step of the plan.
         for epochs, how in ((1, signal.SIGUSR1), (4, signal.SIGTERM), (7, signal.SIGUSR1), (9, signal.SIGTERM),
                             (12, signal.SIGUSR1)):
             code, output = self.stop_after(epochs, how, "run")
-            self.assertIn(code, (0, STOPPED), output)
-            if code == 0:
-                break  # a slow test on a fast machine: the run was done before the signal came
-            stops += 1
+            self.assertEqual(code, STOPPED, output)
             self.assertRegex(output, f"stopped on {how.name} (in|after) stage [0-9].*; run the same command again")
             self.assertFalse(os.path.exists(self.path("run/result.json")))
-        self.assertGreater(stops, 0)
         self.assertEqual(self.finish("run"), straight)
         log = self.read("run/log.txt")
-        self.assertEqual(log.count("stopped on SIG"), stops)
-        self.assertEqual(log.count("\ncontinues "), stops)
+        self.assertEqual(log.count("stopped on SIG"), 5)
+        self.assertEqual(log.count("\ncontinues "), 5)
         seconds = [e["total_seconds"] for e in self.lines("run/epochs.jsonl")]
         self.assertEqual(seconds, sorted(seconds))
         result = json.loads(self.read("run/result.json"))
@@ -115,11 +113,8 @@ class Checkpoint(support.MrmfTest):
         straight = self.straight()
         for epochs in range(0, 18, 3):
             code, output = self.stop_after(epochs, signal.SIGKILL, "run", *BUSY)
-            self.assertIn(code, (0, -signal.SIGKILL), output)
-            if code == 0:
-                break
-        else:
-            self.assertEqual(self.finish("run"), straight)
+            self.assertEqual(code, -signal.SIGKILL, output)
+        self.assertEqual(self.finish("run"), straight)
 
     def test_a_killed_run_continues_where_it_was_saved_and_forgets_later_records(self):
         straight = self.straight()
@@ -181,7 +176,7 @@ class Checkpoint(support.MrmfTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
         process = self.start(*BUSY, preexec_fn=small_files, restore_signals=False)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=300)[0]
         self.assertEqual(process.returncode, 3, output)
         self.assertEqual(output.count("mrmf: error"), 1, output)
         self.assertEqual({name: os.path.getsize(self.path("run/checkpoints/" + name))

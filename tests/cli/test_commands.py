@@ -11,12 +11,14 @@ import numpy as np
 
 import support
 
+GUIDE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "user-guide.md")
+
 
 class Commands(support.MrmfTest):
     def test_version_and_help(self):
         self.assertRegex(self.mrmf("--version"), r"^mrmf \d+\.\d+\.\d+ \(")
         text = self.mrmf("--help")
-        for name in ("simulate", "inspect", "plan", "train", "compare", "evaluate", "predict", "bench", "plot", "presets",
+        for name in ("simulate", "coarsen", "inspect", "plan", "train", "compare", "evaluate", "predict", "bench", "plot", "presets",
                      "doctor"):
             self.assertIn(name, text)
             self.assertIn("Usage", self.mrmf(name, "--help"))
@@ -24,6 +26,41 @@ class Commands(support.MrmfTest):
     def test_presets(self):
         self.assertIn("neuron_inverter", self.mrmf("presets"))
         self.assertIn("training.batch", self.mrmf("presets", "--keys"))
+
+    def keys_of_the_program(self):
+        """{(section, key, layers): (values, default or None)}, the three roles as one"""
+        keys, section = {}, ""
+        lines = self.mrmf("presets", "--keys").splitlines()
+        for line, values in zip(lines, lines[1:]):
+            if line.startswith("["):
+                section = line
+            elif re.match(r"  \S", line):
+                key, _, layers = line.strip().rstrip(")").partition("  (")
+                key = re.sub(r"\b(coarse|dense|finetune)\.", "ROLE.", key)
+                keys[section, key, layers or "all"] = re.fullmatch(r" +(.*?)(?:; ([^;]*) unless set)?", values).groups()
+        return keys
+
+    @staticmethod
+    def keys_of_the_guide():
+        with open(GUIDE) as file:
+            tables = file.read().split("\n## All keys\n")[1].split("\n## ")[0]
+        keys, section = {}, ""
+        for line in tables.splitlines():
+            cells = [cell.strip(" `") for cell in line.strip("|").split(" | ")]
+            if line.startswith("### "):
+                section = line.strip("# `")
+            elif line.startswith("| `"):
+                key, layers, values, default = cells[:4] if len(cells) == 5 else [cells[0], "all", *cells[1:3]]
+                keys[section, key, layers] = values, default
+        return keys
+
+    def test_the_guide_lists_all_keys(self):
+        program, guide = self.keys_of_the_program(), self.keys_of_the_guide()
+        self.assertEqual(guide.keys(), program.keys())
+        for key, (values, default) in program.items():
+            self.assertEqual(guide[key][0], values, key)
+            if default:  # others are in words, or there is none
+                self.assertEqual(guide[key][1], default, key)
 
     def test_doctor(self):
         text = self.mrmf("doctor")

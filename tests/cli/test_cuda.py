@@ -256,7 +256,7 @@ class Faults(CudaTest):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         epochs = self.path("run/epochs.jsonl")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (os.path.exists(epochs) and os.path.getsize(epochs) > 0):
             self.assertIsNone(process.poll(), "training ended before its first epoch")
             self.assertLess(time.monotonic(), deadline)
@@ -282,25 +282,25 @@ class Faults(CudaTest):
             return False
 
     def end_of(self, process):
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
         self.assertNotEqual(process.returncode, 0)
         return output
 
     def test_a_rank_that_dies(self):
-        process, ranks = self.start("--set", "run.timeout=2")
+        process, ranks = self.start("--set", "run.timeout=4")
         os.kill(ranks[1], signal.SIGKILL)
         self.end_of(process)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while self.runs(ranks[0]):
             self.assertLess(time.monotonic(), deadline, "the other rank goes on")
             time.sleep(0.05)
 
     def test_a_rank_that_hangs(self):
-        process, ranks = self.start("--set", "run.timeout=2")
+        process, ranks = self.start("--set", "run.timeout=4")
         os.kill(ranks[1], signal.SIGSTOP)
         began = time.monotonic()
-        self.assertIn("has not ended within 2 s; another rank hangs or has died", self.end_of(process))
-        self.assertLess(time.monotonic() - began, 30)
+        self.assertIn("has not ended within 4 s; another rank hangs or has died", self.end_of(process))
+        self.assertLess(time.monotonic() - began, 120)
 
 
 if __name__ == "__main__":

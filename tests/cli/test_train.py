@@ -44,9 +44,12 @@ class Train(support.MrmfTest):
             self.assertGreater(epoch["io_seconds"], 0)
         # What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
         epochs = self.lines("run/epochs.jsonl")
-        outside = epochs[-1]["total_seconds"] - sum(e["seconds"] for e in epochs)
+        outside = epochs[0]["total_seconds"] - epochs[0]["seconds"]
         self.assertGreater(outside, -1e-6)
         self.assertLess(outside, 0.5 * epochs[-1]["total_seconds"])
+        # After that, all seconds are an epoch's.
+        for before, epoch in zip(epochs, epochs[1:]):
+            self.assertAlmostEqual(before["total_seconds"] + epoch["seconds"], epoch["total_seconds"], places=6)
 
     def test_every_method_runs_its_plan(self):
         expected = {
@@ -124,10 +127,19 @@ class Train(support.MrmfTest):
         # Running statistics are each rank's own there, and their mean is what is validated, fused and saved.
         self.config(replace=[support.MRMF_METHOD, ("batch = 16", 'batch = 8\nbatch_norm = "local"')])
         self.mrmf("train", "config.toml", ranks=2)
+        self.check_ranges(self.lines("run/epochs.jsonl"))
         loss = json.loads(self.read("run/result.json"))["validation_loss"]
         output = self.mrmf("evaluate", "run")
         mean = [line.split() for line in output.splitlines() if line.strip().startswith("mean")][0]
         self.assertAlmostEqual(float(mean[1]), loss, places=5)
+
+    def check_ranges(self, epochs):
+        """Each part of an epoch's time: the mean over two ranks, the least and the most, which hardly ever are equal."""
+        for part in ("io", "compute", "communication"):
+            for epoch in epochs:
+                least, most = epoch[part + "_range"]
+                self.assertTrue(0 <= least <= epoch[part + "_seconds"] <= most, epoch)
+            self.assertTrue(any(epoch[part + "_range"][0] < epoch[part + "_range"][1] for epoch in epochs), part)
 
     def test_fewer_validation_samples_than_ranks(self):
         support.make_data(self.path("data.h5"), validation=2)

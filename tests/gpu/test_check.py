@@ -104,7 +104,7 @@ class Check(unittest.TestCase):
         self.assertIn("not measured.", page)
 
     def test_a_hang_is_ended_and_what_has_no_time_left_says_so(self):
-        _, _, steps = self.check(1, FAKE_HANG="training", TOTAL="12", FAKE_CASES="cuda: 41 of 42 cases run")
+        _, _, steps = self.check(1, FAKE_HANG="training", TOTAL="18", FAKE_CASES="cuda: 41 of 42 cases run")
         self.assertEqual(steps["unit tests on cuda"], ("FAILED", "exit code 1: cuda: 41 of 42 cases run"))
         self.assertIn("not done after", steps["speed, neuron_inverter bf16"][1])
         self.assertIn("are used up", steps["compute-sanitizer racecheck"][1])

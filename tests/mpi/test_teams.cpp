@@ -95,17 +95,19 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
   const int ranks = Comm::world().size();
   if (ranks < 3) return;
   // The early team is one rank that trains a single epoch and needs no others for that. The late one trains for so much
-  // longer that it is joined on the way, however ranks share cores: a lone one is fast.
-  constexpr int epochs = 20;
+  // longer that it is joined on the way, however ranks share cores: a lone one is fast. Large batches make it long
+  // without many messages, of which each waits for a core on a busy machine. Where something else has the early rank's
+  // core for all that time, nobody joins, and it is done again.
+  constexpr int epochs = 20, samples = 600;
   for (const bool late_coarse : {false, true}) {
     const int dense_ranks = late_coarse ? 1 : ranks - 1;
     CAPTURE(late_coarse);
-    Experiment experiment({kHalf, kFull}, 60);
+    Experiment experiment({kHalf, kFull}, samples);
     Comm& world = experiment.world;
     Config& config = experiment.config;
     const int coarse_ranks = world.size() - dense_ranks;
     const int shards = std::lcm(std::lcm(dense_ranks, coarse_ranks), world.size());
-    const int rows = shards * ((12 + shards - 1) / shards);
+    const int rows = shards * ((samples / 5 + shards - 1) / shards);
     config.data.shards = shards;
     config.method.split = {dense_ranks, coarse_ranks};
     config.method.coarse.batch = rows / coarse_ranks;
@@ -119,6 +121,8 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
     Outcome apart = experiment.run(world, TeamMode::concurrent);
     config.method.join = true;
     Outcome joined = experiment.run(world, TeamMode::concurrent);
+    for (int tries = 1; tries < 10 && joined.stages[late_coarse ? 0 : 1].joined == 0; ++tries)
+      joined = experiment.run(world, TeamMode::concurrent);
 
     const StageRecord &late = joined.stages[late_coarse ? 0 : 1], &early = joined.stages[late_coarse ? 1 : 0];
     CHECK(late.joined > 0);
@@ -126,7 +130,7 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
     CHECK(late.epochs == epochs);
     CHECK(late.last.ranks == world.size());
     CHECK(late.last.batch == rows / world.size());
-    CHECK(late.last.samples == 60);
+    CHECK(late.last.samples == samples);
     CHECK(early.joined == 0);
     CHECK(early.epochs == 1);
     CHECK(early.waited > 0);
@@ -136,7 +140,7 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
       CHECK(b.train_loss == doctest::Approx(a.train_loss).epsilon(1e-4));
       CHECK(b.validation_loss == doctest::Approx(a.validation_loss).epsilon(1e-4));
     }
-    CHECK(joined.seconds >= late.seconds);
+    if (world.rank() == (late_coarse ? 0 : coarse_ranks)) CHECK(joined.seconds >= late.seconds);  // of its own clock
   }
 }
 

@@ -1,7 +1,12 @@
 """Shared by the tests that run jobs: a class of tests with a Slurm, and what they wait for and look at."""
+import os
+import pathlib
+import re
+import signal
 import subprocess
 
 from cluster import Cluster
+from janitor import processes_of
 from submit_test import EPOCHS, MRMF, SubmitTest
 
 SITE = """
@@ -11,6 +16,12 @@ prepare() {
   echo "environment of the site: yes"
 }
 """
+
+
+def has_usr1(pid):
+    """Does SIGUSR1 wait for a stopped process to go on?"""
+    pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)
+    return int(pending, 16) >> (signal.SIGUSR1 - 1) & 1
 
 
 class JobTest(SubmitTest):
@@ -51,6 +62,30 @@ class JobTest(SubmitTest):
 
     def wait_for_epochs(self, run, count=3):
         self.cluster.wait(f"{count} epochs of {run}", lambda: len(self.epochs(run)) >= count)
+
+    def ranks(self):
+        """Process numbers of all mrmf that jobs of this cluster run."""
+        found = []
+        for pid in processes_of(self.cluster.folder):
+            try:
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "mrmf\n":
+                    found.append(pid)
+            except FileNotFoundError:
+                pass  # gone meanwhile
+        return found
+
+    def hold(self, run):
+        """Waits for epochs of a run and stops all ranks: what comes next finds them at work, however long it takes."""
+        self.wait_for_epochs(run)
+        for pid in self.ranks():
+            os.kill(pid, signal.SIGSTOP)
+
+    def signal_held(self, job):
+        """scancel --signal=USR1; then held ranks go on, once the job's two have the signal."""
+        self.cluster.run("scancel", "--signal=USR1", job)
+        self.cluster.wait("two ranks have the signal", lambda: sum(map(has_usr1, self.ranks())) == 2)
+        for pid in self.ranks():
+            os.kill(pid, signal.SIGCONT)
 
     def is_complete(self, run, ranks=2):
         """Every epoch of the plan is there once, in order: nothing was lost or repeated where the run was stopped."""

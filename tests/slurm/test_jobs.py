@@ -33,8 +33,8 @@ class Jobs(JobTest):
     def test_array_goes_on_where_one_task_is_stopped(self):
         self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds='4 5'\n")
         job = self.start()
-        self.wait_for_epochs("run/seed-5")
-        self.cluster.run("scancel", "--signal=USR1", f"{job}_5")
+        self.hold("run/seed-5")
+        self.signal_held(f"{job}_5")
         self.wait_for_state(f"{job}_4", "COMPLETED")
         self.assertEqual(self.wait_for_state(f"{job}_5", "COMPLETED")["Restarts"], "1")
         self.assertEqual(self.cluster.job(f"{job}_4")["Restarts"], "0")
@@ -45,7 +45,7 @@ class Jobs(JobTest):
     def test_preempted_job_continues(self):
         # It takes six of the eight cores, so the urgent job can only run in its place.
         job = self.start("--partition=batch", "--cpus-per-rank=3")
-        self.wait_for_epochs("run")
+        self.hold("run")
         urgent = self.cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=4", "--output=/dev/null",
                                   "--wrap=sleep 1").stdout.strip()
         self.wait_for_state(urgent, "COMPLETED")
@@ -54,7 +54,7 @@ class Jobs(JobTest):
 
     def test_cancelled_job_stays_away(self):
         job = self.start()
-        self.wait_for_epochs("run")
+        self.hold("run")  # scancel lets it go on, too
         self.cluster.run("scancel", job)
         self.wait_for_state(job, "CANCELLED")
         time.sleep(2)  # a requeue would have come with the end of the job's step
@@ -69,8 +69,8 @@ class Jobs(JobTest):
 
     def test_requeues_are_counted(self):
         job = self.start("--max-requeues=0")
-        self.wait_for_epochs("run")
-        self.cluster.run("scancel", "--signal=USR1", job)
+        self.hold("run")
+        self.signal_held(job)
         self.wait_for_state(job, "FAILED")
         self.assertIn("stopped again after 0 of at most 0 requeues", self.log(job))
 
@@ -83,11 +83,11 @@ class Jobs(JobTest):
 
     def test_dead_rank_ends_the_job(self):
         job = self.start()
-        self.wait_for_epochs("run")
-        ranks = [pid for pid in processes_of(self.cluster.folder)
-                 if pathlib.Path(f"/proc/{pid}/comm").read_text() == "mrmf\n"]
+        self.hold("run")
+        ranks = self.ranks()
         self.assertEqual(len(ranks), 2)
         os.kill(ranks[1], signal.SIGKILL)
+        os.kill(ranks[0], signal.SIGCONT)
         # PMIx tells the other rank at once; without it srun would wait for a minute.
         self.assertEqual(self.wait_for_state(job, "FAILED", 40)["Restarts"], "0")
         self.assertIn("mrmf train ended with exit code 137", self.log(job))
