@@ -165,7 +165,7 @@ Hdf5File Hdf5File::create(const std::string& path, const Comm& comm) {
   together(writers, [&] {
     const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
     // One rank needs no MPI-IO. Without mpirun, Open MPI keeps its files in a folder that all such programs of a user
-    // share and the first to end removes: the others could then open none.
+    // share and the first to end removes: one that is just opening a file then fails, hours of training behind it.
     if (writers.size() > 1)
       H5Pset_fapl_mpio(access.get(), *static_cast<const MPI_Comm*>(writers.handle()), MPI_INFO_NULL);
     H5Pset_obj_track_times(creation.get(), false);
