@@ -193,11 +193,12 @@ class Scaling(support.MrmfTest):
                            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         self.assertIn("strong scaling", process.stdout.readline())
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             os.kill(int(file.read().split()[1]), signal.SIGSTOP)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=150)[0]
         self.assertEqual(process.returncode, 4, output)
         self.assertIn("has not ended within 2 s; another rank hangs or has died", output)
 
