@@ -54,13 +54,13 @@ class Teams(support.MrmfTest):
         self.assertAlmostEqual(wait, sum(s["waited_seconds"] for s in stages), places=2)
 
     def test_measured_teams_tell_what_they_were_cut_by(self):
-        output = self.train("run", "--set", "method.stop.dense.epochs=200", ranks=3)
+        output = self.train("run", "--set", "method.stop.dense.epochs=100", ranks=3)
         self.assertEqual(output.count("an epoch on all ranks takes"), 2)
         stages = self.lines("run/stages.jsonl")
         self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
         for first in (0, 2):
             self.assertEqual(stages[first]["last"]["ranks"] + stages[first + 1]["last"]["ranks"], 3)
-            # The wait is what one model took longer than the other, two epochs and two hundred of them; room is for what
+            # The wait is what one model took longer than the other, two epochs and a hundred of them; room is for what
             # lies outside of epochs, and for a team that others on the machine hold up meanwhile.
             longer = stages[first + 1]["seconds"] - stages[first]["seconds"]
             self.assertGreater(stages[first]["waited_seconds"], 0.5 * longer)
