@@ -56,13 +56,13 @@ class Teams(support.MrmfTest):
         self.assertAlmostEqual(wait, sum(s["waited_seconds"] for s in stages), places=2)
 
     def test_measured_teams_tell_what_they_were_cut_by(self):
-        output = self.train("run", "--set", "method.stop.dense.epochs=200", ranks=3)
+        output = self.train("run", "--set", "method.stop.dense.epochs=100", ranks=3)
         self.assertEqual(output.count("an epoch on all ranks takes"), 2)
         stages = self.lines("run/stages.jsonl")
         self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
         for first in (0, 2):
             self.assertEqual(stages[first]["last"]["ranks"] + stages[first + 1]["last"]["ranks"], 3)
-            # The wait is what one model took longer than the other, two epochs and two hundred of them; room is for what
+            # The wait is what one model took longer than the other, two epochs and a hundred of them; room is for what
             # lies outside of epochs, and for a team that others on the machine hold up meanwhile.
             longer = stages[first + 1]["seconds"] - stages[first]["seconds"]
             self.assertGreater(stages[first]["waited_seconds"], 0.5 * longer)
@@ -194,11 +194,12 @@ class Scaling(support.MrmfTest):
                            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         self.assertIn("strong scaling", process.stdout.readline())
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             os.kill(int(file.read().split()[1]), signal.SIGSTOP)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=150)[0]
         self.assertEqual(process.returncode, 4, output)
         self.assertIn("has not ended within 2 s; another rank hangs or has died", output)
 
