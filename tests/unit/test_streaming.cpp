@@ -242,7 +242,7 @@ TEST_CASE("streaming: a file is made in memory while compressed rows are read on
   test::write_stored(path, "x", {rows, width}, {.chunk_rows = 1, .deflate = true}, values);
 
   const auto image = [&] {
-    Hdf5File file = Hdf5File::create_in_memory("memory");
+    Hdf5File file = Hdf5File::create_in_memory("memory", 4096);
     file.write_attribute("version", hdf5_version());
     file.create_dataset("group/x", {rows, width});
     file.write_rows("group/x", 0, values);
