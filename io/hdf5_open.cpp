@@ -42,7 +42,7 @@ std::string truncation(const std::string& reason) {
          "; copy or make it again";
 }
 
-/// Makes an empty file, so that an unwritable place gets one clear message before all ranks turn to MPI-IO.
+/// Makes an empty file, so that an unwritable place gets one clear message before several ranks turn to MPI-IO.
 void check_creatable(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) {

@@ -1,5 +1,5 @@
-// Writing through MPI-IO. The bytes of a file are the same for any number of ranks: contiguous data sets, space taken
-// at creation, no fill values and no times.
+// Writing, through MPI-IO where there are several ranks. The bytes of a file are the same for any number of ranks:
+// contiguous data sets, space taken at creation, no fill values and no times.
 #include <algorithm>
 #include <functional>
 #include <numeric>

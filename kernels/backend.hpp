@@ -17,7 +17,6 @@
 //   * on a device, calls return before the work is done, in the order of the calls; read() and finish() wait.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>

@@ -14,7 +14,7 @@
 #include "src/plan.hpp"
 #include "src/plot.hpp"
 #include "src/presets.hpp"
-#include "src/simulate_command.hpp"
+#include "src/simulate_options.hpp"
 
 namespace mrmf {
 namespace {

@@ -3,7 +3,7 @@
 #include "src/commands.hpp"
 #include "src/cosmology/simulate.hpp"
 #include "src/neuron/simulate.hpp"
-#include "src/simulate_command.hpp"
+#include "src/simulate_options.hpp"
 
 namespace mrmf {
 namespace {
@@ -55,8 +55,7 @@ void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, 
   add("--seed", options->seed, "seed; the same seed gives the same bytes");
   add("--threads", options->threads,
       "threads per rank, each with whole cubes of its own; 0: the cores it may use, shared with ranks that may use "
-      "them "
-      "too, or 1 where ranks share a cube");
+      "them too, or 1 where ranks share a cube");
   add("--ranks-per-cube", options->ranks_per_cube,
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
       "files' bytes are the same for any");

@@ -77,6 +77,8 @@ class RunFolder {
     if (!world.root()) return;
     find_new(settings.folder);
     lock_.emplace(settings.folder);  // when it throws, nothing is removed: it is another run's
+    std::error_code unreadable;      // likewise where another run came and went meanwhile
+    if (std::filesystem::exists(settings.folder + "/checkpoints", unreadable)) mine_.clear();
   }
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

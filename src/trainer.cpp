@@ -129,8 +129,8 @@ double Trainer::validate(Learner& learner, int batch_size) {
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
     const Index rows = order.steps[k].count;
     load(*validation_, ids_of(order, order.steps[k]));
+    timer.lap();  // load() has told its own seconds
     if (rows == 0) continue;
-    timer.lap();
     const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
     at_.backend.begin(now);
     at_.backend.run(static_cast<std::uint64_t>(rows), [&] {

@@ -7,13 +7,13 @@ TITLES = {"baseline": "Baseline", "mrt": "MRT", "one-fusion": "MRMF (one fusion)
 
 
 def spread(values, digits=None):
-    """Mean, and the sample standard deviation where there are several values; three digits unless said otherwise."""
+    """Mean, and the sample standard deviation where the values differ; three digits unless said otherwise."""
     values = list(values)
     if digits is None:
         mean = abs(statistics.fmean(values))
         digits = min(4, max(0, 2 - math.floor(math.log10(mean)))) if mean > 0 else 0
     text = f"{statistics.fmean(values):.{digits}f}"
-    return text + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
+    return text + (f" ± {statistics.stdev(values):.{digits}f}" if max(values) > min(values) else "")
 
 
 def markdown(header, rows):
@@ -74,7 +74,7 @@ class Column:
 
     def epochs(self, role):
         counts = [run.count(role) for run in self.runs]
-        return spread(counts, 0 if len(set(counts)) == 1 else 1).split(" ± 0")[0] if any(counts) else "–"
+        return spread(counts, 0 if len(set(counts)) == 1 else 1) if any(counts) else "–"
 
     def after(self):
         return spread((r.epochs for r in self.reached), 0 if len({r.epochs for r in self.reached}) == 1 else 1)
