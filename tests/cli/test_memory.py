@@ -87,10 +87,10 @@ class Memory(support.MrmfTest):
         'stop = { coarse = { epochs = 1 }, dense = { epochs = 1 }, finetune = { epochs = 1 } }'
 
     def test_integers_in_memory(self):
-        self.check("cosmoflow", (64, 64, 64, 4), 4, train=60, batch=2, dtype="uint16")
+        self.check("cosmoflow", (64, 64, 64, 4), 4, train=32, batch=2, dtype="uint16")
 
     def test_streamed(self):
-        self.check("cosmoflow", (64, 64, 64, 4), 4, train=100, batch=2, dtype="uint16", memory='memory = "60 MB"')
+        self.check("cosmoflow", (64, 64, 64, 4), 4, train=56, batch=2, dtype="uint16", memory='memory = "60 MB"')
 
     def test_a_coarse_copy_beside_integers(self):
         self.check(None, (64, 64, 64, 4), 4, train=40, batch=2, dtype="uint16", method=self.MRMF)
