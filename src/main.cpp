@@ -26,8 +26,8 @@ int fail(mrmf::Comm& world, const char* message, int exit_code) {
 
 int main(int argc, char** argv) {
   constexpr int kFault = 4;
-  // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron Inverter,
-  // which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.
+  // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron
+  // Inverter, which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
     const mrmf::MpiSession session(argc, argv);
