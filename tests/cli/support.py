@@ -71,6 +71,15 @@ def make_data(path, train=96, validation=40, length=64, channels=3, dtype="float
             file[f"{name}_unitStar_par"] = labels
 
 
+def command(words, ranks=0):
+    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
+    return [*mpirun, MRMF, *words]
+
+
+def environment():
+    return dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
 class MrmfTest(unittest.TestCase):
     """Each test runs in its own empty folder."""
 
@@ -93,14 +102,15 @@ class MrmfTest(unittest.TestCase):
     def lines(self, name):
         return [json.loads(line) for line in self.read(name).splitlines()]
 
+    def launch(self, *words, ranks=0, **options):
+        """Starts mrmf, under mpirun when ranks > 0, with all its output in one pipe."""
+        return subprocess.Popen(command(words, ranks), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, env=environment(), **options)
+
     def mrmf(self, *words, ranks=0, code=0, timeout=300):
         """Runs mrmf, under mpirun when ranks > 0; checks the exit code; returns stdout and stderr together."""
-        command = [MRMF, *words]
-        if ranks:
-            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] + command
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout, env=environment)
+        done = subprocess.run(command(words, ranks), cwd=self.folder, capture_output=True, text=True, timeout=timeout,
+                              env=environment())
         output = done.stdout + done.stderr
         self.assertEqual(done.returncode, code, f"{' '.join(words)}\n{output}")
         return output

@@ -4,7 +4,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 import unittest
 
@@ -29,13 +28,7 @@ class Checkpoint(support.MrmfTest):
                               "epochs = 3 }, dense = { epochs = 2 }, finetune = { epochs = 20 }")])
 
     def start(self, *words, ranks=0, **options):
-        command = [support.MRMF, "train", "config.toml", *words]
-        if ranks:
-            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] + command
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env=environment, **options)
+        return self.launch("train", "config.toml", *words, ranks=ranks, **options)
 
     def epochs_written(self, run):
         try:

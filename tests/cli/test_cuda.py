@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -246,13 +245,8 @@ class NoGpu(CudaTest):
 class Faults(CudaTest):
     def start(self, *words):
         """Two ranks in long training; returns mpirun's process once an epoch is done, and the ranks' process ids."""
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", support.MRMF, "train", "config.toml",
-                   "--set", "run.device=cuda", "--set", "run.ranks_share_gpu=true", "--set", "training.batch=8",
-                   "--set", "training.epochs=100000", *EXACT, *words]
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+        process = self.launch("train", "config.toml", "--set", "run.device=cuda", "--set", "run.ranks_share_gpu=true", "--set",
+                              "training.batch=8", "--set", "training.epochs=100000", *EXACT, *words, ranks=2)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         epochs = self.path("run/epochs.jsonl")

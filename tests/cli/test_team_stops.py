@@ -2,7 +2,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import time
 
 import h5py
@@ -18,12 +17,12 @@ class TeamStops(support.MrmfTest):
         support.make_data(self.path("data.h5"), train=97, validation=41)
         self.config(replace=[CONCURRENT, ("batch = 16", "batch = 4")])
 
-    def command(self, run, words, ranks):
-        return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), support.MRMF, "train", "config.toml",
-                "--set", f"run.folder={run}", *[word for one in words for word in ("--set", one)]]
+    @staticmethod
+    def options(run, words):
+        return ["train", "config.toml", "--set", f"run.folder={run}", *[word for one in words for word in ("--set", one)]]
 
     def train(self, run, words, ranks, code=0):
-        return self.mrmf(*self.command(run, words, ranks)[7:], ranks=ranks, code=code)
+        return self.mrmf(*self.options(run, words), ranks=ranks, code=code)
 
     def interrupt(self, run, words, ranks, when, how):
         """Starts the run, waits until when() says so, calls how(process); returns exit code and output."""
@@ -31,10 +30,7 @@ class TeamStops(support.MrmfTest):
 
     def interrupt_once(self, run, words, ranks, when, how):
         shutil.rmtree(self.path(run + "/team"), ignore_errors=True)  # of an earlier start: when() is to see this one's
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        process = subprocess.Popen(self.command(run, words, ranks), cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, env=environment)
+        process = self.launch(*self.options(run, words), ranks=ranks)
         deadline = time.monotonic() + 300
         while not when():
             self.assertLess(time.monotonic(), deadline)

@@ -3,7 +3,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import unittest
 
 import numpy as np
@@ -188,12 +187,8 @@ class Scaling(support.MrmfTest):
                    message="2 ranks cannot share", ranks=3)
 
     def test_a_rank_that_hangs(self):
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", support.MRMF, "bench", "scaling",
-                   "config.toml", "--ranks", "2", "--epochs", "1000000", "--set", "run.timeout=2"]
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+        process = self.launch("bench", "scaling", "config.toml", "--ranks", "2", "--epochs", "1000000", "--set",
+                              "run.timeout=2", ranks=2)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         self.assertIn("strong scaling", process.stdout.readline())
