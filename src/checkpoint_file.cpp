@@ -31,6 +31,7 @@ struct Array {
 
   std::size_t bytes() const { return rows * place.size_bytes(); }
   void make_room() { values.resize(rows * place.size()); }
+  void give_back() { values = std::vector<float>(); }  // = {} would keep the memory
   std::span<float> row(int rank) {
     return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
   }
@@ -75,13 +76,13 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
     array.make_room();
     team.broadcast(array.values, 0);
     backend.write(array.row(team.rank()), array.place);
-    array.values = std::vector<float>();  // {} would keep the memory
+    array.give_back();
   }
 }
 
 std::string checksum(std::string_view bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
 
-// Array by array: the learner's size in memory twice, as a file and as its bytes (checkpoint_bytes), not three times.
+// Array by array: the learner's size in memory twice, as a file and as its bytes, which src/memory.cpp counts.
 std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
   std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
   for (const Array& array : arrays) size += kHeader + array.bytes();
@@ -94,7 +95,7 @@ std::string image(Backend& backend, const std::string& path, std::vector<Array>&
     }
     file.create_dataset(array.name, array.shape);
     file.write_rows(array.name, 0, array.values);
-    array.values = std::vector<float>();  // {} would keep the memory
+    array.give_back();
   }
   file.write_text("progress", texts.progress);
   file.write_text("config", texts.config);
