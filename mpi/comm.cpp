@@ -2,10 +2,10 @@
 
 #include <mpi.h>
 
-#include <cstdlib>
 #include <utility>
 
 #include "mpi/chunks.hpp"
+#include "mpi/deadline.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
@@ -153,11 +153,14 @@ Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
 Comm Comm::duplicate() const { return split(0, rank()); }
 Comm Comm::split(int colour) const { return split(colour, rank()); }
 
-// MPI has no call for this that can be waited for with an end, so the ranks meet first.
+// The ranks meet first: a rank that does not come is then an exception, and only one that comes and hangs is not.
 Comm Comm::split(int colour, int order) const {
   state_->meet();
   MPI_Comm made = MPI_COMM_NULL;
-  check(MPI_Comm_split(state_->comm, colour, order, &made), "MPI_Comm_split");
+  {
+    const mpi::Deadline deadline(state_->limit, "MPI_Comm_split");
+    check(MPI_Comm_split(state_->comm, colour, order, &made), "MPI_Comm_split");
+  }
   Comm part(std::make_unique<State>(made));
   part.state_->limit = state_->limit;
   part.state_->any_order = state_->any_order;
@@ -224,11 +227,6 @@ bool Comm::agree(std::uint64_t value) {
   std::uint64_t extremes[2] = {value, ~value};
   state_->reduce(std::span<std::uint64_t>(extremes), MPI_MAX);
   return extremes[0] == ~extremes[1];
-}
-
-void Comm::abort(int exit_code) {
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::abort();  // MPI_Abort does not return
 }
 
 const void* Comm::handle() const { return &state_->comm; }

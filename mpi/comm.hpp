@@ -20,6 +20,10 @@ class MpiSession {
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
+  static int rank();   ///< in the world
+  static int ranks();  ///< of the world
+  /// Ends every rank of the world at once, without unwinding; for main's last resort only.
+  [[noreturn]] static void abort(int exit_code);
   /// "Open MPI v4.1.4, ..." for logs and results.
   static std::string version();
 };
@@ -42,8 +46,9 @@ class PendingSum {
 };
 
 /// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks and throws
-/// FaultError: with MPI's own text, or when the other ranks keep it waiting for longer than limit(). In-place; every
-/// rank ends with the same bits where the result is shared.
+/// FaultError: with MPI's own text, or when the other ranks keep it waiting for longer than limit(). (While
+/// communicators are made, nothing can leave MPI's call: see mpi/deadline.hpp.) In-place; every rank ends with
+/// the same bits where the result is shared.
 /// Spans may have any length (split at 1 GiB, below MPI's int counts) but have equal lengths on all ranks.
 class Comm {
  public:
@@ -97,9 +102,6 @@ class Comm {
   Comm split(int colour, int order) const;
   /// The same ranks, with messages kept apart from the original's.
   Comm duplicate() const;
-
-  /// Ends every rank of the world at once, without unwinding; for main's last resort only.
-  [[noreturn]] void abort(int exit_code);
 
   /// The communicator as MPI_Comm for io/ (a pointer to it, so that this header needs no mpi.h).
   const void* handle() const;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/check.hpp"
+#include "mpi/deadline.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {
@@ -46,12 +47,13 @@ bool SlabTranspose::fits(int n, int depth, int ranks) {
   return ranks == 1 || block * block * depth <= std::numeric_limits<int>::max();
 }
 
-// MPI and FFTW wait without an end for ranks that do not come, so they meet first, here and below.
+// The ranks meet first, here and below: a rank that does not come is then an exception.
 SlabTranspose::SlabTranspose(Comm& comm, int n, int depth) : comm_(comm), size_(0), plan_(std::make_unique<Plan>()) {
   MRMF_CHECK(n % comm.size() == 0, "ranks that do not divide the grid");
   MRMF_CHECK(fits(n, depth, comm.size()), "more numbers between two ranks than MPI counts");
   fftwf_mpi_init();
   comm.barrier();
+  const mpi::Deadline deadline(comm.limit(), "FFTW's plan of a transposition");
   const FatalDuplicate duplicate(comm);
   const std::ptrdiff_t sizes[] = {n, n}, block = n / comm.size();
   std::ptrdiff_t planes = 0, first = 0, turned_planes = 0, turned_first = 0;
@@ -72,6 +74,7 @@ SlabTranspose::~SlabTranspose() = default;
 void SlabTranspose::swap(std::span<float> slab) const {
   MRMF_CHECK(slab.size() == size_, "a slab of another size");
   comm_.barrier();
+  const mpi::Deadline deadline(comm_.limit(), "FFTW's transposition");
   fftwf_mpi_execute_r2r(plan_->plan, slab.data(), slab.data());
 }
 

@@ -24,8 +24,8 @@ class SlabTranspose {
 
   /// Collective. Swaps the first two axes in place: of (x, y, depth) with this rank's x it makes (y, x, depth) with
   /// this rank's y. Once more gives back what was. `slab` has n / ranks * n * depth floats on a 16-byte boundary.
-  /// FaultError when a rank has not come within the communicator's limit; what goes wrong after that ends the program
-  /// with MPI's message, for FFTW passes no errors on.
+  /// FaultError when a rank has not come within the communicator's limit. What goes wrong after that, or hangs, ends
+  /// the program with a message, for FFTW passes no errors on.
   void swap(std::span<float> slab) const;
 
  private:

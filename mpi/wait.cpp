@@ -7,26 +7,24 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "mpi/comm.hpp"
 
 namespace mrmf::mpi {
-namespace {
-
-int world_rank() {
-  int rank = -1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-}  // namespace
 
 void check(int code, const char* function, const char* caller, int line) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw FaultError(std::string(function) + " failed on rank " + std::to_string(world_rank()) + ": " + text + " (" +
-                   caller + ", line " + std::to_string(line) + ")");
+  throw FaultError(std::string(function) + " failed on rank " + std::to_string(MpiSession::rank()) + ": " + text +
+                   " (" + caller + ", line " + std::to_string(line) + ")");
+}
+
+FaultError overdue(const char* function, double limit) {
+  return FaultError(
+      fmt::format("rank {}: a call of the ranks together ({}) has not ended within {} s; another rank hangs or has "
+                  "died (run.timeout sets the limit)",
+                  MpiSession::rank(), function, limit));
 }
 
 Request::Request(Request&& other) noexcept
@@ -46,11 +44,7 @@ void Request::finish(double limit) {
   while (!test()) {
     const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
     if (waited > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (limit > 0 && waited > limit)
-      throw FaultError(
-          fmt::format("rank {}: a call of the ranks together ({}) has not ended within {} s; another rank hangs "
-                      "or has died (run.timeout sets the limit)",
-                      world_rank(), function_, limit));
+    if (limit > 0 && waited > limit) throw overdue(function_, limit);
   }
 }
 

@@ -3,11 +3,16 @@
 
 #include <mpi.h>
 
+#include "kernels/check.hpp"
+
 namespace mrmf::mpi {
 
 /// Throws FaultError with MPI's text unless `code` is success. The defaults are the caller's place
 /// (std::source_location, which clang-tidy 14 cannot read, is made of these).
 void check(int code, const char* function, const char* caller = __builtin_FUNCTION(), int line = __builtin_LINE());
+
+/// What this rank says of a call of the ranks together that has not ended within `limit` seconds.
+FaultError overdue(const char* function, double limit);
 
 /// A collective call under way on a communicator that outlives it.
 class Request {

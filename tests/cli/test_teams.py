@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -186,17 +187,32 @@ class Scaling(support.MrmfTest):
         self.fails(2, "bench", "scaling", "config.toml", "--ranks", "2,3", "--set", "training.batch=5",
                    message="2 ranks cannot share", ranks=3)
 
-    def test_a_rank_that_hangs(self):
+    def start(self):
         process = self.launch("bench", "scaling", "config.toml", "--ranks", "2", "--epochs", "1000000", "--set",
                               "run.timeout=2", ranks=2)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
+        return process
+
+    def ends_by_its_limit(self, process, call):
+        output = process.communicate(timeout=150)[0]
+        self.assertEqual(process.returncode, 4, output)
+        self.assertRegex(output, call + r"\) has not ended within 2 s; another rank hangs or has died")
+
+    def test_a_rank_that_hangs(self):
+        process = self.start()
         self.assertIn("strong scaling", process.stdout.readline())
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             os.kill(int(file.read().split()[1]), signal.SIGSTOP)
-        output = process.communicate(timeout=150)[0]
-        self.assertEqual(process.returncode, 4, output)
-        self.assertIn("has not ended within 2 s; another rank hangs or has died", output)
+        self.ends_by_its_limit(process, "MPI_[A-Z][a-z_]+")
+
+    def test_a_rank_that_hangs_while_teams_are_made(self):
+        # No exception gets the others out of that call, so this is another way to end.
+        library = os.path.join(os.path.dirname(support.MRMF), "tests", "libhang_in_split.so")
+        self.assertTrue(os.path.exists(library))
+        with unittest.mock.patch.dict(os.environ, LD_PRELOAD=library):
+            process = self.start()
+        self.ends_by_its_limit(process, "MPI_Comm_split")
 
 
 if __name__ == "__main__":

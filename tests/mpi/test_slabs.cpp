@@ -90,8 +90,8 @@ TEST_CASE("slabs: ranks do not wait for ever for one that does not transpose") {
   Comm world = Comm::world();
   if (world.size() == 1) return;
   Comm late = world.duplicate();
-  late.limit(0.2);
   const SlabTranspose transpose(late, world.size(), 2);
+  late.limit(0.2);
   RealGrid slab(static_cast<std::size_t>(2 * world.size()));
   if (world.rank() != 0)
     CHECK_THROWS_WITH_AS(transpose.swap(slab), doctest::Contains("has not ended within 0.2 s"), FaultError);
