@@ -45,7 +45,7 @@ class AtOnce {
 
   TrainedAtOnce run(double elapsed) {
     Team mine = train(elapsed);
-    const TeamMeeting::Met met = meeting_.meet(mine.end);
+    const TeamMeeting::Met met = meeting_.meet(mine.end, team_);
     if (met.end == TeamEnd::stopped) throw Stopped{};
     elapsed = at_.team.max(mine.elapsed);
     Timer after;

@@ -1,5 +1,6 @@
 #include "src/model_file.hpp"
 
+#include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "src/model_parts.hpp"
@@ -16,24 +17,30 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
   for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
 }
 
-}  // namespace
-
-void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm) {
-  PartialFile partial(path, comm);
-  Hdf5File file = Hdf5File::create(partial.path(), comm);
+void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
+  PartialFile partial(path, Comm::self());
+  Hdf5File file = Hdf5File::create(partial.path(), Comm::self());
   file.write_attribute("format", kFormat);
   file.write_attribute("config", config_toml);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
                   file.create_dataset(name, shape);
-                  if (!comm.root()) return;
                   std::vector<float> host(values.size());
                   backend.read(values, host);
                   file.write_rows(name, 0, host);
                 });
   file.close();
   partial.commit();
+}
+
+}  // namespace
+
+// By one rank alone: nobody need wait in a collective call of MPI-IO, which has no limit.
+void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+                Comm& comm) {
+  together(comm, [&] {
+    if (comm.root()) write_model(backend, path, model, config_toml);
+  });
 }
 
 void load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {

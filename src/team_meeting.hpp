@@ -13,8 +13,7 @@ enum class TeamEnd { finished, unfinished, stopped };
 
 class TeamMeeting {
  public:
-  /// Of the teams that `world` is cut into, the second of which begins at rank `second`; `team` is this rank's. All
-  /// waits in here are without a limit: the other team may need hours more, and should it die, its end is the job's.
+  /// Of the teams that `world` is cut into, the second of which begins at rank `second`; `team` is this rank's.
   /// Collective over the world.
   TeamMeeting(const Comm& world, const Comm& team, int second);
 
@@ -25,8 +24,9 @@ class TeamMeeting {
     TeamEnd end;
     double waited = 0, longest = 0;  ///< seconds, of this rank and of all
   };
-  /// Who is early waits here for the other team. Collective over the world, once.
-  Met meet(TeamEnd mine);
+  /// Who is early waits here for the other team, and without a limit: it may need hours more, and should one of it die
+  /// or hang, the rest of it ends the job. So a team is all here before it waits. Collective over the world, once.
+  Met meet(TeamEnd mine, Comm& team);
 
  private:
   Comm world_;
