@@ -10,14 +10,39 @@
 namespace mrmf {
 namespace {
 
-/// The sample indices of one shard in the order of this epoch.
-std::vector<std::int64_t> shard_order(const Range& shard, bool shuffle, std::uint64_t key) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(shard.count));
-  std::iota(ids.begin(), ids.end(), shard.first);
+bool visits_all(const OrderSettings& settings) { return settings.shuffle && settings.across; }
+
+/// The rows of this rank's shards.
+Range shard_rows(const OrderSettings& settings) {
+  const Index own = settings.shards / settings.ranks;
+  const Range first = piece(settings.samples, settings.rank * own, settings.shards);
+  const Range last = piece(settings.samples, (settings.rank + 1) * own - 1, settings.shards);
+  return {first.first, last.first + last.count - first.first};
+}
+
+/// These rows' indices, shuffled or as they are.
+std::vector<std::int64_t> indices(const Range& rows, bool shuffle, std::uint64_t key) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(rows.count));
+  std::iota(ids.begin(), ids.end(), rows.first);
   if (!shuffle) return ids;
   Rng rng(key);
   for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);  // Fisher-Yates
   return ids;
+}
+
+/// The sample indices of each of this rank's shards in the order of an epoch.
+std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::uint64_t key) {
+  const Index own = s.shards / s.ranks;
+  const auto all = indices({0, visits_all(s) ? s.samples : 0}, true, key);
+  std::vector<std::vector<std::int64_t>> shards;
+  for (Index shard = s.rank * own; shard < (s.rank + 1) * own; ++shard) {
+    const Range rows = piece(s.samples, shard, s.shards);
+    if (visits_all(s))
+      shards.emplace_back(all.begin() + rows.first, all.begin() + rows.first + rows.count);
+    else
+      shards.push_back(indices(rows, s.shuffle, mix(key, static_cast<std::uint64_t>(shard))));
+  }
+  return shards;
 }
 
 std::string plural(Index count, const std::string& noun) {
@@ -31,11 +56,8 @@ Range piece(Index count, Index part, Index parts) {
   return {part * size + std::min(part, larger), size + (part < larger ? 1 : 0)};
 }
 
-Range owned_rows(const OrderSettings& settings) {
-  const Index own = settings.shards / settings.ranks;
-  const Range first = piece(settings.samples, settings.rank * own, settings.shards);
-  const Range last = piece(settings.samples, (settings.rank + 1) * own - 1, settings.shards);
-  return {first.first, last.first + last.count - first.first};
+Range visited_rows(const OrderSettings& settings) {
+  return visits_all(settings) ? Range{0, settings.samples} : shard_rows(settings);
 }
 
 Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
@@ -51,15 +73,10 @@ Index largest_batch(const OrderSettings& settings) {
 }
 
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch) {
-  const Index own = settings.shards / settings.ranks;
   const Index steps = steps_per_epoch(settings);
-  std::vector<std::vector<std::int64_t>> shards;
-  for (Index shard = settings.rank * own; shard < (settings.rank + 1) * own; ++shard)
-    shards.push_back(shard_order(piece(settings.samples, shard, settings.shards), settings.shuffle,
-                                 mix(mix(seed, stage, epoch), static_cast<std::uint64_t>(shard))));
-
+  const auto shards = own_shards(settings, mix(seed, stage, epoch));
   EpochOrder order;
-  order.ids.reserve(static_cast<std::size_t>(owned_rows(settings).count));
+  order.ids.reserve(static_cast<std::size_t>(shard_rows(settings).count));
   for (Index step = 0; step < steps; ++step) {
     const auto start = static_cast<Index>(order.ids.size());
     for (const auto& ids : shards) {

@@ -1,7 +1,8 @@
 // Which samples a rank visits, and when: pure functions, no files, no MPI.
 //
 // The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of
-// them. An epoch shuffles inside each shard, and every step takes the same share of every shard, so with a fixed
+// them. An epoch shuffles inside each shard, or all samples before they are cut, which makes any sample one of any
+// rank's in turn. Every step takes the same share of every shard, so with a fixed
 // number of shards the global mini-batches are the same samples on any number of ranks. The steps of an epoch have
 // equal sizes up to one row per shard: no sample is left out and none is seen twice. Within a step the rows of all
 // ranks, rank after rank, are the same sequence on any number of ranks.
@@ -35,10 +36,11 @@ struct OrderSettings {
   int shards = 1;           ///< a multiple of ranks
   Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;
+  bool across = false;  ///< shuffle over all samples, rather than each shard by itself
 };
 
-/// The rows of the data set that this rank loads.
-Range owned_rows(const OrderSettings& settings);
+/// The rows of the data set that this rank visits, sooner or later.
+Range visited_rows(const OrderSettings& settings);
 
 /// Largest number of rows that one step takes from one shard.
 Index rows_per_shard(const OrderSettings& settings);

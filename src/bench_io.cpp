@@ -84,7 +84,7 @@ class Loader {
     streamed.load = LoadRule::stream;
     const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
                                           ranks_of_same(host_name(), world).size());
-    store_ = std::make_unique<SampleStore>(spec, shape_, owned_rows(order_), world, memory.stores.front());
+    store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), world, memory.stores.front());
     store_->require(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).rows(step_.batch);
     x_.resize(static_cast<std::size_t>(batch_.count()));

@@ -56,6 +56,7 @@ enum class TopRule { dense, fresh, interpolated };
 enum class BottomRule { coarse, fresh };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
+enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
 
@@ -63,6 +64,7 @@ struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files are train.files unless given
   int shards = 0;                 ///< 0: one per rank
   bool shuffle = true;
+  ShuffleOver shuffle_over = ShuffleOver::shard;
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;

@@ -60,6 +60,9 @@ void add_data(Keys& keys) {
   add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
       "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
   add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
+  add(keys, "data.shuffle_over", MRMF_FIELD(data.shuffle_over), one_of({"shard", "all"}),
+      "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
+      "streams, the whole data set");
   add(keys, "data.load", MRMF_FIELD(data.load), one_of({"auto", "memory", "stream"}),
       "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
   keys.push_back(lift("data.", MRMF_FIELD(data), memory_key()));

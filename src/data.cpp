@@ -54,11 +54,13 @@ void Data::read(Comm& team) {
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
       team, node_ranks_);
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
-    split.store = std::make_unique<SampleStore>(spec, split.shape, owned_rows(split.order), team, settings);
+    split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, settings);
   };
   open(train_, config_.data.train, memory.stores[0]);
   open(validation_, config_.data.validation, memory.stores[1]);
-  way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
+  const bool shared = visited_rows(train_.order).count < train_.order.samples || team.size() == 1;
+  way_ = fmt::format("{} {}{}; {}", to_string(train_.shape.type), memory.text,
+                     shared ? "" : ", training samples for every rank", train_.store->way());
 }
 
 // Sizes of teams and places in them are such that all ranks of a team come to the same answer: every team is a row of
@@ -92,6 +94,7 @@ OrderSettings order_settings(const DataConfig& config, Index samples, int ranks,
   order.rank = rank;
   order.shards = config.shards > 0 ? config.shards : ranks;
   order.shuffle = config.shuffle;
+  order.across = config.shuffle_over == ShuffleOver::all;
   return order;
 }
 

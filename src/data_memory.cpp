@@ -23,7 +23,7 @@ struct Budget {
   Index rank() const { return static_cast<Index>(node / ranks); }
 };
 
-Index owned_count(const DataPart& part) { return owned_rows(part.order).count; }
+Index owned_count(const DataPart& part) { return visited_rows(part.order).count; }
 Index sample_bytes(const DataPart& part) { return part.shape.sample.per_sample() * size_of(part.shape.type); }
 Index label_bytes(const DataPart& part) {
   return owned_count(part) * part.shape.outputs * size_of(ElementType::float32);
@@ -46,7 +46,7 @@ Index whole_bytes(const DataPart& part, const DataConfig& config) {
 
 Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const Extent& resolution) {
   const auto rows = part.batch_rows.find(resolution);
-  return SampleStore::plan(part.shape, owned_rows(part.order), settings, resolution,
+  return SampleStore::plan(part.shape, visited_rows(part.order), settings, resolution,
                            rows == part.batch_rows.end() ? 1 : rows->second)
       .bytes;
 }
@@ -55,7 +55,7 @@ Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const 
 Index least_bytes(const DataPart& part, const StoreSettings& settings) {
   Index least = 0;
   for (const auto& [resolution, rows] : part.batch_rows)
-    least = std::max(least, SampleStore::plan(part.shape, owned_rows(part.order), settings, resolution, rows).least);
+    least = std::max(least, SampleStore::plan(part.shape, visited_rows(part.order), settings, resolution, rows).least);
   return least;
 }
 
@@ -100,7 +100,7 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
   std::map<Extent, std::pair<double, double>> kept;  // and all
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (const auto& [resolution, rows] : parts[i].batch_rows) {
-      const Range owned = owned_rows(parts[i].order);
+      const Range owned = visited_rows(parts[i].order);
       const Index cached = SampleStore::plan(parts[i].shape, owned, stores[i], resolution, rows).cached;
       kept[resolution].first += static_cast<double>(std::min(cached, owned.count));
       kept[resolution].second += static_cast<double>(owned.count);

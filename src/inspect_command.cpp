@@ -29,6 +29,7 @@ HeldData held_data(const Config& config, Comm& world) {
   const auto add = [&](const DatasetSpec& spec, bool validation) {
     DataPart part{inspect_dataset(spec, world), {}};
     part.order = order_settings(config.data, part.shape.samples, world.size(), world.rank());
+    if (validation) part.order.shuffle = false;
     part.batch_rows =
         largest_batches(config, [&](Index batch) { return validation ? validation_batch(part.order, batch) : batch; });
     held.parts.push_back(std::move(part));

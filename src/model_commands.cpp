@@ -53,9 +53,10 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
+  order.shuffle = false;
   const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
                                         ranks_of_same(host_name(), world).size());
-  t.store = std::make_unique<SampleStore>(t.spec, t.shape, owned_rows(order), world, memory.stores.front());
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, memory.stores.front());
   t.store->require(t.resolution, batch);
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.cut};

@@ -83,6 +83,23 @@ class Streaming(support.MrmfTest):
             self.assertEqual(
                 self.train(run, "data.shards=4", "data.load=stream", f"data.memory={memory} MB", ranks=2), in_memory)
 
+    def test_shuffled_over_all_samples(self):
+        words = ("data.shards=2", "data.shuffle_over=all", 'training.optimizer={name="sgd",learning_rate=0.001}')
+        in_memory = self.train("a", *words, ranks=2)
+        self.assertIn("in memory", self.output)
+        self.assertIn("training samples for every rank", self.output)
+        self.assertEqual(self.train("b", *words, "data.load=stream", "data.memory=3 MB", ranks=2), in_memory)
+        self.assertIn("streamed", self.output)
+        # The mini-batches do not depend on the ranks, and they are others than those of shuffled shards.
+        np.testing.assert_allclose(self.train("c", *words, "training.batch=8"), in_memory, rtol=1e-5)
+        self.assertNotIn("for every rank", self.output)
+        self.assertFalse(np.allclose(self.train("d", words[0], words[2], ranks=2), in_memory, rtol=1e-5))
+        # Each sample counts once where there is no order to shuffle.
+        self.assertEqual(self.mrmf("evaluate", "a", ranks=2), self.mrmf("evaluate", "a"))
+        self.mrmf("predict", "a", "-o", "p.h5", ranks=2)
+        with h5py.File(self.path("p.h5")) as file:
+            self.assertEqual(file["prediction"].shape, (4, 4))
+
     def test_resolutions_have_three_factors(self):
         self.train("a", "training.epochs=1")
         self.assertEqual(self.lines("a/epochs.jsonl")[0]["resolution"], [1, 1, 1])

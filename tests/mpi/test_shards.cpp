@@ -71,7 +71,7 @@ TEST_CASE("shards: gathered mini-batches are those of one rank with the same num
   const OrderSettings mine{samples, world.size(), world.rank(), shards, shards / world.size(), true};
   const OrderSettings alone{samples, 1, 0, shards, shards, true};
   const EpochOrder order = epoch_order(mine, 3, 1, 4), reference = epoch_order(alone, 3, 1, 4);
-  SampleStore store(spec, shape, owned_rows(mine), world);
+  SampleStore store(spec, shape, visited_rows(mine), world);
   const Extent half{1, 1, 2};
   store.require(half);
   REQUIRE(order.steps.size() == reference.steps.size());

@@ -88,7 +88,7 @@ TEST_CASE("steps and weights: one rank's rows per step add up to the team's, and
   std::vector<Index> weights;
   for (settings.rank = 0; settings.rank < 3; ++settings.rank) {
     const EpochOrder order = epoch_order(settings, 9, 1, 4);
-    const Range owned = owned_rows(settings);
+    const Range owned = visited_rows(settings);
     Index next = 0;
     for (std::size_t step = 0; step < order.steps.size(); ++step) {
       CHECK(order.steps[step].first == next);
@@ -137,6 +137,39 @@ TEST_CASE("shards are shuffled independently, and well enough that no position k
   for (std::uint64_t epoch = 0; epoch < 1000; ++epoch)
     ++first[static_cast<std::size_t>(epoch_order({10, 1, 0, 1, 10, true}, 1, 1, epoch).ids[0])];
   for (const int count : first) CHECK(std::abs(count - 100) < 47);
+}
+
+TEST_CASE("shuffled over all samples: as for shards, but any sample may come to any rank") {
+  for (const Index samples : {23, 100, 1001}) {
+    CAPTURE(samples);
+    OrderSettings settings{samples, 1, 0, 4, 16, true, true};
+    const auto one = global_steps(settings, 7, 2), shards = global_steps({samples, 1, 0, 4, 16, true}, 7, 2);
+    std::vector<std::int64_t> all;
+    REQUIRE(one.size() == shards.size());
+    for (std::size_t step = 0; step < one.size(); ++step) {
+      CHECK(one[step].size() == shards[step].size());
+      all.insert(all.end(), one[step].begin(), one[step].end());
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<std::int64_t> expected(static_cast<std::size_t>(samples));
+    std::iota(expected.begin(), expected.end(), 0);
+    CHECK(all == expected);
+    CHECK(global_steps({samples, 2, 0, 4, 8, true, true}, 7, 2) == one);
+    CHECK(global_steps({samples, 4, 0, 4, 4, true, true}, 7, 2) == one);
+    CHECK(global_steps(settings, 7, 3) != one);
+    CHECK(global_steps(settings, 8, 2) != one);
+    CHECK(visited_rows({samples, 4, 2, 4, 4, true, true}) == Range{0, samples});
+  }
+  // Over 1000 epochs, each of 10 samples is rank 1's in half of them: 500; 5 standard deviations are 79.
+  std::vector<int> seconds(10, 0);
+  for (std::uint64_t epoch = 0; epoch < 1000; ++epoch)
+    for (const std::int64_t id : epoch_order({10, 2, 1, 2, 5, true, true}, 1, 1, epoch).ids)
+      ++seconds[static_cast<std::size_t>(id)];
+  for (const int count : seconds) CHECK(std::abs(count - 500) < 79);
+  // Without shuffling there is nothing that it could be over.
+  const OrderSettings in_order{11, 2, 1, 2, 2, false, true};
+  CHECK(epoch_order(in_order, 1, 1, 1).ids == std::vector<std::int64_t>{6, 7, 8, 9, 10});
+  CHECK(visited_rows(in_order) == Range{6, 5});
 }
 
 TEST_CASE("without shuffling the samples come in the order of the file") {
