@@ -10,8 +10,6 @@
 namespace mrmf {
 namespace {
 
-bool visits_all(const OrderSettings& settings) { return settings.shuffle && settings.across; }
-
 /// The rows of this rank's shards.
 Range shard_rows(const OrderSettings& settings) {
   const Index own = settings.shards / settings.ranks;
@@ -50,6 +48,8 @@ std::string plural(Index count, const std::string& noun) {
 }
 
 }  // namespace
+
+bool visits_all(const OrderSettings& settings) { return settings.shuffle && settings.across; }
 
 Range piece(Index count, Index part, Index parts) {
   const Index size = count / parts, larger = count % parts;  // the first `larger` pieces have one more

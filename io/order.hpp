@@ -1,8 +1,8 @@
 // Which samples a rank visits, and when: pure functions, no files, no MPI.
 //
 // The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of
-// them. An epoch shuffles inside each shard, or all samples before they are cut, which makes any sample one of any
-// rank's in turn. Every step takes the same share of every shard, so with a fixed
+// them. An epoch shuffles inside each shard, or all samples before they are cut: any rank may then visit any of them.
+// Every step takes the same share of every shard, so with a fixed
 // number of shards the global mini-batches are the same samples on any number of ranks. The steps of an epoch have
 // equal sizes up to one row per shard: no sample is left out and none is seen twice. Within a step the rows of all
 // ranks, rank after rank, are the same sequence on any number of ranks.
@@ -38,6 +38,9 @@ struct OrderSettings {
   bool shuffle = true;
   bool across = false;  ///< shuffle over all samples, rather than each shard by itself
 };
+
+/// Does every rank visit every sample, sooner or later?
+bool visits_all(const OrderSettings& settings);
 
 /// The rows of the data set that this rank visits, sooner or later.
 Range visited_rows(const OrderSettings& settings);

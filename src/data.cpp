@@ -58,9 +58,7 @@ void Data::read(Comm& team) {
   };
   open(train_, config_.data.train, memory.stores[0]);
   open(validation_, config_.data.validation, memory.stores[1]);
-  const bool shared = visited_rows(train_.order).count < train_.order.samples || team.size() == 1;
-  way_ = fmt::format("{} {}{}; {}", to_string(train_.shape.type), memory.text,
-                     shared ? "" : ", training samples for every rank", train_.store->way());
+  way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 
 // Sizes of teams and places in them are such that all ranks of a team come to the same answer: every team is a row of

@@ -23,10 +23,10 @@ struct Budget {
   Index rank() const { return static_cast<Index>(node / ranks); }
 };
 
-Index owned_count(const DataPart& part) { return visited_rows(part.order).count; }
+Index visited_count(const DataPart& part) { return visited_rows(part.order).count; }
 Index sample_bytes(const DataPart& part) { return part.shape.sample.per_sample() * size_of(part.shape.type); }
 Index label_bytes(const DataPart& part) {
-  return owned_count(part) * part.shape.outputs * size_of(ElementType::float32);
+  return visited_count(part) * part.shape.outputs * size_of(ElementType::float32);
 }
 
 // All samples, and the coarse copies that are kept beside them.
@@ -35,7 +35,7 @@ Index bytes_in_memory(const DataPart& part, Averaging averaging, const std::vect
   for (const Extent& resolution : resolutions)
     if (resolution != kOriginal && averaging == Averaging::load)
       sample += coarse_shape(part.shape.sample, resolution).per_sample() * size_of(ElementType::float32);
-  return owned_count(part) * sample;
+  return visited_count(part) * sample;
 }
 
 Index whole_bytes(const DataPart& part, const DataConfig& config) {
@@ -100,10 +100,10 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
   std::map<Extent, std::pair<double, double>> kept;  // and all
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (const auto& [resolution, rows] : parts[i].batch_rows) {
-      const Range owned = visited_rows(parts[i].order);
-      const Index cached = SampleStore::plan(parts[i].shape, owned, stores[i], resolution, rows).cached;
-      kept[resolution].first += static_cast<double>(std::min(cached, owned.count));
-      kept[resolution].second += static_cast<double>(owned.count);
+      const Range rows_here = visited_rows(parts[i].order);
+      const Index cached = SampleStore::plan(parts[i].shape, rows_here, stores[i], resolution, rows).cached;
+      kept[resolution].first += static_cast<double>(std::min(cached, rows_here.count));
+      kept[resolution].second += static_cast<double>(rows_here.count);
     }
   for (auto& [resolution, counts] : kept)
     text += fmt::format("{}{:.0f} of {:.0f} samples at [{}]", text.empty() ? "" : ", ", team.sum(counts.first),
@@ -143,6 +143,8 @@ MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& pa
     together(team, [&] { plan.stores = share(config, parts, budget); });
     plan.text = "streamed; in memory stay " + stream_text(parts, plan.stores, team);
   }
+  if (team.size() > 1 && std::ranges::any_of(parts, [](const DataPart& part) { return visits_all(part.order); }))
+    plan.text += ", training samples counted for every rank";
   plan.text += fmt::format(" (data.memory: {} per node)", amount(budget.node));
   return plan;
 }

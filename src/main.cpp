@@ -57,10 +57,8 @@ int main(int argc, char** argv) {
   try {
     const mrmf::MpiSession session(argc, argv);
     std::set_terminate(end_uncaught);
-    return guarded([&] {
-      mrmf::Comm world = mrmf::Comm::world();
-      return mrmf::run_command_line(argc, argv, world);
-    });
+    mrmf::Comm world = mrmf::Comm::world();
+    return guarded([&] { return mrmf::run_command_line(argc, argv, world); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mrmf: error: %s\n", error.what());
     return kFault;

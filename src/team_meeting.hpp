@@ -24,8 +24,9 @@ class TeamMeeting {
     TeamEnd end;
     double waited = 0, longest = 0;  ///< seconds, of this rank and of all
   };
-  /// Who is early waits here for the other team, and without a limit: it may need hours more, and should one of it die
-  /// or hang, the rest of it ends the job. So a team is all here before it waits. Collective over the world, once.
+  /// Who is early waits here for the other team, and without a limit: it may need hours more. A rank that hangs is
+  /// found by its own team, or by the other when that comes to a team that waits, and ends the job. Collective over the
+  /// world, once.
   Met meet(TeamEnd mine, Comm& team);
 
  private:

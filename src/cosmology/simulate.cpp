@@ -174,8 +174,10 @@ std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
                     "{} ranks or change --ranks-per-cube",
                     comm.size(), sharing, sharing));
   if (sharing == 1) return std::nullopt;
+  const double usual = comm.limit();
+  if (usual == 0) comm.limit(kPatience);
   std::optional<Comm> group = comm.split(comm.rank() / sharing);
-  if (group->limit() == 0) group->limit(kPatience);
+  comm.limit(usual);
   return group;
 }
 

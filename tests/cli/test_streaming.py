@@ -1,6 +1,7 @@
 """Data that do not fit in memory, many files, coarse copies, and what may be wrong with them."""
 import json
 import os
+import re
 
 import h5py
 import numpy as np
@@ -87,7 +88,7 @@ class Streaming(support.MrmfTest):
         words = ("data.shards=2", "data.shuffle_over=all", 'training.optimizer={name="sgd",learning_rate=0.001}')
         in_memory = self.train("a", *words, ranks=2)
         self.assertIn("in memory", self.output)
-        self.assertIn("training samples for every rank", self.output)
+        self.assertIn("training samples counted for every rank", self.output)
         self.assertEqual(self.train("b", *words, "data.load=stream", "data.memory=3 MB", ranks=2), in_memory)
         self.assertIn("streamed", self.output)
         # The mini-batches do not depend on the ranks, and they are others than those of shuffled shards.
@@ -95,10 +96,29 @@ class Streaming(support.MrmfTest):
         self.assertNotIn("for every rank", self.output)
         self.assertFalse(np.allclose(self.train("d", words[0], words[2], ranks=2), in_memory, rtol=1e-5))
         # Each sample counts once where there is no order to shuffle.
-        self.assertEqual(self.mrmf("evaluate", "a", ranks=2), self.mrmf("evaluate", "a"))
-        self.mrmf("predict", "a", "-o", "p.h5", ranks=2)
-        with h5py.File(self.path("p.h5")) as file:
-            self.assertEqual(file["prediction"].shape, (4, 4))
+        predictions = []
+        for ranks in (1, 2):
+            self.mrmf("predict", "a", "-o", "p.h5", ranks=ranks)
+            with h5py.File(self.path("p.h5")) as file:
+                predictions.append(file["prediction"][:])
+        np.testing.assert_allclose(predictions[1], predictions[0], rtol=1e-5, atol=1e-6)
+        numbers = [re.findall(r"\d+\.\d+", self.mrmf("evaluate", "a", ranks=ranks)) for ranks in (1, 2)]
+        np.testing.assert_allclose(*np.array(numbers, "f8"), rtol=1e-4, atol=2e-6)
+
+    def test_inspect_knows_what_a_rank_holds(self):
+        def megabytes(*words):
+            text = self.mrmf("inspect", "config.toml", *words, ranks=2)
+            found = re.search(r"data ([\d.]+) (kB|MB)", text)
+            return float(found[1]) * {"kB": 1e-3, "MB": 1}[found[2]]
+        # Of 159 cubes for training and 4 for validation, 80 and 2 or all and 2.
+        cube = (32768 + 16) / 1e6
+        self.assertAlmostEqual(megabytes(), 82 * cube, delta=0.6 * cube)
+        self.assertAlmostEqual(megabytes("--set", "data.shuffle_over=all"), 161 * cube, delta=0.6 * cube)
+
+    def test_shuffled_over_all_samples_shard_by_shard(self):
+        losses = [self.train(f"r{ranks}", "data.shards=4", "data.shuffle_over=all", "run.deterministic=true",
+                             f"training.batch={8 // ranks}", ranks=ranks) for ranks in (1, 2)]
+        self.assertEqual(*losses)
 
     def test_resolutions_have_three_factors(self):
         self.train("a", "training.epochs=1")

@@ -44,13 +44,13 @@ class TeamStops(support.MrmfTest):
         return process.returncode, output
 
     @staticmethod
-    def kill_rank(rank):
+    def kill_rank(rank, by=signal.SIGKILL):
         def kill(launcher):
             with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as file:
                 for pid in file.read().split():
                     with open(f"/proc/{pid}/environ") as variables:
                         if f"OMPI_COMM_WORLD_RANK={rank}" in variables.read().split("\0"):
-                            os.kill(int(pid), signal.SIGKILL)
+                            os.kill(int(pid), by)
         return kill
 
     def epochs_so_far(self, *records):
@@ -67,6 +67,16 @@ class TeamStops(support.MrmfTest):
                   for e in self.lines(run + "/epochs.jsonl")]
         return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason", "joined_after")]
                                 for s in self.lines(run + "/stages.jsonl")]
+
+    def test_a_rank_that_hangs_while_its_team_waits(self):
+        words = ["method.split=[1, 2]", "method.stop.coarse.epochs=1", "method.stop.dense.epochs=1000000", "run.timeout=4"]
+        for rank in (0, 1):
+            run = f"run{rank}"
+            code, output = self.interrupt(
+                run, words, 3, lambda: self.epochs_so_far(f"{run}/epochs.jsonl") == 1 and
+                self.epochs_so_far(f"{run}/team/epochs.jsonl") > 1000, self.kill_rank(rank, signal.SIGSTOP))
+            self.assertEqual(code, 4, output)
+            self.assertIn("has not ended within 4 s; another rank hangs", output)
 
     def test_signals_and_kills_in_both_teams(self):
         words = ["method.split=[1, 1]", "method.stop.coarse.epochs=60", "method.stop.dense.epochs=30",

@@ -158,6 +158,7 @@ TEST_CASE("shuffled over all samples: as for shards, but any sample may come to 
     CHECK(global_steps({samples, 4, 0, 4, 4, true, true}, 7, 2) == one);
     CHECK(global_steps(settings, 7, 3) != one);
     CHECK(global_steps(settings, 8, 2) != one);
+    CHECK(epoch_order(settings, 7, 4, 2).ids != epoch_order(settings, 7, 3, 2).ids);
     CHECK(visited_rows({samples, 4, 2, 4, 4, true, true}) == Range{0, samples});
   }
   // Over 1000 epochs, each of 10 samples is rank 1's in half of them: 500; 5 standard deviations are 79.
