@@ -10,7 +10,7 @@ namespace {
 
 constexpr Extent original{1, 1, 1};
 constexpr Index task_bytes = Index{1} << 23;  // of neighbouring rows that one read brings
-constexpr int direct_readers = 4;             // threads that read at once where nothing but the disk is in their way
+constexpr int direct_readers = 8;             // threads that read at once where nothing but the disk is in their way
 
 Index task_rows(Index row_bytes) { return std::max<Index>(1, task_bytes / std::max<Index>(row_bytes, 1)); }
 

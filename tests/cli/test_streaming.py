@@ -74,7 +74,7 @@ class Streaming(support.MrmfTest):
         self.assertEqual(self.train("b", "data.load=stream", "data.memory=1.5 MB"), in_memory)
         self.assertIn("uint16 streamed; in memory stay ", self.output)
         self.assertIn(" of 163 samples at [1,1,1]", self.output)
-        self.assertIn("independent reads of each rank on 4 threads, contiguous", self.output)
+        self.assertIn("independent reads of each rank on 8 threads, contiguous", self.output)
         self.assertEqual(self.train("c", "data.memory=1.5 MB"), in_memory)  # too little for all: streams by itself
         self.assertIn("streamed", self.output)
 
