@@ -10,11 +10,14 @@ namespace {
 
 constexpr Extent original{1, 1, 1};
 constexpr Index task_bytes = Index{1} << 23;  // of neighbouring rows that one read brings
-constexpr int direct_readers = 8;             // threads that read at once where nothing but the disk is in their way
+// Threads that read at once where nothing but the disk is in their way; fewer where each needs memory of its own.
+constexpr int direct_readers = 8, direct_converters = 4;
 
 Index task_rows(Index row_bytes) { return std::max<Index>(1, task_bytes / std::max<Index>(row_bytes, 1)); }
 
-int readers(const ReadingWay& way) { return way.direct ? direct_readers : 1; }
+int readers(const ReadingWay& way, bool converting) {
+  return !way.direct ? 1 : converting ? direct_converters : direct_readers;
+}
 
 Index row_bytes(const DatasetShape& shape) { return shape.sample.per_sample() * size_of(shape.type); }
 
@@ -41,8 +44,9 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
   together(comm, [&] {
     files_ = std::make_unique<SampleFiles>(spec, shape, owned, most_cached(settings));
     const ReadingWay way = files_->way();
-    way_ = "independent reads of each rank on " + std::to_string(readers(way)) +
-           (readers(way) == 1 ? " thread" : " threads") + ", " + way.text;
+    const int threads = readers(way, shape.converted > 0);
+    way_ = "independent reads of each rank on " + (threads == 1 ? "1 thread" : std::to_string(threads) + " threads") +
+           ", " + way.text;
     if (shape.outputs > 0) read_labels(spec);
     if (!settings.stream) load_original();
   });
@@ -70,8 +74,11 @@ void SampleStore::read_labels(const DatasetSpec& spec) {
 
 void SampleStore::load_original() {
   Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
-  const RowStream::Settings settings{
-      owned_, row_bytes(shape_), {0, 0, owned_.count}, task_rows(row_bytes(shape_)), readers(files_->way())};
+  const RowStream::Settings settings{owned_,
+                                     row_bytes(shape_),
+                                     {0, 0, owned_.count},
+                                     task_rows(row_bytes(shape_)),
+                                     readers(files_->way(), shape_.converted > 0)};
   level.rows = std::make_unique<RowStream>(
       settings, [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); });
   level.rows->load_all();
@@ -82,7 +89,7 @@ void SampleStore::load_original() {
 StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
                              const Extent& resolution, Index most_rows) {
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
-  const Index task = direct_readers * std::min(most_rows, task_rows(budget.row_bytes));
+  const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
   budget.scratch = task * shape.sample.per_sample() * shape.converted +
                    std::min(most_cached(settings), files_with(shape, owned) * shape.chunks.cache) +
                    shape.chunks.unpacking;
@@ -135,7 +142,8 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
   const bool averaged = resolution != original;
   const Index fine_bytes = row_bytes(shape_);
   RowStream::Settings settings{owned_, fine_bytes, plan(shape_, owned_, settings_, resolution, most_rows),
-                               std::min(most_rows, task_rows(fine_bytes)), readers(files_->way())};
+                               std::min(most_rows, task_rows(fine_bytes)),
+                               readers(files_->way(), averaged || shape_.converted > 0)};
   Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
   ReaderPool::Read read = [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); };
   if (averaged) {
