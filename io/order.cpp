@@ -11,7 +11,7 @@ namespace mrmf {
 namespace {
 
 /// The rows of this rank's shards.
-Range shard_rows(const OrderSettings& settings) {
+Range own_rows(const OrderSettings& settings) {
   const Index own = settings.shards / settings.ranks;
   const Range first = piece(settings.samples, settings.rank * own, settings.shards);
   const Range last = piece(settings.samples, (settings.rank + 1) * own - 1, settings.shards);
@@ -57,7 +57,7 @@ Range piece(Index count, Index part, Index parts) {
 }
 
 Range visited_rows(const OrderSettings& settings) {
-  return visits_all(settings) ? Range{0, settings.samples} : shard_rows(settings);
+  return visits_all(settings) ? Range{0, settings.samples} : own_rows(settings);
 }
 
 Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
@@ -76,7 +76,7 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
   const Index steps = steps_per_epoch(settings);
   const auto shards = own_shards(settings, mix(seed, stage, epoch));
   EpochOrder order;
-  order.ids.reserve(static_cast<std::size_t>(shard_rows(settings).count));
+  order.ids.reserve(static_cast<std::size_t>(own_rows(settings).count));
   for (Index step = 0; step < steps; ++step) {
     const auto start = static_cast<Index>(order.ids.size());
     for (const auto& ids : shards) {

@@ -1,6 +1,7 @@
 """Shared by the command-line tests: runs build/mrmf in a scratch folder and makes small data sets."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -78,6 +79,18 @@ def command(words, ranks=0):
 
 def environment():
     return dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def ranks_of(launcher):
+    """The process id of each rank that an mpirun has started."""
+    ranks = {}
+    with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as file:
+        for pid in map(int, file.read().split()):
+            with open(f"/proc/{pid}/environ", "rb") as variables:
+                found = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)\0", variables.read())
+            if found:
+                ranks[int(found[1])] = pid
+    return ranks
 
 
 class MrmfTest(unittest.TestCase):

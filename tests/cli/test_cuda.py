@@ -255,17 +255,7 @@ class Faults(CudaTest):
             self.assertIsNone(process.poll(), "training ended before its first epoch")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-            ranks = {self.rank_of(int(pid)): int(pid) for pid in file.read().split()}
-        return process, ranks
-
-    @staticmethod
-    def rank_of(pid):
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            for entry in file.read().split(b"\0"):
-                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                    return int(entry.split(b"=")[1])
-        return None
+        return process, support.ranks_of(process)
 
     @staticmethod
     def runs(pid):

@@ -45,13 +45,7 @@ class TeamStops(support.MrmfTest):
 
     @staticmethod
     def kill_rank(rank, by=signal.SIGKILL):
-        def kill(launcher):
-            with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as file:
-                for pid in file.read().split():
-                    with open(f"/proc/{pid}/environ") as variables:
-                        if f"OMPI_COMM_WORLD_RANK={rank}" in variables.read().split("\0"):
-                            os.kill(int(pid), by)
-        return kill
+        return lambda launcher: os.kill(support.ranks_of(launcher)[rank], by)
 
     def epochs_so_far(self, *records):
         def count(name):
