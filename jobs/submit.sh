@@ -10,7 +10,7 @@ Writes the batch script of an experiment into its folder, shows it and submits i
 
   EXPERIMENT  a .job file, such as neuron/paper-one-fusion.job or demo/seeds.job, or a folder with a single one. What is
               here: see below
-  SITE        a name in jobs/sites, or a file: workstation runs at once, without Slurm
+  SITE        a name in jobs/sites, or a file, such as ./mine.sh: workstation runs at once, without Slurm
 
   --dry-run              show it; write and submit nothing
   --set KEY=VALUE        any key of the configuration, as for mrmf train; repeatable
@@ -52,7 +52,9 @@ read_options() {
       --dry-run) dry_run=1; continue ;;
       --*=*) value=${option#*=} option=${option%%=*} ;;
       --*) [ $# -gt 0 ] || fail "$option needs a value; see jobs/submit.sh --help"
+           [[ $1 != --* || $option = --sbatch ]] || fail "$option needs a value, and $1 is another option; or write $option=$1"
            value=$1; shift ;;
+      -*) fail "unknown option $option; see jobs/submit.sh --help" ;;
       *) words+=("$option"); continue ;;
     esac
     name=${option#--}
@@ -60,17 +62,21 @@ read_options() {
     case $name in
       set) given_overrides+=("$value") ;;
       sbatch) given_sbatch+=("$value") ;;
-      *) [[ " ${names//$'\n'/ } " == *" $name "* ]] || fail "unknown option $option; see jobs/submit.sh --help"
+      *) [[ $name =~ ^[a-z_]+$ && " ${names//$'\n'/ } " == *" $name "* ]] ||
+           fail "unknown option $option; see jobs/submit.sh --help"
          given[$name]=$value ;;
     esac
   done
   [ ${#words[@]} = 2 ] || { usage >&2; fail "an experiment and a site are needed"; }
 }
 
+# A file to source: bash looks for names without a slash in PATH first.
+with_slash() { if [[ $1 = */* ]]; then echo "$1"; else echo "./$1"; fi; }
+
 # The experiment's file, from a file, a folder with one, or either of them below jobs/.
 find_experiment() {
-  local word=$1 place found
-  for place in "$word" "$jobs/$word"; do
+  local place found
+  for place in "$(with_slash "$1")" "$jobs/$1"; do
     if [ -f "$place" ]; then echo "$place"; return; fi
     [ -d "$place" ] || continue
     found=("$place"/*.job)
@@ -79,14 +85,15 @@ find_experiment() {
     echo "${found[0]}"
     return
   done
-  fail "no experiment $word, here or below $jobs; see jobs/submit.sh --help for those there are"
+  fail "no experiment $1, here or below $jobs; see jobs/submit.sh --help for those there are"
 }
 
+# A site's name is never a file that happens to lie here: that takes a slash.
 find_site() {
-  local place
-  for place in "$1" "$jobs/sites/$1.sh"; do
-    if [ -f "$place" ]; then echo "$place"; return; fi
-  done
+  local place=$jobs/sites/$1.sh
+  [[ $1 != */* ]] || place=$1
+  if [ -f "$place" ]; then echo "$place"; return; fi
+  [ ! -f "$1" ] || fail "no site $1 in $jobs/sites; for the file $1 that lies here, write ./$1"
   fail "no site file $1 and no $jobs/sites/$1.sh; copy jobs/sites/generic.sh, or take one of: $(sites)"
 }
 
@@ -116,6 +123,7 @@ source "$jobs/submit/write.sh"
 dry_run=0 words=() given_overrides=() given_sbatch=()
 declare -A given=()
 read_options "$@"
+check_words
 experiment=$(find_experiment "${words[0]}")
 site=$(find_site "${words[1]}")
 
@@ -125,5 +133,6 @@ account="" partition="" qos="" constraint="" mail_user="" ranks_per_node="" cpus
 margin=300 max_requeues=20 needs_account=0 check_at_submission=1 scheduler=slurm overrides=() sbatch_options=()
 prepare() { :; }
 load
+name=$(basename "$experiment" .job)
 check_settings
 submit_all

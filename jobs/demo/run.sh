@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The demo: simulates neurons, trains the Neuron Inverter network by every method, prints the paper's table.
 # Usage: jobs/demo/run.sh [BUILD]. Environment: FOLDER (runs/demo), METHODS, SEED (1).
-set -euo pipefail
+set -euo pipefail -f  # no word of METHODS is a pattern of file names
 cd "$(dirname "$0")/../.."
 mrmf=${1:-build}/mrmf
 folder=${FOLDER:-runs/demo}

@@ -2,7 +2,38 @@
 # Part of jobs/submit.sh: refuses what would fail hours later in the queue.
 
 whole_number() {  # name, value, smallest
-  if ! [[ $2 =~ ^[0-9]+$ ]] || [ "$2" -lt "$3" ]; then fail "$1 = '$2' is not a whole number of at least $3"; fi
+  if ! [[ $2 =~ ^(0|[1-9][0-9]{0,17})$ ]] || [ "$2" -lt "$3" ]; then fail "$1 = '$2' is not a whole number of at least $3"; fi
+}
+
+# Such a list is split by read: a word like * stays what it is.
+whole_numbers() {  # name of the variable, smallest
+  local number numbers
+  read -ra numbers <<<"${!1//$'\n'/ }"
+  [ ${#numbers[@]} -gt 0 ] || fail "$1 = '${!1}' has no number"
+  for number in "${numbers[@]}"; do whole_number "$1" "$number" "$2"; done
+  printf -v "$1" '%s' "${numbers[*]}"
+}
+
+# Written into a line of the script, they would end it and begin another one.
+no_control_characters() {  # what, value
+  [[ $2 != *[[:cntrl:]]* ]] || fail "$1 = $(printf %q "$2") has a line break or another control character; take it out"
+}
+
+check_words() {
+  no_control_characters experiment "${words[0]}"
+  no_control_characters site "${words[1]}"
+}
+
+# What goes into the script's head. Slurm would read what follows a blank as another option.
+check_text() {
+  local of option
+  for of in $names name config; do
+    [[ $of = seeds || $of = rank_counts ]] || no_control_characters "$of" "${!of}"
+  done
+  for of in account partition qos constraint mail_user name; do
+    [[ ${!of} != *[[:blank:]]* || $scheduler != slurm ]] || fail "$of = '${!of}' has a blank, which Slurm takes for its end"
+  done
+  for option in "${sbatch_options[@]}"; do no_control_characters sbatch "$option"; done
 }
 
 # Seconds of a time limit as sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]].
@@ -66,8 +97,9 @@ check_slurm() {
 check_rank_counts() {
   local number
   [ -n "$rank_counts" ] || fail "a scaling sweep needs --rank-counts, such as --rank-counts \"1 2 4\""
+  whole_numbers rank_counts 1
+  [ -z "$global_batch" ] || whole_number global_batch "$global_batch" 1
   for number in $rank_counts; do
-    whole_number rank_counts "$number" 1
     [ -z "$global_batch" ] || [ $((global_batch % number)) = 0 ] ||
       fail "global_batch = $global_batch cannot be shared by $number ranks; take rank counts that divide it"
   done
@@ -75,31 +107,39 @@ check_rank_counts() {
   [ -z "$nodes" ] || fail "a scaling sweep takes its nodes from --rank-counts; leave --nodes away"
 }
 
+# Files of these names that are not from here belong to somebody else.
+check_files() {
+  local file
+  for file in job.sh job.toml; do
+    [ ! -h "$folder/$file" ] || fail "$folder/$file is a link, through which this would write; give another --folder"
+    if [ ! -e "$folder/$file" ] || grep -qs "^$mark" "$folder/job.sh"; then continue; fi
+    fail "$folder/$file is there and not from jobs/submit.sh, which would replace it; give another --folder, or move it"
+  done
+}
+
 # What Slurm would read otherwise in "#SBATCH --output" and in its list of jobs.
 check_folder() {
   local place
-  place=$(realpath -m "${folder:-.}")
-  [[ $place != *[[:space:]%]* ]] || fail "$place: Slurm cannot write into a folder whose name has blanks or %; give another --folder, or \
+  place=$(realpath -m "$folder")
+  [[ $place != *[[:space:][:cntrl:]%]* ]] || fail "$place: Slurm cannot write into a folder whose name has blanks or %; give another --folder, or \
 call this from another place"
 }
 
 check_settings() {
-  local number
+  check_text
   case $kind in
     train) ;;
     array)
       [ -n "$seeds" ] || fail "an array needs --seeds, such as --seeds \"1 2 3\""
-      for number in $seeds; do whole_number seeds "$number" 0; done ;;
+      whole_numbers seeds 0 ;;
     scaling | bench) check_rank_counts ;;
     *) fail "$experiment: kind = '$kind' is none of train, array, scaling, bench" ;;
   esac
   [ -f "$config" ] || fail "$experiment: no configuration $config"
   [ -x "$program" ] || fail "no program $program; run make, or give --program"
   program=$(realpath "$program")
-  if [ "$scheduler" = slurm ]; then
-    check_slurm
-    check_folder
-  fi
+  [ -z "$cpus_per_rank" ] || whole_number cpus_per_rank "$cpus_per_rank" 1
+  if [ "$scheduler" = slurm ]; then check_slurm; fi
 }
 
 # The program reads the configuration as the job will, so that a mistake shows now.

@@ -1,9 +1,11 @@
 # shellcheck shell=bash disable=SC2154,SC2034
 # Part of jobs/submit.sh: writes the batch scripts, shows and submits them.
 
+readonly mark="# Written by jobs/submit.sh"
+
 directive() { [ -z "$2" ] || echo "#SBATCH --$1=$2"; }
 
-comma_list() { xargs <<<"$1" | tr ' ' ','; }
+comma_list() { echo "${1// /,}"; }
 
 # The options of sbatch, as the head of the script.
 slurm_head() {
@@ -64,7 +66,7 @@ script() {
   local config=$folder/job.toml directory=$PWD
   echo "#!/usr/bin/env bash"
   [ "$scheduler" != slurm ] || slurm_head
-  echo "# Written by jobs/submit.sh ${words[*]}"
+  echo "$mark ${words[*]}"
   for name_of in "${settings[@]}"; do printf '%s=%q\n' "$name_of" "${!name_of}"; done
   list launch "${launch[@]}"
   as_options "${overrides[@]}"
@@ -93,10 +95,22 @@ run_here() {
   for seed in $seeds; do bash "$folder/job.sh" "$seed"; done
 }
 
+# The input, into a file that a full disk leaves as it was.
+write_whole() {  # file
+  local partial
+  partial=$(mktemp "$1.partial-XXXXXX") || fail "$1 cannot be written; the line above says why"
+  if ! cat >"$partial" || ! chmod 644 "$partial" || ! mv -f "$partial" "$1"; then
+    rm -f "$partial"
+    fail "$1 cannot be written; the line above says why"
+  fi
+}
+
 # One batch script: checked, written, shown, submitted.
 submit_one() {
   check_shape
+  if [ "$scheduler" = slurm ]; then check_folder; fi
   check_config
+  check_files
   if finished; then fail "$folder is finished already; give another --folder, or remove it"; fi
   echo "== $folder/job.sh"
   script
@@ -106,8 +120,8 @@ submit_one() {
   fi
   mkdir -p "$folder"
   [ "$scheduler" != slurm ] || refuse_twice "$(realpath "$folder")/job.sh"
-  cp "$config" "$folder/job.toml"
-  script >"$folder/job.sh"
+  script | write_whole "$folder/job.sh"
+  write_whole "$folder/job.toml" <"$config"
   echo "== submitted"
   if [ "$scheduler" = slurm ]; then sbatch "$(realpath "$folder")/job.sh"; else run_here; fi
 }
@@ -122,7 +136,6 @@ bench_shape() {
 
 submit_all() {
   local count above site_ranks_per_node=$ranks_per_node shared=("${overrides[@]}")
-  name=$(basename "$experiment" .job)
   above=${folder:-runs/$(basename "$(dirname "$(realpath "$experiment")")")/$name}
   if [ "$kind" != scaling ]; then
     folder=$above

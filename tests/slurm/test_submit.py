@@ -2,6 +2,7 @@
 """jobs/submit.sh without a Slurm: what it writes, what it refuses, and the site that needs no Slurm."""
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -74,6 +75,68 @@ class Refused(SubmitTest):
         self.refused("tiny.job", "generic", "--folder=done", message="done is finished already")
 
 
+    def test_line_breaks(self):
+        """Each would begin a line of its own in the script."""
+        array = "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds=1\n"
+        self.write("array\ntouch made\n.job", array)
+        self.write("array.job", array)
+        for what, words in (("experiment", ["array\ntouch made\n.job"]), ("account", ["array.job", "--account=a\ntouch made"]),
+                            ("partition", ["array.job", "--partition", "a\rb"]), ("sbatch", ["array.job", "--sbatch=-n1\nid"]),
+                            ("mail_user", ["array.job", "--mail-user=a\x1bb"]), ("folder", ["array.job", "--folder=a\nid"])):
+            with self.subTest(what):
+                self.refused(words[0], "generic", *words[1:], message=f"{what} = $'")
+        self.environment = dict(self.environment, MRMF_QOS="a\ntouch made")
+        self.refused("array.job", "generic", message="qos = $'a\\ntouch made'")
+
+    def test_line_breaks_on_the_workstation(self):
+        self.refused("tiny.job", "workstation", "--cpus-per-rank=1\ntouch made", message="cpus_per_rank = $'")
+        self.refused("tiny.job", "workstation", "--cpus-per-rank=1; touch made", message="not a whole number")
+
+    def test_blanks_that_slurm_takes_for_the_end(self):
+        self.refused("tiny.job", "generic", "--account=a --wrap=id", message="account = 'a --wrap=id' has a blank")
+
+    def test_words_that_are_patterns_of_file_names(self):
+        self.write("7", "")
+        for name, kind in (("seeds", "array"), ("rank_counts", "scaling")):
+            self.write("tiny.job", f"kind={kind}\nconfig=config.toml\nranks=2\ntime=10\n{name}='1 [0-9] 2'\n")
+            self.refused("tiny.job", "generic", message=f"{name} = '[0-9]' is not a whole number")
+            self.refused("tiny.job", "generic", f"--{name.replace('_', '-')}=1 * 2", message=f"{name} = '*' is not")
+
+    def test_numbers_that_the_shell_reads_otherwise(self):
+        for number in ("010", "9223372036854775808", "0x10", "-1", "a[$(touch made)]"):
+            self.refused("tiny.job", "generic", f"--ranks={number}", message="is not a whole number")
+        self.assertFalse((self.folder / "made").exists())
+
+    def test_option_in_the_place_of_a_value(self):
+        self.refused("tiny.job", "generic", "--account", "--dry-run", message="--account needs a value")
+
+    def test_file_that_has_the_name_of_a_site(self):
+        """Neither here nor in PATH is a file sourced because it is called so."""
+        for folder in (self.folder, self.folder / "bin"):
+            folder.mkdir(exist_ok=True)
+            for name in ("workstation", "generic", "other", "tiny.job"):
+                if folder != self.folder or name != "tiny.job":
+                    (folder / name).write_text("echo sourced >sourced\n")
+        self.environment = dict(self.environment, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        for site in ("workstation", "generic"):
+            self.submit("tiny.job", site, "--dry-run")
+        self.refused("tiny.job", "other", message="for the file other that lies here, write ./other")
+        self.assertFalse((self.folder / "sourced").exists())
+        self.submit("tiny.job", "./other", "--dry-run")
+        self.assertTrue((self.folder / "sourced").exists())
+
+    def test_files_of_others_in_the_run_folder(self):
+        (self.folder / "mine").mkdir()
+        for name in ("job.sh", "job.toml"):
+            path = self.folder / "mine" / name
+            path.write_text("mine")
+            self.refused("tiny.job", "generic", "--folder=mine", message=f"mine/{name} is there and not from jobs/submit.sh")
+            path.unlink()
+            path.symlink_to(self.folder / "tiny.job")
+            self.refused("tiny.job", "generic", "--folder=mine", message=f"mine/{name} is a link")
+            path.unlink()
+
+
 class Script(SubmitTest):
     def directives(self, *words):
         output = self.submit(*words, "--dry-run")
@@ -140,6 +203,18 @@ class Workstation(SubmitTest):
         self.assertEqual([line.split(",")[:2] for line in (self.folder / "runs/scaling.csv").read_text().splitlines()],
                          [["ranks", "batch_per_rank"], ["1", "80"], ["2", "80"]])
         self.assertIn("is finished already", self.submit("tiny.job", "workstation", "--folder=runs", code=2))
+
+    def test_script_that_cannot_be_written(self):
+        """It runs out of room; the script and the configuration of before stay, and nothing runs."""
+        quick = ("--folder=run", "--set=training.epochs=1", "--set=data.files=[\"gone.h5\"]")
+        self.submit("tiny.job", "workstation", *quick, code=1)
+        before = {path.name: path.read_bytes() for path in (self.folder / "run").iterdir()}
+        self.assertLess({"job.sh", "job.toml"}, before.keys() | {"log.txt"})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        output = self.submit("tiny.job", "workstation", *quick, "--set=training.seed=9", code=2)
+        self.assertIn("submit: run/job.sh cannot be written", output)
+        self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "run").iterdir()}, before)
 
     def test_failure_is_reported(self):
         output = self.submit("tiny.job", "workstation", "--set=data.files=[\"gone.h5\"]", code=1)
