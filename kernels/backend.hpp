@@ -122,7 +122,7 @@ class Backend {
 };
 
 std::unique_ptr<Backend> make_reference_backend();
-/// threads 0: OpenMP's own default.
+/// threads 0: OpenMP's default. Fewer compute where OpenMP grants no more. FaultError: so many cannot be started.
 std::unique_ptr<Backend> make_onednn_backend(int threads);
 
 }  // namespace mrmf

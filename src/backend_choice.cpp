@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/host/start_threads.hpp"
 #include "src/commands.hpp"
 #include "src/cuda_module.hpp"
 #include "src/node.hpp"
@@ -84,7 +85,11 @@ bool wants_cuda(const RunConfig& run, Comm& world) {
 
 }  // namespace
 
-int choose_threads(int wanted, Comm& world) { return wanted > 0 ? wanted : default_threads(world); }
+int choose_threads(int wanted, Comm& world) {
+  const int threads = wanted > 0 ? wanted : default_threads(world);
+  require_threads(threads);
+  return threads;
+}
 
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);

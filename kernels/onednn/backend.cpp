@@ -3,6 +3,7 @@
 #include <dnnl.hpp>
 
 #include "kernels/host/norm_conv.hpp"
+#include "kernels/host/start_threads.hpp"
 #include "kernels/onednn/context.hpp"
 #include "kernels/onednn/memory.hpp"
 #include "kernels/onednn/operations.hpp"
@@ -10,8 +11,10 @@
 namespace mrmf {
 namespace {
 
-/// The size of a parallel region here: OMP_THREAD_LIMIT may keep it below what was asked for.
-int granted_threads() {
+/// How many threads compute: counted in a parallel region, which starts them. OMP_THREAD_LIMIT and a region around this
+/// one may leave fewer than were asked for.
+int start_threads(int wanted) {
+  const onednn::ThreadScope threads(wanted);
   int granted = 1;
 #pragma omp parallel
 #pragma omp single
@@ -21,19 +24,18 @@ int granted_threads() {
 
 class OnednnBackend final : public Backend {
  public:
-  explicit OnednnBackend(int threads) {
-    // oneDNN splits its work for the number of threads that OpenMP promises; hold it to what it really gives.
+  explicit OnednnBackend(int threads)
+      : wanted_(threads > 0 ? threads : omp_get_max_threads()), context_(start_threads(wanted_)) {
     omp_set_dynamic(0);
-    if (threads > 0) omp_set_num_threads(threads);
-    omp_set_num_threads(granted_threads());
+    omp_set_num_threads(context_.threads());
   }
 
   std::string name() const override { return "onednn"; }
   std::string description() const override {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) +
-           ", own kernels for " + onednn::fused_instruction_set() +
-           ", threads: " + std::to_string(omp_get_max_threads());
+           ", own kernels for " + onednn::fused_instruction_set() + ", threads: " + std::to_string(context_.threads()) +
+           (context_.threads() < wanted_ ? " (OpenMP grants no more of " + std::to_string(wanted_) + ")" : "");
   }
 
   Arena allocate(Index count) override { return onednn::make_arena(count); }
@@ -74,11 +76,15 @@ class OnednnBackend final : public Backend {
   void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step.adam, w, dw, m, v); }
 
  private:
+  int wanted_;  // threads
   onednn::Context context_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_onednn_backend(int threads) { return std::make_unique<OnednnBackend>(threads); }
+std::unique_ptr<Backend> make_onednn_backend(int threads) {
+  require_threads(threads);
+  return std::make_unique<OnednnBackend>(threads);
+}
 
 }  // namespace mrmf

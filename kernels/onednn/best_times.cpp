@@ -38,7 +38,8 @@ double least_seconds(const Context& context, const PrimitiveDesc& pd,
 
 template <class Descs>
 BestTimes measure(const Descs& descs, int repeats) {
-  const Context context;
+  const Context context(omp_get_max_threads());
+  const ThreadScope threads(context.threads());
   const auto f = describe_forward(context, descs);
   const auto d = describe_backward_data(context, descs);
   const auto w = describe_backward_weights(context, descs);

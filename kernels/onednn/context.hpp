@@ -1,14 +1,20 @@
-// What every oneDNN operation shares: engine and stream, aligned memory, and a primitive bound to its memories.
+// What every oneDNN operation shares: engine and stream, threads, aligned memory, and a primitive bound to its
+// memories.
 #pragma once
+
+#include <omp.h>
 
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/check.hpp"
 #include "kernels/onednn/memory.hpp"
+#include "kernels/onednn/threads.hpp"
 
 namespace mrmf::onednn {
 
@@ -33,13 +39,16 @@ class SharedMemory {
 
 class Context {
  public:
-  Context() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+  /// Primitives are made, and run, by at most so many threads.
+  explicit Context(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+  int threads() const { return threads_; }
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
   SharedMemory& scratch() const { return *scratch_; }  ///< of the primitive that runs
   SharedMemory& packed() const { return *packed_; }    ///< weights in the layout that it wants
 
  private:
+  int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::unique_ptr<SharedMemory> scratch_ = std::make_unique<SharedMemory>();
@@ -53,7 +62,8 @@ inline dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
-/// A primitive with its memory objects, made once; a call only sets addresses.
+/// A primitive with its memory objects, made once; a call only sets addresses. It is made, and called, within a
+/// ThreadScope, and refuses to run with other threads than it was made for.
 class Bound {
  public:
   Bound() = default;
@@ -69,6 +79,8 @@ class Bound {
   }
   /// Addresses in the order of the arguments at construction.
   void operator()(const Context& context, std::span<const float* const> addresses) {
+    MRMF_CHECK(omp_get_max_threads() == threads_ && granted_threads(threads_) == threads_,
+               "a primitive made for " + std::to_string(threads_) + " threads would run with other ones");
     std::size_t i = 0;
     for (const float* address : addresses)  // the library's handles know no const; inputs are only read
       place(i++, const_cast<float*>(address));
@@ -94,6 +106,7 @@ class Bound {
                             "oneDNN refused a memory address");
   }
 
+  int threads_ = omp_get_max_threads();
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;  // of the arguments, then the scratchpad
   std::vector<dnnl_exec_arg_t> arguments_;

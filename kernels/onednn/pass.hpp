@@ -1,6 +1,9 @@
 // One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
-// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows.
+// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows
+// and threads.
 #pragma once
+
+#include <omp.h>
 
 #include <map>
 #include <optional>
@@ -47,19 +50,20 @@ class Pass {
   std::optional<Bound> reorder_;
 };
 
-/// The passes of one direction by number of rows.
+/// The passes of one direction by the number of rows, and of threads that a parallel region has here.
 class Passes {
  public:
   template <class Make>
   Pass& at(Index rows, Index max_rows, const Make& make) {
-    if (const auto found = by_rows_.find(rows); found != by_rows_.end()) return found->second;
+    const std::pair key(rows, omp_get_max_threads());
+    if (const auto found = made_.find(key); found != made_.end()) return found->second;
     MRMF_CHECK(rows >= 1 && rows <= max_rows,
                "the operation was built for " + std::to_string(max_rows) + " rows and got " + std::to_string(rows));
-    return by_rows_.emplace(rows, make()).first->second;
+    return made_.emplace(key, make()).first->second;
   }
 
  private:
-  std::map<Index, Pass> by_rows_;
+  std::map<std::pair<Index, int>, Pass> made_;
 };
 
 }  // namespace mrmf::onednn

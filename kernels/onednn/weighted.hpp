@@ -1,4 +1,5 @@
-// What convolution and dense layers share on oneDNN: three passes around weights, each prepared per number of rows.
+// What convolution and dense layers share on oneDNN: three passes around weights, each prepared per number of rows and
+// threads.
 #pragma once
 
 #include "kernels/onednn/pass.hpp"
@@ -13,19 +14,25 @@ class Weighted final : public WeightedOp {
   Weighted(const Context& context, Index max_rows, Describe describe)
       : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {}
 
-  void prepare(Index rows) override { forward_pass(rows), data_pass(rows), weights_pass(rows); }
+  void prepare(Index rows) override {
+    const ThreadScope threads(context_.threads());
+    forward_pass(rows), data_pass(rows), weights_pass(rows);
+  }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    const ThreadScope threads(context_.threads());
     forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
       run(context_, {x.data.data(), packed, b.data(), y.data.data()});
     });
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    const ThreadScope threads(context_.threads());
     data_pass(dy.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
       run(context_, {dy.data.data(), packed, dx.data.data()});
     });
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    const ThreadScope threads(context_.threads());
     weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
       run(context_, {x.data.data(), dy.data.data(), packed, db.data()});
     });

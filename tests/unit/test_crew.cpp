@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/reader_pool.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/check.hpp"
 #include "src/crew.hpp"
 
@@ -106,4 +107,6 @@ TEST_CASE("crew: threads that cannot be started are an error, and those that cou
   CHECK_THROWS_WITH_AS(Crew(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
   CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),
                        doctest::Contains("cannot start 500 threads that read data"), FaultError);
+  CHECK_THROWS_WITH_AS(make_onednn_backend(500), doctest::Contains("cannot start 500 threads to compute with"),
+                       FaultError);
 }
