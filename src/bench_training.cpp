@@ -81,7 +81,7 @@ void warm_up(Backend& backend, BenchSteps& steps) {
   backend.finish();
 }
 
-double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
+std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load) {
   const int at_a_time = backend.immediate() ? 1 : 10;
   std::vector<double> seconds;
   for (int done = 0; done < timed; done += at_a_time) {
@@ -93,13 +93,18 @@ double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
     backend.finish();
     seconds.push_back(timer.seconds() / at_a_time);
   }
-  return median(seconds);
+  return seconds;
+}
+
+double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
+  return median(step_times(backend, steps, timed, load));
 }
 
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
   BenchSteps steps(backend, settings);
   warm_up(backend, steps);
-  const double step = step_seconds(backend, steps, settings.steps, false);
+  const std::vector<double> times = step_times(backend, steps, settings.steps, false);
+  const double step = median(times), mean = std::reduce(times.begin(), times.end()) / static_cast<double>(times.size());
   const double loaded = backend.immediate() ? step : step_seconds(backend, steps, settings.steps, true);
   out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
                      backend.description());
@@ -107,9 +112,10 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
                      settings.steps);
   if (!backend.immediate()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
   const std::string json = fmt::format(
-      "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"loader_samples_per_second\": {:.6g}, "
+      "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"mean_step_seconds\": {:.7f}, "
+      "\"loader_samples_per_second\": {:.6g}, "
       "\"batch\": {}, \"steps\": {}}}\n",
-      settings.batch / step, step, settings.batch / loaded, settings.batch, settings.steps);
+      settings.batch / step, step, mean, settings.batch / loaded, settings.batch, settings.steps);
   out << "\n" << json;
   write_figures("--json", settings.json, json);
 }

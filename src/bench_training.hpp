@@ -46,11 +46,13 @@ class BenchSteps {
 
 /// Steps until records are made and a device's clocks are up.
 void warm_up(Backend& backend, BenchSteps& steps);
-/// Median seconds of a step, a few at a time on a device; with `load`, each on a batch copied anew.
+/// Seconds of the timed steps, a few at a time on a device; with `load`, each on a batch copied anew.
+std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load);
+/// Their median.
 double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load);
 
 /// Prints samples per second, with the batch in the backend's memory and, on a device, also with its loading. The last
-/// line is JSON: {"samples_per_second": ..., "step_seconds": ..., ...}.
+/// line is JSON: {"samples_per_second": ..., "step_seconds": ..., "mean_step_seconds": ..., ...}.
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out);
 
 /// The same steps on `device` and on `host`: both losses per step, and a hash of the device's parameters after them.

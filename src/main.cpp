@@ -1,4 +1,4 @@
-// mrmf: start MPI, run what the command line says, turn errors into one line and an exit code.
+// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include "mpi/comm.hpp"
 #include "src/command_line.hpp"
 #include "src/save_times.hpp"
+#include "src/spinning.hpp"
 
 namespace {
 
@@ -51,6 +52,7 @@ int guarded(const Command& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  mrmf::spin_briefly(argv);
   // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron
   // Inverter, which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
