@@ -5,6 +5,7 @@
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/host/start_threads.hpp"
 #include "kernels/onednn/context.hpp"
+#include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/memory.hpp"
 #include "kernels/onednn/operations.hpp"
 
@@ -34,7 +35,7 @@ class OnednnBackend final : public Backend {
   std::string description() const override {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) +
-           ", own kernels for " + onednn::fused_instruction_set() + ", threads: " + std::to_string(context_.threads()) +
+           ", own kernels for " + instruction_set_ + ", threads: " + std::to_string(context_.threads()) +
            (context_.threads() < wanted_ ? " (OpenMP grants no more of " + std::to_string(wanted_) + ")" : "");
   }
 
@@ -76,7 +77,8 @@ class OnednnBackend final : public Backend {
   void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step.adam, w, dw, m, v); }
 
  private:
-  int wanted_;  // threads
+  std::string instruction_set_ = onednn::describe_instruction_set();  // before oneDNN is used
+  int wanted_;                                                        // threads
   onednn::Context context_;
 };
 

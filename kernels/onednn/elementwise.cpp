@@ -11,7 +11,7 @@ namespace {
 
 // A result may lie where its argument does, but then element on element: the loops below are independent (ivdep).
 
-MRMF_VECTORISE void activate_range(ActivationKind kind, float slope, const float* x, float* y, Index count) {
+inline void activate_range(ActivationKind kind, float slope, const float* x, float* y, Index count) {
   switch (kind) {
     case ActivationKind::relu:
 #pragma GCC ivdep
@@ -28,8 +28,8 @@ MRMF_VECTORISE void activate_range(ActivationKind kind, float slope, const float
   }
 }
 
-MRMF_VECTORISE void activate_backward_range(ActivationKind kind, float slope, const float* y, const float* dy,
-                                            float* dx, Index count) {
+inline void activate_backward_range(ActivationKind kind, float slope, const float* y, const float* dy, float* dx,
+                                    Index count) {
   switch (kind) {
     case ActivationKind::relu:
 #pragma GCC ivdep
@@ -70,8 +70,8 @@ inline void philox_rounds(std::uint64_t key, PhiloxLanes& c) {
 
 /// Applies the mask to features [first, first + count) of one row; count <= dropout_features, first a multiple of it.
 /// The counters are those of DropoutMask::block, the halves of a word those of DropoutMask::keeps.
-MRMF_VECTORISE void dropout_range(const DropoutMask& mask, std::int64_t id, Index first, Index count, const float* x,
-                                  float* y) {
+inline void dropout_range(const DropoutMask& mask, std::int64_t id, Index first, Index count, const float* x,
+                          float* y) {
   const auto wide = static_cast<std::uint64_t>(id);
   const std::uint32_t threshold = mask.threshold;
   const float scale = mask.scale;
@@ -105,13 +105,15 @@ void fill(Span x, float value) {
 }
 
 void activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
-  for_ranges(std::ssize(x),
-             [&](Index first, Index count) { activate_range(kind, slope, x.data() + first, y.data() + first, count); });
+  for_ranges(std::ssize(x), [&](Index first, Index count) {
+    vectorised([&] { activate_range(kind, slope, x.data() + first, y.data() + first, count); });
+  });
 }
 
 void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
   for_ranges(std::ssize(y), [&](Index first, Index count) {
-    activate_backward_range(kind, slope, y.data() + first, dy.data() + first, dx.data() + first, count);
+    vectorised(
+        [&] { activate_backward_range(kind, slope, y.data() + first, dy.data() + first, dx.data() + first, count); });
   });
 }
 
@@ -127,11 +129,12 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
   const Index features = x.shape.per_sample();
 #pragma omp parallel for schedule(static)
   for (Index row = 0; row < x.shape.n; ++row)
-    for (Index first = 0; first < features; first += dropout_features) {
-      const Index at = row * features + first;
-      dropout_range(mask, step.ids[static_cast<std::size_t>(row)], first, std::min(dropout_features, features - first),
-                    x.data.data() + at, y.data.data() + at);
-    }
+    vectorised([&] {
+      const std::int64_t id = step.ids[static_cast<std::size_t>(row)];
+      for (Index first = 0; first < features; first += dropout_features)
+        dropout_range(mask, id, first, std::min(dropout_features, features - first),
+                      x.data.data() + row * features + first, y.data.data() + row * features + first);
+    });
 }
 
 }  // namespace mrmf::onednn

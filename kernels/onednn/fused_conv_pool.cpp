@@ -160,6 +160,4 @@ std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const
   return std::make_unique<FusedConvPool>(conv, pool);
 }
 
-std::string fused_instruction_set() { return choose_kernels().name; }
-
 }  // namespace mrmf::onednn

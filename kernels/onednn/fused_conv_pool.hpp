@@ -54,7 +54,6 @@ struct Backward {
 };
 
 struct Kernels {
-  const char* name;
   long lanes;  ///< floats in a vector
   /// Weights in blocks of output channels, then the bias: padded_out * (row + 1) floats.
   void (*pack_forward)(const Geometry&, const float* w, const float* b, float* packed);

@@ -118,7 +118,7 @@ void forward(const Geometry& g, const Forward& f) {
 
 #include "kernels/onednn/fused_conv_pool_backward.inl"
 
-const Kernels kernels{FUSED_NAME, lanes, pack_forward, pack_backward, forward, backward};
+const Kernels kernels{lanes, pack_forward, pack_backward, forward, backward};
 
 }  // namespace
 }  // namespace mrmf::fused

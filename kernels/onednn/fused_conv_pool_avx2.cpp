@@ -3,7 +3,6 @@
 
 #include "kernels/onednn/fused_conv_pool.hpp"
 
-#define FUSED_NAME "avx2"
 #define VECTOR_LANES 8
 #define FUSED_REGISTERS 16
 

@@ -3,7 +3,6 @@
 
 #include "kernels/onednn/fused_conv_pool.hpp"
 
-#define FUSED_NAME "avx512"
 #define VECTOR_LANES 16
 #define FUSED_REGISTERS 32
 

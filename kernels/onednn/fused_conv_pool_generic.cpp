@@ -1,7 +1,6 @@
 // The fused kernel for any x86-64 (SSE2). See fused_conv_pool.inl.
 #include "kernels/onednn/fused_conv_pool.hpp"
 
-#define FUSED_NAME "sse2"
 #define VECTOR_LANES 4
 #define FUSED_REGISTERS 16
 

@@ -15,16 +15,15 @@ struct Block {
 constexpr Index block_channels = 512;
 
 /// y = (x - mean) * factor + beta.
-MRMF_VECTORISE void normalise(const Block& b, const float* __restrict x, const float* __restrict mean,
-                              const float* __restrict factor, const float* __restrict beta, float* __restrict y) {
+inline void normalise(const Block& b, const float* __restrict x, const float* __restrict mean,
+                      const float* __restrict factor, const float* __restrict beta, float* __restrict y) {
   for (Index r = 0; r < b.rows; ++r, x += b.stride, y += b.stride)
     for (Index c = 0; c < b.channels; ++c) y[c] = (x[c] - mean[c]) * factor[c] + beta[c];
 }
 
 /// Sums of dy and dy * (x - mean).
-MRMF_VECTORISE void add_gradients(const Block& b, const float* __restrict x, const float* __restrict dy,
-                                  const float* __restrict mean, double* __restrict sum,
-                                  double* __restrict product_sum) {
+inline void add_gradients(const Block& b, const float* __restrict x, const float* __restrict dy,
+                          const float* __restrict mean, double* __restrict sum, double* __restrict product_sum) {
   const Index stride = b.stride;
   for (Index r = 0; r < b.rows; ++r, x += stride, dy += stride)
     for (Index c = 0; c < b.channels; ++c) {
@@ -38,8 +37,8 @@ MRMF_VECTORISE void add_gradients(const Block& b, const float* __restrict x, con
 struct GradientTerms {
   const float *mean, *factor, *offset, *slope;
 };
-MRMF_VECTORISE void data_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
-                                  float* dx) {
+inline void data_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
+                          float* dx) {
   const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
   for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
     for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * (dy[c] - offset[c] - (x[c] - mean[c]) * slope[c]);
@@ -54,7 +53,9 @@ class Norm final : public NormOp {
     const norm_loops::Terms terms = sums_.terms(step, memory);
     sums_.share_out(std::ssize(x.data) / channels_, [&](Index first, Index last) {
       for_blocks(first, last, [&](const Block& b, Index at, Index c) {
-        normalise(b, x.data.data() + at, terms.mean + c, terms.factor + c, terms.beta + c, y.data.data() + at);
+        vectorised([&] {
+          normalise(b, x.data.data() + at, terms.mean + c, terms.factor + c, terms.beta + c, y.data.data() + at);
+        });
       });
     });
   }
@@ -64,8 +65,10 @@ class Norm final : public NormOp {
     const Index rows = std::ssize(x.data) / channels_;
     sums_.add_up(rows, [&](Index first, Index last, double* sums) {
       for_blocks(first, last, [&](const Block& b, Index at, Index c) {
-        add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
-                      sums + channels_ + c);
+        vectorised([&] {
+          add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
+                        sums + channels_ + c);
+        });
       });
     });
     sums_.parameter_gradients(memory, dgamma, dbeta);
@@ -74,8 +77,10 @@ class Norm final : public NormOp {
     const norm_loops::Terms terms = sums_.terms(step, memory);
     sums_.share_out(rows, [&](Index first, Index last) {
       for_blocks(first, last, [&](const Block& b, Index at, Index c) {
-        data_gradient(b, x.data.data() + at, dy.data.data() + at,
-                      {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
+        vectorised([&] {
+          data_gradient(b, x.data.data() + at, dy.data.data() + at,
+                        {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
+        });
       });
     });
   }

@@ -20,7 +20,6 @@ std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings);
 std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const ConvGeometry& geometry);
 /// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
-std::string fused_instruction_set();  ///< "avx512", "avx2" or "sse2": what this processor runs
 
 // The plain functions of Backend (elementwise.cpp, loss.cpp, optimizer.cpp).
 void swap(Span a, Span b);

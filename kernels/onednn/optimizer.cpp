@@ -7,14 +7,14 @@
 namespace mrmf::onednn {
 namespace {
 
-MRMF_VECTORISE void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw,
-                              float* __restrict velocity, Index count) {
+inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,
+                      Index count) {
   const SgdStep s = step;
   for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
 }
 
-MRMF_VECTORISE void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw,
-                               float* __restrict m, float* __restrict v, Index count) {
+inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
+                       float* __restrict v, Index count) {
   const AdamStep s = step;
   for (Index i = 0; i < count; ++i) adam_update(s, w[i], dw[i], m[i], v[i]);
 }
@@ -23,13 +23,14 @@ MRMF_VECTORISE void adam_range(const AdamStep& step, float* __restrict w, const 
 
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
-    sgd_range(step, w.data() + first, dw.data() + first, velocity.data() + first, count);
+    vectorised([&] { sgd_range(step, w.data() + first, dw.data() + first, velocity.data() + first, count); });
   });
 }
 
 void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
-    adam_range(step, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count);
+    vectorised(
+        [&] { adam_range(step, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count); });
   });
 }
 

@@ -17,7 +17,7 @@ struct Taps {
 
 constexpr Index lanes = 64;  // channels worked on together, held in registers or the nearest cache
 
-MRMF_VECTORISE void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
+inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
   for (Index first = 0; first < taps.channels; first += lanes) {
     const Index count = std::min(lanes, taps.channels - first);
     float best[lanes];
@@ -37,7 +37,7 @@ MRMF_VECTORISE void window_max(const Taps& taps, const float* x, float* y, std::
   }
 }
 
-MRMF_VECTORISE void window_average(const Taps& taps, const float* x, float* y) {
+inline void window_average(const Taps& taps, const float* x, float* y) {
   const float share = 1.0F / static_cast<float>(taps.count);
   for (Index first = 0; first < taps.channels; first += lanes) {
     const Index count = std::min(lanes, taps.channels - first);
@@ -50,15 +50,15 @@ MRMF_VECTORISE void window_average(const Taps& taps, const float* x, float* y) {
   }
 }
 
-MRMF_VECTORISE void scatter_max(const Taps& taps, const float* __restrict dy, const std::uint8_t* __restrict winner,
-                                float* __restrict dx) {
+inline void scatter_max(const Taps& taps, const float* __restrict dy, const std::uint8_t* __restrict winner,
+                        float* __restrict dx) {
   for (Index t = 0; t < taps.count; ++t) {
     float* __restrict to = dx + taps.offset[t];
     for (Index c = 0; c < taps.channels; ++c) to[c] += winner[c] == t ? dy[c] : 0.0F;
   }
 }
 
-MRMF_VECTORISE void scatter_average(const Taps& taps, const float* __restrict dy, float* __restrict dx) {
+inline void scatter_average(const Taps& taps, const float* __restrict dy, float* __restrict dx) {
   const float share = 1.0F / static_cast<float>(taps.count);
   for (Index t = 0; t < taps.count; ++t) {
     float* __restrict to = dx + taps.offset[t];
@@ -81,14 +81,16 @@ class Pool final : public PoolOp {
     const Index lines = x.shape.n * out_[0] * out_[1];
 #pragma omp parallel for schedule(static)
     for (Index line = 0; line < lines; ++line)
-      for (Index k = 0; k < out_[2]; ++k) {
-        const Index to = (line * out_[2] + k) * g_.channels;
-        const float* from = x.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
-        if (g_.kind == PoolKind::average)
-          window_average(taps, from, y.data.data() + to);
-        else
-          window_max(taps, from, y.data.data() + to, winner.empty() ? nullptr : winner.data() + to);
-      }
+      vectorised([&] {
+        for (Index k = 0; k < out_[2]; ++k) {
+          const Index to = (line * out_[2] + k) * g_.channels;
+          const float* from = x.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
+          if (g_.kind == PoolKind::average)
+            window_average(taps, from, y.data.data() + to);
+          else
+            window_max(taps, from, y.data.data() + to, winner.empty() ? nullptr : winner.data() + to);
+        }
+      });
   }
 
   /// Windows may overlap, within a sample only: samples are shared out over threads in slabs that do not.
@@ -97,18 +99,19 @@ class Pool final : public PoolOp {
     const Index slabs = slabs_per_sample(), slab = product(g_.in) / slabs * g_.channels;
     const Index lines = out_[0] * out_[1] / slabs;
 #pragma omp parallel for schedule(static)
-    for (Index s = 0; s < dy.shape.n * slabs; ++s) {
-      std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
-      for (Index line = s * lines; line < (s + 1) * lines; ++line)
-        for (Index k = 0; k < out_[2]; ++k) {
-          const Index from = (line * out_[2] + k) * g_.channels;
-          float* to = dx.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
-          if (g_.kind == PoolKind::average)
-            scatter_average(taps, dy.data.data() + from, to);
-          else
-            scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
-        }
-    }
+    for (Index s = 0; s < dy.shape.n * slabs; ++s)
+      vectorised([&] {
+        std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
+        for (Index line = s * lines; line < (s + 1) * lines; ++line)
+          for (Index k = 0; k < out_[2]; ++k) {
+            const Index from = (line * out_[2] + k) * g_.channels;
+            float* to = dx.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
+            if (g_.kind == PoolKind::average)
+              scatter_average(taps, dy.data.data() + from, to);
+            else
+              scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
+          }
+      });
   }
 
  private:

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import unittest
@@ -69,6 +70,65 @@ class Commands(support.MrmfTest):
         self.assertRegex(text, r"processor  .*, \d+ cores? usable")
         self.assertRegex(text, r"memory     \d+\.\d GiB")
         self.assertIn("ranks      2", self.mrmf("doctor", ranks=2))
+
+    def backend_of_doctor(self, **variables):
+        done = subprocess.run([support.MRMF, "doctor"], capture_output=True, text=True, timeout=120, cwd=self.folder,
+                              env=dict(support.environment(), **variables))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.search(r"backend    (.*)", done.stdout).group(1)
+
+    def test_threads_that_openmp_does_not_grant_are_done_without(self):
+        few = dict(support.environment(), OMP_THREAD_LIMIT="2", OMP_DYNAMIC="true")
+        self.assertTrue(self.backend_of_doctor(OMP_NUM_THREADS="4", OMP_THREAD_LIMIT="3").endswith(
+            "threads: 3 (OpenMP grants no more of 4)"))
+        bench = [support.MRMF, "bench", "training", "--preset", "cosmoflow", "--sample", "64x64x64x4", "--batch", "1", "--steps",
+                 "1", "--threads", "4"]
+        done = subprocess.run(bench, capture_output=True, text=True, timeout=240, cwd=self.folder, env=few)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("threads: 2 (OpenMP grants no more of 4)", done.stdout)
+
+    def test_threads_that_the_system_refuses_are_a_clear_error(self):
+        def little_memory():
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        done = subprocess.run([support.MRMF, "doctor"], capture_output=True, text=True, timeout=120, cwd=self.folder,
+                              env=dict(support.environment(), OMP_NUM_THREADS="3000"), preexec_fn=little_memory)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"^mrmf: error: cannot start 3000 threads to compute with .*OMP_NUM_THREADS.*ulimit -u")
+
+    def spin_counts(self, **variables):
+        """What libgomp read at each start of the program, of which the last one ran."""
+        usual = {name: value for name, value in support.environment().items()
+                 if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        done = subprocess.run([support.MRMF, "doctor"], capture_output=True, text=True, timeout=120, cwd=self.folder,
+                              env=dict(usual, OMP_DISPLAY_ENV="verbose", **variables))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("backend  "), 1)
+        return re.findall(r"GOMP_SPINCOUNT = '(\w+)'", done.stderr)
+
+    def test_threads_that_wait_leave_their_core_soon_unless_told_otherwise(self):
+        self.assertEqual(self.spin_counts()[-1], "1000")
+        self.assertEqual(self.spin_counts(GOMP_SPINCOUNT="7"), ["7"])
+        self.assertEqual(len(self.spin_counts(OMP_WAIT_POLICY="active")), 1)
+
+    def test_one_setting_holds_all_kernels_to_an_instruction_set(self):
+        known = ["generic", "avx2", "avx512"]
+        best = re.search(r"own kernels for (\w+)", self.backend_of_doctor()).group(1)
+        for name in known[:known.index(best)]:
+            self.assertIn(f"own kernels for {name} (MRMF_MAX_CPU_ISA forbids {best}), threads", self.backend_of_doctor(
+                MRMF_MAX_CPU_ISA=name))
+        for name in known[known.index(best):]:
+            self.assertIn(f"own kernels for {best}, threads", self.backend_of_doctor(MRMF_MAX_CPU_ISA=name))
+        if best != "generic":  # oneDNN's own setting holds ours, and ours oneDNN
+            self.assertIn(f"own kernels for generic (ONEDNN_MAX_CPU_ISA forbids {best})", self.backend_of_doctor(
+                ONEDNN_MAX_CPU_ISA="SSE41"))
+            done = subprocess.run([support.MRMF, "bench", "training", "--length", "400", "--batch", "2", "--steps", "1"],
+                                  capture_output=True, text=True, timeout=240, cwd=self.folder,
+                                  env=dict(support.environment(), MRMF_MAX_CPU_ISA="generic", ONEDNN_VERBOSE="1"))
+            self.assertRegex(done.stdout, r"verbose,info,cpu,isa:.*SSE4.1\n")
+        done = subprocess.run([support.MRMF, "doctor"], capture_output=True, text=True, timeout=120, cwd=self.folder,
+                              env=dict(support.environment(), MRMF_MAX_CPU_ISA="avx3"))
+        self.assertEqual((done.returncode, done.stderr), (
+            2, "mrmf: error: MRMF_MAX_CPU_ISA=avx3: there are generic, avx2 and avx512\n"))
 
     @staticmethod
     def environment_without_threads():

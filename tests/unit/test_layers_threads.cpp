@@ -37,7 +37,7 @@ LayerCases thread_cases() {
       {"fused, later layer", line(6, 43, 30), conv, spec_of(LayerKind::max_pool, {1, 1, 4})},
       {"direct convolution", image(6, 12, 12, 4), spec_of(LayerKind::conv, {1, 3, 2})},
       {"oneDNN's convolution", image(6, 12, 12, 16), spec_of(LayerKind::conv, {1, 3, 2}, {1, 2, 1})},
-      {"dense", line(6, 1, 300), spec_of(LayerKind::dense, {1, 1, 1})},
+      {"dense", flat(6, 300), spec_of(LayerKind::dense, {1, 1, 1})},
       {"batch norm", line(6, 43, 30), spec_of(LayerKind::batch_norm, {1, 1, 1})},
   };
 }
