@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The long run of tests/faults/run.py: a JSON line per fault in BUILD/faults.jsonl, the table in BUILD/faults.md.
+# Usage: tests/faults/run.sh [BUILD]. Environment: COUNT (1000), SEED (taken from the clock), JOBS (2).
+set -eu
+cd "$(dirname "$0")/../.."
+build=$(realpath "${1:-build}")
+python=$(command -v /usr/bin/python3 python3 | head -n 1)
+export MRMF=$build/mrmf MRMF_FAULT_SHIM=$build/tests/libfault_shim.so
+rm -f "$build/faults.jsonl"
+"$python" tests/faults/run.py --count "${COUNT:-1000}" ${SEED:+--seed "$SEED"} --jobs "${JOBS:-2}" \
+  --records "$build/faults.jsonl" --table "$build/faults.md" || failed=1
+echo "faults: the table is in $build/faults.md"
+exit "${failed:-0}"
