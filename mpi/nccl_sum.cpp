@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -36,10 +37,21 @@ void set_environment(const Settings& settings) {
   set("NCCL_COLLNET_ENABLE", "0");
 }
 
+// Within a minor version, older patches will do. What NCCL's configuration means to an older one is not known.
+void require_version() {
+  int version = 0;
+  MRMF_NCCL(ncclGetVersion(&version));
+  const auto text = [](int v) { return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100); };
+  if (version / 100 < NCCL_VERSION_CODE / 100)
+    throw ConfigError(fmt::format("found NCCL {}, and this build needs at least {}; put it first in LD_LIBRARY_PATH",
+                                  text(version), text(NCCL_VERSION_CODE)));
+}
+
 class NcclSum final : public RankSum {
  public:
   NcclSum(Device& device, const Peers& peers)
       : device_(device), rank_(peers.rank), stream_(most_urgent()), stamps_(sizeof(StampBlock)) {
+    require_version();
     set_environment(device.settings());
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device.stream()));
     connect(peers);
@@ -54,7 +66,7 @@ class NcclSum final : public RankSum {
     if (ncclCommFinalize(comm_) == ncclSuccess || finished())
       ncclCommDestroy(comm_);
     else
-      abort();
+      end_sums();
   }
 
   void sum(std::span<double> values) override {
@@ -144,14 +156,14 @@ class NcclSum final : public RankSum {
   [[noreturn]] void fail(ncclResult_t result, const char* what) {
     const std::string text = std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(comm_);
     abort();
-    throw FaultError(fmt::format(
+    leave(fmt::format(
         "rank {}: NCCL failed in {}: {}; look for the first rank that ended (NCCL_DEBUG=INFO "
         "says more){}",
         rank_, what, text, result == ncclInvalidUsage ? "; two ranks on one GPU need run.ranks_share_gpu" : ""));
   }
   [[noreturn]] void fail_late(const char* what, double seconds) {
     abort();
-    throw FaultError(
+    leave(
         fmt::format("rank {}: {} has not ended within {:.0f} s; another rank hangs or has died", rank_, what, seconds));
   }
 
@@ -164,12 +176,31 @@ class NcclSum final : public RankSum {
   }
 
   // At once: a sum that never ends would keep the memory that an error's way out frees. ncclCommAbort can itself hang
-  // when a peer is gone, so it gets a thread and a moment; the process ends anyway.
+  // when a peer is gone, so it gets a thread; the process ends anyway.
   void abort() {
     if (comm_ == nullptr) return;
     std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
+
+  // After abort(): out by an exception, which frees memory and so waits for the device. Where the device does not come
+  // to rest, that would be for ever: then this is the end of the program, with the message (main's handler) and no way
+  // out.
+  [[noreturn]] void leave(const std::string& message) try { throw FaultError(message); } catch (const FaultError&) {
+    const Clock::time_point begin = Clock::now();
+    while (is_busy(device_.stream()) || is_busy(stream_.get())) {
+      if (since(begin) > patience) std::terminate();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    throw;
+  }
+  void end_sums() try {
+    abort();
+    leave(fmt::format("rank {}: a sum over the ranks does not end although it was given up", rank_));
+  } catch (const FaultError&) {  // it has ended
+  }
+  static bool is_busy(cudaStream_t stream) { return cudaStreamQuery(stream) == cudaErrorNotReady; }
+
+  static constexpr double patience = 5;  // seconds that the kernels of an aborted communicator have to end
 
   Device& device_;
   int rank_;

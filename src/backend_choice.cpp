@@ -1,12 +1,16 @@
 // Which backend and how many threads: from the configuration and the machine.
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "io/atomic_file.hpp"
 #include "kernels/host/start_threads.hpp"
 #include "src/commands.hpp"
 #include "src/cuda_module.hpp"
@@ -45,6 +49,21 @@ std::string default_plans() {
   return {};
 }
 
+// Ranks and jobs may keep plans in the same file at the same time: each writes beside it under a name of its own, and
+// the last to rename wins.
+void replace_plans(const std::string& path, std::string_view text) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  const std::string own = path + "." + host_name() + "." + std::to_string(getpid());
+  atomic_write(own, text);
+  try {
+    atomic_replace(own, path);
+  } catch (const DataError&) {
+    std::filesystem::remove(own);
+    throw;
+  }
+}
+
 // The GPUs of a node go round among its ranks; a scheduler may also show each rank its own alone.
 int choose_device(const RunConfig& run, Comm& world) {
   const int count = cuda_device_count(), local = ranks_of_same(host_name(), world).rank();
@@ -72,6 +91,7 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   settings.share_device = run.ranks_share_gpu;
   settings.timeout = run.timeout;
   settings.plans = run.plans.empty() ? default_plans() : run.plans;
+  settings.replace_file = replace_plans;
   return make_cuda_backend(settings);
 }
 

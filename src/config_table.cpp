@@ -151,7 +151,7 @@ void add_run(Keys& keys) {
       "data.shards "
       "set on any number of ranks and threads");
   add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
-      "GPU: of activations and products; parameters, gradients and sums are always float32");
+      "GPU: of activations and products; parameters and sums are always float32");
   add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
   add(keys, "run.resident", MRMF_FIELD(run.resident), {},
       "GPU: keep the samples in its memory where they take less than 40 % of what is free");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "generated/cuda_interface.hpp"
 namespace mrmf {
 namespace {
 
@@ -20,10 +21,8 @@ std::string module_path() {
   return (fs::exists(beside, error) || !fs::exists(above, error) ? beside : above).string();
 }
 
-// A function of the module. It is never closed: memory and handles of the backend end with the process.
-template <class Function>
-Function* function_of_module(const char* name) {
-  const std::string path = module_path();
+// The module, opened. It is never closed: memory and handles of the backend end with the process.
+void* module_at(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw ConfigError("run.device = \"cuda\": there is no " + path +
@@ -33,7 +32,18 @@ Function* function_of_module(const char* name) {
     throw ConfigError(
         "run.device = \"cuda\": " + std::string(dlerror()) +
         "; put NVIDIA's libraries (cuDNN 9, cuBLAS, NCCL) on LD_LIBRARY_PATH, or use run.device = \"cpu\"");
-  const auto function = reinterpret_cast<Function*>(dlsym(module, name));
+  const auto interface = reinterpret_cast<const char* (*)()>(dlsym(module, "mrmf_cuda_interface"));
+  const std::string theirs = interface == nullptr ? "none" : interface();
+  if (theirs != kCudaInterface)
+    throw ConfigError(path + " does not fit this mrmf (interface " + theirs + ", wanted " + kCudaInterface +
+                      "); build both anew from the same sources, or use run.device = \"cpu\"");
+  return module;
+}
+
+template <class Function>
+Function* function_of_module(const char* name) {
+  const std::string path = module_path();
+  const auto function = reinterpret_cast<Function*>(dlsym(module_at(path), name));
   if (function == nullptr) throw ConfigError(path + " is not this mrmf's CUDA module; build it anew");
   return function;
 }

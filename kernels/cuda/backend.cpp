@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "generated/cuda_interface.hpp"
 #include "kernels/cuda/convert.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -151,6 +152,8 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 }  // namespace mrmf::cuda
+
+const char* mrmf_cuda_interface() { return kCudaInterface; }
 
 mrmf::Backend* mrmf_make_cuda_backend(const mrmf::cuda::Settings& settings) {
   return new mrmf::cuda::CudaBackend(settings);

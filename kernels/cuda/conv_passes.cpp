@@ -50,6 +50,7 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
     try {
       entry->second.data = device_.plans().choose(problem);
     } catch (const FaultError& error) {
+      if (device_.is_lost()) throw;
       entry->second.no_data = error.what();
     }
     problem.pass = ConvPass::backward_weights;

@@ -28,6 +28,12 @@ std::string to_string(Precision precision) {
   return precision == Precision::fp32 ? "fp32" : precision == Precision::tf32 ? "tf32" : "bf16";
 }
 
+/// "engine 11" of "engine 11 (knobs 24=26), tensor cores".
+std::string engine_of(const std::string& description) {
+  const std::size_t number = description.find(' ') + 1;
+  return description.substr(0, description.find_first_of(" ,", number));
+}
+
 }  // namespace
 
 std::string describe(const ConvProblem& problem) {
@@ -41,8 +47,14 @@ std::string describe(const ConvProblem& problem) {
   return text;
 }
 
+std::string kind_of(const ConvProblem& problem) {
+  return to_string(problem.pass) + ", " + to_string(problem.precision) + (problem.bias ? ", bias" : "");
+}
+
 ConvPlan::ConvPlan(const ConvProblem& problem, ExecutionPlan plan, std::string description)
     : pass_(problem.pass), bias_(problem.bias), plan_(std::move(plan)), description_(std::move(description)) {}
+
+std::string ConvPlan::engine() const { return engine_of(description_); }
 
 std::string ConvPlan::json() const {
   return nlohmann::json{{"description", description_}, {"plan", plan_.json()}}.dump();
@@ -59,6 +71,10 @@ std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceMo
   while (static_cast<int>(plans.size()) < limits.candidates) {
     const std::optional<EngineConfig> config = proposals.next();
     if (!config) break;
+    if (limits.avoid.contains(engine_of(describe(*config)))) {
+      proposals.refuse(*config, "it broke the device before");
+      continue;
+    }
     if (config->notes.compiled && ++compiled > limits.compiled) continue;
     std::string reason;
     std::optional<ExecutionPlan> plan = ExecutionPlan::make(*config, device, reason);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,11 +29,14 @@ struct ConvProblem {
 
 /// "forward 16->32 k3x3x3 s1x1x1 p1x1x1+1x1x1 at 64x64x64, 8 rows, bf16, bias": equal exactly for equal problems.
 std::string describe(const ConvProblem& problem);
+/// "forward, bf16, bias": problems among which cuDNN's engines have the same numbers.
+std::string kind_of(const ConvProblem& problem);
 
 struct PlanLimits {
   std::size_t workspace = std::size_t{64} << 20;  ///< bytes; plans that want more are left out
   int candidates = 20;                            ///< at most so many plans
-  int compiled = 2;                               ///< of which so many whose kernel takes seconds to compile
+  int compiled = 6;               ///< of which so many whose kernel is compiled first, which takes about 0.4 s
+  std::set<std::string> avoid{};  ///< ConvPlan::engine() of those that are left out
 };
 
 /// Device memory, channels-last, aligned to 16 bytes: x (rows, in, in_channels), w (out_channels, kernel, in_channels)
@@ -52,6 +56,7 @@ class ConvPlan {
 
   std::size_t workspace() const { return plan_.workspace(); }      ///< bytes of device memory that run() needs
   const std::string& description() const { return description_; }  ///< "engine 11, tensor cores": for tables and logs
+  std::string engine() const;                                      ///< "engine 11", whatever its knobs
   std::string json() const;                                        ///< for conv_plan_from_json
 
   /// Queues the convolution on the handle's stream; no allocation on the device, no waiting.

@@ -80,6 +80,8 @@ add_library(mrmf_cuda MODULE ${MRMF_CUDA_SOURCES})
 target_link_libraries(mrmf_cuda PRIVATE mrmf_cudnn_plans mrmf_options mrmf_nccl mrmf_cudnn CUDA::cudart_static CUDA::cublasLt
   MPI::MPI_CXX fmt::fmt nlohmann_json::nlohmann_json)
 target_compile_definitions(mrmf_cuda PRIVATE OMPI_SKIP_MPICXX)
+target_include_directories(mrmf_cuda PRIVATE ${CMAKE_BINARY_DIR})
+add_dependencies(mrmf_cuda mrmf_cuda_interface)
 target_link_options(mrmf_cuda PRIVATE LINKER:--no-undefined)
 # std::array and other constexpr functions are used in kernels.
 target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")

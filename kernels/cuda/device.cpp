@@ -11,6 +11,19 @@ namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
+// The module holds code for these and newer ones; bfloat16 and tf32 begin there, too.
+void require_capability(int device) {
+  constexpr int least = 8;
+  cudaDeviceProp properties;
+  MRMF_CUDA(cudaGetDeviceProperties(&properties, device));
+  if (properties.major < least)
+    throw ConfigError(
+        fmt::format("run.device = \"cuda\": GPU {} ({}) has compute capability {}.{} and this build needs {}.0 or "
+                    "newer (A100, H100, "
+                    "H200); use run.device = \"cpu\", or a node with such a GPU",
+                    device, properties.name, properties.major, properties.minor, least));
+}
+
 // Says in a user's words why there is no device; the runtime's own text names neither version.
 bool select_device(const Settings& settings) {
   int driver = 0, runtime = 0, count = 0;
@@ -31,8 +44,13 @@ bool select_device(const Settings& settings) {
   MRMF_CUDA(status);
   if (settings.device >= count)
     throw ConfigError(fmt::format("GPU {} is wanted and this process sees {}", settings.device, count));
+  require_capability(settings.device);
   MRMF_CUDA(cudaSetDevice(settings.device));
   return true;
+}
+
+std::string cublas_version_text(std::size_t version) {
+  return fmt::format("{}.{}", version / 10000, version / 100 % 100);
 }
 
 std::string cudnn_version_text(std::size_t version) {
@@ -69,6 +87,12 @@ void Device::open_libraries() {
         fmt::format("run.device = \"cuda\": found cuDNN {}, and this build needs at least {}; put it first "
                     "in LD_LIBRARY_PATH",
                     cudnn_version_text(cudnnGetVersion()), cudnn_version_text(CUDNN_VERSION)));
+  // Within a minor version, older patches will do.
+  if (cublasLtGetVersion() / 100 < CUBLAS_VERSION / 100)
+    throw ConfigError(
+        fmt::format("run.device = \"cuda\": found cuBLASLt {}, and this build needs at least {}; put it first "
+                    "in LD_LIBRARY_PATH",
+                    cublas_version_text(cublasLtGetVersion()), cublas_version_text(CUBLAS_VERSION)));
   cudnnHandle_t cudnn = nullptr;
   MRMF_CUDNN(cudnnCreate(&cudnn));
   cudnn_.reset(cudnn);
@@ -103,6 +127,12 @@ std::size_t Device::free_memory() const {
   std::size_t available = 0, total = 0;
   MRMF_CUDA(cudaMemGetInfo(&available, &total));
   return available;
+}
+
+bool Device::is_lost() const {
+  cudaGetLastError();  // that of one call is told once, that of a broken device again and again
+  const cudaError_t status = cudaStreamQuery(compute_.get());
+  return status != cudaSuccess && status != cudaErrorNotReady;
 }
 
 void Device::synchronise() const { waiter_.wait(compute_.get()); }

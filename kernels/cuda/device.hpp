@@ -53,6 +53,8 @@ class Device {
 
   std::size_t free_memory() const;  ///< bytes
   void synchronise() const;         ///< waits for all queued work
+  /// After a fault: was it of the kind after which every call fails until the process ends?
+  bool is_lost() const;
 
  private:
   struct DestroyCudnn {

@@ -6,6 +6,9 @@
 #include "kernels/cuda/settings.hpp"
 
 extern "C" {
+/// What the module was built with, as text: the program compares it with its own before it calls anything else
+/// (kernels/cuda/interface.cmake).
+[[gnu::visibility("default")]] const char* mrmf_cuda_interface();
 /// A new backend, owned by the caller. Throws ConfigError and FaultError.
 [[gnu::visibility("default")]] mrmf::Backend* mrmf_make_cuda_backend(const mrmf::cuda::Settings& settings);
 /// GPUs that this process sees; 0 when there is no driver.

@@ -1,7 +1,5 @@
 #include "kernels/cuda/plan_cache.hpp"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -40,6 +38,7 @@ PlanCache::PlanCache(std::filesystem::path file, std::string device)
   } else {
     try {
       plans_ = plans_of(json);
+      avoided_ = json.value("avoided", avoided_);
     } catch (const nlohmann::json::exception&) {
       ignored_ = file_.string() + " has damaged entries";
     }
@@ -54,24 +53,21 @@ std::optional<KeptPlan> PlanCache::find(const std::string& problem) const {
 
 void PlanCache::put(const std::string& problem, const KeptPlan& plan) { plans_[key(problem)] = plan; }
 
-std::string PlanCache::save() const {
+std::set<std::string> PlanCache::avoided(const std::string& kind) const {
+  const auto found = avoided_.find(key(kind));
+  return found == avoided_.end() ? std::set<std::string>() : found->second;
+}
+
+void PlanCache::avoid(const std::string& kind, const std::string& engine) { avoided_[key(kind)].insert(engine); }
+
+std::string PlanCache::text() const {
   nlohmann::json plans = nlohmann::json::object();
   for (const auto& [key, plan] : plans_) {
     plans[key] = {{"plan", plan.plan}, {"microseconds", plan.microseconds}, {"workspace", plan.workspace}};
   }
-  const nlohmann::json json{{"format", format_name}, {"version", format_version}, {"plans", std::move(plans)}};
-  // Another process may write at the same time: each has its own temporary file, and the last rename wins.
-  const std::filesystem::path temporary = file_.string() + "." + std::to_string(getpid()) + ".tmp";
-  std::error_code error;
-  if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), error);
-  std::ofstream stream(temporary);
-  stream << json.dump(1) << '\n';
-  stream.close();
-  if (stream) std::filesystem::rename(temporary, file_, error);
-  if (stream && !error) return "";
-  std::error_code none;
-  std::filesystem::remove(temporary, none);
-  return file_.string() + " cannot be written";
+  const nlohmann::json json{
+      {"format", format_name}, {"version", format_version}, {"plans", std::move(plans)}, {"avoided", avoided_}};
+  return json.dump(1) + '\n';
 }
 
 }  // namespace mrmf::cuda

@@ -1,10 +1,12 @@
-// Measured cuDNN plans kept on disk, so that a later run on the same kind of device neither compiles nor times again.
+// Measured cuDNN plans kept on disk, so that a later run on the same kind of device neither compiles nor times again;
+// and the engines that broke the device there, so that it does not try them again.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace mrmf::cuda {
@@ -28,8 +30,12 @@ class PlanCache {
   std::optional<KeptPlan> find(const std::string& problem) const;  ///< problem: describe(ConvProblem)
   void put(const std::string& problem, const KeptPlan& plan);
 
-  /// Writes the file whole or not at all, replacing what stood there. Why that was impossible; empty when it went well.
-  std::string save() const;
+  /// Engines of a kind of problem ("forward, bf16") that left the device unusable.
+  std::set<std::string> avoided(const std::string& kind) const;
+  void avoid(const std::string& kind, const std::string& engine);
+
+  const std::filesystem::path& file() const { return file_; }
+  std::string text() const;  ///< what the file is to hold
 
  private:
   std::string key(const std::string& problem) const { return problem + " on " + device_; }
@@ -38,6 +44,7 @@ class PlanCache {
   std::string device_;
   std::string ignored_;
   std::map<std::string, KeptPlan> plans_;
+  std::map<std::string, std::set<std::string>> avoided_;
 };
 
 }  // namespace mrmf::cuda

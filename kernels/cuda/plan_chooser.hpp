@@ -17,12 +17,15 @@ class PlanChooser {
   explicit PlanChooser(Device& device);
 
   /// The plan for this problem; equal problems share it. Makes room for its workspace. FaultError when no plan gives
-  /// the right result.
+  /// the right result, and when one leaves the device unusable: its engine is then noted and not tried at the next
+  /// start.
   std::shared_ptr<const ConvPlan> choose(const ConvProblem& problem);
 
  private:
   std::shared_ptr<const ConvPlan> kept(const ConvProblem& problem);
   std::shared_ptr<const ConvPlan> found(const ConvProblem& problem);
+  [[noreturn]] void give_up(const ConvProblem& problem, const ConvPlan& plan, const std::string& fault);
+  bool save() const;
 
   Device& device_;
   PlanCache cache_;

@@ -10,6 +10,14 @@
 
 namespace mrmf::cuda {
 
+struct DestroyRecord {
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
+
+/// All that `calls` queue on the stream, to be launched at once. Nothing of it runs yet.
+Record record(cudaStream_t stream, const std::function<void()>& calls);
+
 /// The first step of a key runs call by call, which also loads its kernels; the second is recorded; from there on the
 /// record is launched.
 class Recorder {
@@ -20,15 +28,9 @@ class Recorder {
   void forget() { records_.clear(); }
 
  private:
-  struct Destroy {
-    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
-  };
-  using Graph = std::unique_ptr<CUgraphExec_st, Destroy>;
-  Graph record(const std::function<void()>& calls);
-
   cudaStream_t stream_;
   bool enabled_;
-  std::map<std::uint64_t, Graph> records_;  // an empty one: run once
+  std::map<std::uint64_t, Record> records_;  // an empty one: run once
 };
 
 }  // namespace mrmf::cuda

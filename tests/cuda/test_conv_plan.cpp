@@ -101,6 +101,17 @@ TEST_CASE("fp32 uses no tensor cores, deterministic plans no nondeterministic en
   }
 }
 
+TEST_CASE("engines to avoid are no candidates, whatever their knobs") {
+  const DeviceModel device = described_device("h200");
+  const ConvProblem problem = halving(ConvPass::backward_weights, Precision::tf32);
+  PlanLimits limits{std::size_t{64} << 20, 4};
+  const std::string first = conv_candidates(problem, device, limits)[0].engine();
+  CHECK(first.find("engine ") == 0);
+  CHECK(first.find_first_not_of("0123456789", 7) == std::string::npos);
+  limits.avoid = {first};
+  for (const ConvPlan& plan : conv_candidates(problem, device, limits)) CHECK(plan.engine() != first);
+}
+
 TEST_CASE("candidates are distinct, within both limits, and the memory bound is what the graph names") {
   const DeviceModel device = described_device("h200");
   for (const ConvPass pass : passes) {

@@ -2,6 +2,7 @@
 #include "tests/emulated/cublaslt_model.hpp"
 #include "tests/emulated/failure.hpp"
 #include "tests/emulated/machine.hpp"
+#include "tests/emulated/settings.hpp"
 
 using namespace mrmf::emulated;
 using namespace mrmf::emulated::blas;
@@ -48,7 +49,7 @@ const char* cublasGetStatusName(cublasStatus_t status) { return text(status); }
 const char* cublasGetStatusString(cublasStatus_t status) { return text(status); }
 const char* cublasLtGetStatusName(cublasStatus_t status) { return text(status); }
 const char* cublasLtGetStatusString(cublasStatus_t status) { return text(status); }
-size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+size_t cublasLtGetVersion() { return static_cast<size_t>(cublaslt_version()); }
 size_t cublasLtGetCudartVersion() { return CUDART_VERSION; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {

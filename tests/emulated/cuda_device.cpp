@@ -18,8 +18,8 @@ void check_device(int device) {
 
 int attribute(cudaDeviceAttr name, int device) {
   switch (name) {
-    case cudaDevAttrComputeCapabilityMajor: return 9;
-    case cudaDevAttrComputeCapabilityMinor: return 0;
+    case cudaDevAttrComputeCapabilityMajor: return capability() / 10;
+    case cudaDevAttrComputeCapabilityMinor: return capability() % 10;
     case cudaDevAttrMultiProcessorCount: return kMultiprocessors;
     case cudaDevAttrMaxThreadsPerBlock: return 1024;
     case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
@@ -127,7 +127,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.warpSize = 32;
     p.maxThreadsPerBlock = 1024;
     p.maxGridSize[0] = 2147483647;
-    p.major = 9;
+    p.major = capability() / 10;
+    p.minor = capability() % 10;
     p.multiProcessorCount = kMultiprocessors;
     p.maxThreadsPerMultiProcessor = 2048;
     p.l2CacheSize = 62914560;

@@ -1,9 +1,11 @@
 // cuDNN's entry points.
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "tests/emulated/cudnn_descriptor.hpp"
 #include "tests/emulated/machine.hpp"
+#include "tests/emulated/settings.hpp"
 
 using namespace mrmf::emulated;
 using namespace mrmf::emulated::dnn;
@@ -66,6 +68,26 @@ Pointers pointers_of(const Descriptor& plan, const Descriptor& pack) {
   require(is_device_memory(result.workspace, static_cast<std::size_t>(bytes)), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT,
           "the workspace is no device memory of " + std::to_string(bytes) + " bytes");
   return result;
+}
+
+bool is_captured(cudaStream_t stream) {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock(machine.mutex);
+  return machine.stream(stream).capture != nullptr;
+}
+
+void trace(std::int64_t index, const Pointers& pointers, cudaStream_t stream) {
+  if (!trace_file()) return;
+  std::ofstream file(trace_file(), std::ios::app);
+  file << "engine " << index << " input " << pointers.data.front() << " captured " << is_captured(stream) << '\n';
+}
+
+void lose_weight_gradient(const Graph& graph, const Pointers& pointers) {
+  const Operation* const convolution = graph.convolution();
+  if (!convolution || convolution->kind != Kind::backward_filter) return;
+  const Tensor& dw = graph.tensor(convolution->y);
+  if (dw.is_virtual) return;
+  std::memset(pointers.data[static_cast<std::size_t>(&dw - graph.tensors.data())], 0, dw.extent());
 }
 
 }  // namespace
@@ -164,8 +186,13 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     require(made->finalized() && variant->finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
             "the plan or the variant pack is not finalized");
     const Pointers pointers = pointers_of(*made, *variant);
-    enqueue(handle->stream, [graph = made->graph, index = made->engine, pointers] {
+    trace(made->engine, pointers, handle->stream);
+    const bool loses = zero_recorded_gradients() && is_captured(handle->stream);
+    enqueue(handle->stream, [graph = made->graph, index = made->engine, pointers, loses] {
+      if (index == faulting_engine())
+        throw std::runtime_error("engine " + std::to_string(index) + " is planted to fault");
       execute(*graph, engine(index), pointers);
+      if (loses) lose_weight_gradient(*graph, pointers);
       return true;
     });
   });

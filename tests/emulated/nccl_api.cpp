@@ -109,7 +109,7 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, const Call& call, cons
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  *version = nccl_version();
   return ncclSuccess;
 }
 

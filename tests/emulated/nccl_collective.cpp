@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/emulated/numbers.hpp"
+#include "tests/emulated/settings.hpp"
 
 namespace mrmf::emulated::nccl {
 namespace {
@@ -93,7 +94,7 @@ bool Operation::finish() {
 
 bool Operation::advance() {
   Communicator& c = *communicator_;
-  if (c.aborted()) return finish();
+  if (c.aborted()) return stuck_collectives() ? false : finish();
   if (c.state() == ncclInvalidUsage) return finish();  // ranks called different things: the result is void
   if (c.state() != ncclSuccess) return false;          // a peer is gone: the kernel waits until the abort
   if (c.active && c.active != this) return false;

@@ -1,5 +1,8 @@
 #include "tests/emulated/settings.hpp"
 
+#include <cublasLt.h>
+#include <nccl.h>
+
 #include <cstdlib>
 
 namespace mrmf::emulated {
@@ -14,6 +17,13 @@ long long number(const char* name, long long otherwise) {
 
 int device_count() { return static_cast<int>(number("MRMF_EMULATED_GPUS", 1)); }
 int driver_version() { return static_cast<int>(number("MRMF_EMULATED_DRIVER", 13000)); }
+int capability() { return static_cast<int>(number("MRMF_EMULATED_CAPABILITY", 90)); }
+int cublaslt_version() { return static_cast<int>(number("MRMF_EMULATED_CUBLASLT", CUBLAS_VERSION)); }
+int nccl_version() { return static_cast<int>(number("MRMF_EMULATED_NCCL", NCCL_VERSION_CODE)); }
+int faulting_engine() { return static_cast<int>(number("MRMF_EMULATED_FAULTING_ENGINE", -1)); }
+bool zero_recorded_gradients() { return number("MRMF_EMULATED_ZERO_RECORDED_GRADIENTS", 0) != 0; }
+bool stuck_collectives() { return number("MRMF_EMULATED_STUCK", 0) != 0; }
+const char* trace_file() { return std::getenv("MRMF_EMULATED_TRACE"); }
 std::size_t device_memory() { return static_cast<std::size_t>(number("MRMF_EMULATED_MEMORY", 2LL << 30)); }
 bool wrong_engine() { return number("MRMF_EMULATED_WRONG_ENGINE", 0) != 0; }
 bool all_engines_wrong() { return number("MRMF_EMULATED_WRONG_ENGINE", 0) == 2; }
