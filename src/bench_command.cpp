@@ -9,6 +9,7 @@
 #include "io/element.hpp"
 #include "layers/execution.hpp"
 #include "src/bench_device.hpp"
+#include "src/bench_gradients.hpp"
 #include "src/bench_io.hpp"
 #include "src/bench_layers.hpp"
 #include "src/bench_scaling.hpp"
@@ -30,6 +31,7 @@ struct BenchOptions {
   Index length = 0;
   bool graph = true;
   double tolerance = 0;
+  GradientTolerance gradients{};  // 0: by precision
   RunConfig run;
 };
 
@@ -57,6 +59,29 @@ void require_memory(Backend& backend, const BenchSettings& settings) {
                     settings.batch, settings.preset, to_string(settings.sample), needed, there));
 }
 
+// About one and a half times what roundings come to through all layers (docs/gpu.md): they decide which of two values a
+// max pooling takes and on which side of zero one lies, in a part of all places that grows as the rounding, and a
+// gradient that goes elsewhere is off by all of itself. A gradient that is missing has a distance of 1.
+GradientTolerance usual_tolerance(const std::string& precision) {
+  if (precision == "fp32") return {0.02, 0.005};
+  if (precision == "tf32") return {0.22, 0.06};
+  return {0.55, 0.17};
+}
+
+void compare_gradients(BenchOptions& options, Comm& world) {
+  options.run.deterministic = true;
+  const auto device = make_backend(options.run, world);
+  RunConfig cpu;
+  cpu.device = "cpu";
+  cpu.backend = options.run.backend;
+  const auto host = make_backend(cpu, world);
+  require_memory(*host, options.settings);
+  GradientTolerance tolerance = usual_tolerance(options.run.precision);
+  if (options.gradients.distance > 0) tolerance.distance = options.gradients.distance;
+  if (options.gradients.along > 0) tolerance.along = options.gradients.along;
+  bench_gradients({*device, *host, tolerance}, options.settings, std::cout);
+}
+
 void run_bench(const std::string& what, BenchOptions options, Comm& world) {
   if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
   preset_layers(options.settings.preset);  // an unknown name fails here
@@ -73,6 +98,10 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     const auto host = make_backend(cpu, world);
     const double usual = options.run.precision == "fp32" ? 1e-4 : options.run.precision == "tf32" ? 1e-2 : 5e-2;
     bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
+    return;
+  }
+  if (what == "gradients") {
+    compare_gradients(options, world);
     return;
   }
   const auto backend = make_backend(options.run, world);
@@ -145,11 +174,13 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
   const std::vector<std::pair<std::string, std::string>> kinds{
       {"training", "samples per second of whole training steps"},
       {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
-      {"parity", "the same training steps on the GPU and on the CPU"}};
+      {"parity", "the same training steps on the GPU and on the CPU"},
+      {"gradients", "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
   for (const auto& [what, meaning] : kinds) {
     auto options = std::make_shared<BenchOptions>();
     options->run.device = "cpu";
     if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = "cuda";
+    if (what == "gradients") options->settings.steps = 3, options->run.device = "cuda";
     CLI::App* sub = bench->add_subcommand(what, meaning);
     const auto add = [sub](const std::string& name, auto& value, const std::string& text, const CLI::Validator& is) {
       sub->add_option(name, value, text)->check(is)->capture_default_str();
@@ -161,7 +192,8 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
     sub->add_option("--batch", options->settings.batch,
                     what == "parity" ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
         ->check(CLI::PositiveNumber);
-    add("--steps", options->settings.steps, what == "parity" ? "steps" : "timed steps", CLI::PositiveNumber);
+    add("--steps", options->settings.steps, what == "parity" || what == "gradients" ? "steps" : "timed steps",
+        CLI::PositiveNumber);
     add("--device", options->run.device, "what to compute on", CLI::IsMember({"auto", "cpu", "cuda"}));
     add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));
     if (what == "parity") {
@@ -169,6 +201,15 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
       sub->add_option("--tolerance", options->tolerance,
                       "largest relative difference of a loss; by precision unless given")
           ->check(CLI::PositiveNumber);
+    } else if (what == "gradients") {
+      options->run.precision = "fp32";
+      sub->add_option("--distance", options->gradients.distance,
+                      "largest relative difference of a gradient; by precision unless given")
+          ->check(CLI::PositiveNumber);
+      sub->add_option("--along", options->gradients.along,
+                      "largest part of the expected gradient that may lack or be too much; by precision unless given")
+          ->check(CLI::PositiveNumber);
+      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
     } else {
       add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
       add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
+#include <utility>
 
+#include "src/bench_gradients.hpp"
 #include "src/fusion.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/device_training.hpp"
@@ -95,6 +98,25 @@ TEST_CASE("cuda: fused layers give the gradients of single ones, and the referen
       if (expected.empty()) expected = results;
       CHECK(relative_distance(results, expected) < 1e-5);
     }
+}
+
+// Small, so that compute-sanitizer, too, can run it. Roundings of 2^-8 (bf16) and 2^-11 (tf32) decide in a few places
+// which value a pooling takes and on which side of zero one lies; a missing term or factor would be far more.
+TEST_CASE("cuda: gradients of fused layers in low precision" * without_cuda) {
+  const auto reference = make_reference_backend();
+  DeviceTraining expected(*reference, fusable_model(41, 3));
+  expected.train(7, 1, 0);
+  for (const auto& [precision, tolerance] : {std::pair{Precision::tf32, 0.02}, {Precision::bf16, 0.15}}) {
+    const auto backend = cuda_device(precision);
+    DeviceTraining training(*backend, fusable_model(41, 3));
+    training.train(7, 1, 0);
+    for (const GradientError& error :
+         gradient_errors(training.learner.model.network(), training.gradients(), expected.gradients())) {
+      CAPTURE(error.name);
+      CHECK(error.distance < tolerance);
+      CHECK(std::abs(error.along - 1) < tolerance / 2);
+    }
+  }
 }
 
 }  // namespace mrmf::test
