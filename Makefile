@@ -43,7 +43,7 @@ mutants: all ## plant known bugs one by one and show that the tests catch them
 bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CUDA's, for nodes that have none
 	@jobs/bundle.sh $(BUILD)
 
-gpu-check: all ## on a GPU: tests, parity, speed beside PyTorch, two ranks on one card; writes docs/results/gpu.md
+gpu-check: all ## on a GPU: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
 	@tests/gpu/check.sh $(BUILD)
 
 check: style test ## what CI and a careful committer run

@@ -94,7 +94,7 @@ write_readme() {
   glibc=$(find "$out/lib" "$out/libexec" -type f -exec objdump -T {} + 2>/dev/null |
     grep -o 'GLIBC_2\.[0-9.]*' | sort -uV | tail -n 1)
   if [ $tests = 1 ]; then
-    check=$(printf '  %-40s %s' gpu/check.sh "the check on a GPU: tests, parity, speed; writes gpu.md")
+    check=$(printf '  %-40s %s' gpu/check.sh "the check on a GPU: tests, gradients, speed; writes gpu.md")
   fi
   [ ! -e "$out/libexec/libmrmf_cuda.so" ] || cuda="$(cat "$out/share/mrmf/cuda-libraries.txt")."
   awk -v glibc="${glibc#GLIBC_}" -v version="$("$build/mrmf" --version)" -v check="$check" -v cuda="$cuda" '

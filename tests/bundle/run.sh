@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # Does the bundle run where nothing but glibc and a shell is? Makes one, unpacked, and uses it in an empty chroot, in a
-# folder with a space in its name, then in another. Usage: tests/bundle/run.sh BUILD.
+# folder with a space in its name, then in another. Then, on a node that also has what a GPU machine has (bash, small
+# tools, python3; no network, no MPI, no HDF5, no xz), the one call of docs/gpu.md that carries the archive there, unpacks
+# it, runs the check and brings back its page and its logs in one file: with the emulated device in a GPU's place and
+# small networks. Usage: tests/bundle/run.sh BUILD.
 # Exit code 77: skipped, with the reason.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
+python=$(readlink -f "$(PATH=/usr/bin:$PATH command -v python3)")  # Debian's own, where there are several
+python_home=$("$python" -c 'import os; print(os.path.dirname(os.__file__))')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -12,7 +17,7 @@ skip() { echo "bundle test: skipped: $*"; exit 77; }
 fail() { echo "bundle test: $*" >&2; exit 1; }
 
 [ "$(id -u)" = 0 ] || skip "chroot needs root"
-unshare --mount true 2>/dev/null || skip "this machine allows no mounts of one's own"
+unshare --mount --net true 2>/dev/null || skip "this machine allows no mounts of one's own"
 if ! [ -d /usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3 ]; then skip "no Open MPI in Debian's places"; fi
 
 # The bare node: dash and glibc, nothing else.
@@ -30,11 +35,37 @@ make_node() {
 
 # Runs a command there; the mounts vanish with their name space.
 on_node() {
-  timeout 50 unshare --mount sh -c '
+  timeout "${seconds:-50}" unshare --mount --net sh -c '
     node=$1; shift
     for device in null zero urandom; do mount --bind /dev/$device "$node/dev/$device"; done
+    if [ -d "$node/$1" ]; then mount --bind "$1" "$node/$1"; fi
+    shift
     mount -t tmpfs none "$node/dev/shm"; mount --bind /sys "$node/sys"; mount --bind /proc "$node/proc"
-    exec env -i "$(command -v chroot)" "$node" /bin/sh -c "$@"' sh "$work/node" "$@"
+    exec env -i "$(command -v chroot)" "$node" /bin/sh -c "$@"' sh "$work/node" "$python_home" "$@"
+}
+
+add_libraries() {  # node, file
+  local library
+  ldd "$2" | grep -o '/[^ ]*' | while read -r library; do
+    mkdir -p "$1/${library%/*}"
+    cp -L "$library" "$1/$library"
+  done
+}
+
+# What a GPU machine has beside that; python3's own modules are mounted.
+add_tools() {
+  local tool library
+  mkdir -p "$1/usr/bin" "$1/$python_home" "$1/out" "$1/build"
+  for tool in bash cat cp cut date dirname env grep gzip head id ls mkdir mktemp mv readlink rm sed sleep sort tail tar tee \
+    timeout tr "$python"; do
+    cp -L "$(command -v "$tool")" "$1/bin/"
+    add_libraries "$1" "$(command -v "$tool")"
+  done
+  for library in "$python_home"/lib-dynload/{_lzma,_hashlib,_bz2}.*; do add_libraries "$1" "$library"; done
+  ln -s "${python##*/}" "$1/bin/python3"
+  cp "$1/bin/bash" "$1/bin/env" "$1/usr/bin/"
+  printf '#!/bin/sh\ncase "$*" in -L) echo "GPU 0: emulated" ;; *) echo "emulated, 0, 0 MiB" ;; esac\n' >"$1/bin/nvidia-smi"
+  chmod +x "$1/bin/nvidia-smi"
 }
 
 write_config() {
@@ -61,7 +92,7 @@ has() {  # text, log
   grep -q "$1" "$2" || { cat "$2"; fail "'$1' is not in the output above"; }
 }
 
-jobs/bundle.sh --folder-only --without-tests "$build" 2>&1
+jobs/bundle.sh --folder-only "$build" 2>&1
 make_node "$work/node"
 cp -r "$build/bundle/mrmf" "$work/node/a b"
 write_config
@@ -87,4 +118,32 @@ done
 while read -r _ _ _ licence; do
   [ -s "$licences/$licence" ] || fail "$licence, which the list of licences names, is not there"
 done < <(sed '1,/^file /d; /^(compiled/d' "$licences/LIST.txt")
+
+# The scripts' own modules are there: PyTorch is not on this node, so nothing else would notice.
+for module in torch_networks network cosmoflow; do
+  [ -s "$build/bundle/mrmf/gpu/$module.py" ] || fail "gpu/$module.py, which the comparison with PyTorch imports, is not there"
+done
+
+emulated=$build/tests/emulated/libmrmf_cuda_emulated.so
+call=$(sed -n '/^<!-- the one call -->/,/^```$/ { /^[^<`]/p }' docs/gpu.md)
+[ -n "$call" ] || fail "docs/gpu.md does not hold the one call"
+if [ -e "$emulated" ]; then
+  add_tools "$work/node"
+  tar -C "$build/bundle" -cJf "$work/node/build/mrmf-bundle.tar.xz" --use-compress-program="xz -0" mrmf
+  cp "$emulated" "$work/node/emulated.so"
+  strip --strip-debug "$work/node/emulated.so"
+  rm -rf "$work/node/moved"
+  seconds=240
+  echo "bundle test: the check in one call"
+  on_node "export TRIAL=1 OUT=/out MRMF_CUDA_MODULE=/emulated.so OMP_NUM_THREADS=1; bash -c '$call'" >"$work/log" 2>&1 ||
+    { cat "$work/log" "$work"/node/tmp/gpu-check/log-*; fail "the check failed in one call"; }
+  has "gpu-check: /out/gpu.md, 0 failed" "$work/log"
+  has "gradients agree within" "$work/log"
+  for file in gpu.md gpu-check.tar.gz; do [ -s "$work/node/out/$file" ] || fail "the one call left no $file"; done
+  [ "$(ls "$work/node/out" | wc -l)" = 2 ] || fail "the one call left more than the page and one file"
+  mkdir "$work/logs"
+  tar -C "$work/logs" -xzf "$work/node/out/gpu-check.tar.gz"
+  grep -q "two ranks on one card" "$work/logs/steps-all.tsv" || fail "the packed logs lack the steps"
+  ls "$work"/logs/ours-*.json "$work"/logs/gradients-*.json >/dev/null || fail "the packed logs lack the figures"
+fi
 echo "bundle test: all of it works on a bare node"

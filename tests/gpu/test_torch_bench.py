@@ -30,6 +30,8 @@ class TorchBench(unittest.TestCase):
         self.assertEqual(result["variants"][names[0]]["error"], "CUDA graphs need a GPU")
         for name in names[1:]:
             self.assertGreater(result["variants"][name]["samples_per_second"], 0, result)
+            self.assertEqual(result["variants"][name]["timed_steps"], 2)
+            self.assertGreater(result["variants"][name]["seconds"], result["variants"][name]["timed_seconds"])
         self.assertEqual(result["best_of"], {"tf32": names[1], "bf16": names[2]})
         rates = [result["variants"][name]["samples_per_second"] for name in names[1:]]
         self.assertEqual(result["samples_per_second"], max(rates))
@@ -40,6 +42,7 @@ class TorchBench(unittest.TestCase):
         errors = [variant["error"] for variant in result["variants"].values()]
         self.assertIn("not done after", errors[0])
         self.assertIsNone(result["best"])
+        self.assertEqual({len(names) for names in result["unfinished"].values()}, {4, 2})  # none of the strongest was run
 
     def test_an_unknown_variant_is_refused(self):
         self.assertIn("there is no variant 'fastest'", self.bench("--variants", "fastest", code=1))
