@@ -116,9 +116,9 @@ class Backend {
   /// history[step.index] = value[0]
   virtual void keep(const Step& step, ConstSpan value, Span history);
 
-  // Optimizer over an arena, by step.sgd or step.adam; spans of equal length.
+  // Optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length.
   virtual void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) = 0;
-  virtual void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) = 0;
+  virtual void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) = 0;
 };
 
 std::unique_ptr<Backend> make_reference_backend();

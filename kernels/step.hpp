@@ -1,6 +1,7 @@
 // Where a call stands in a run, and what it needs of the ranks that train one model together.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,7 +45,7 @@ struct AdamStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   float weight_decay = 0;                  ///< Adam: added to the gradient
   float decoupled_decay = 0;               ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
-  float correction1 = 1, correction2 = 1;  ///< 1 - beta^t
+  float correction1 = 1, correction2 = 1;  ///< 1 - beta^t, t: updates that these moments have seen
 };
 
 /// Where a call stands in the run, and every number that changes from step to step: a device backend that replays a
@@ -58,7 +59,7 @@ struct Step {
   Index index = 0;                      ///< of the step in its epoch: where keep() puts the loss
   float loss_weight = 1;                ///< of each row's loss in the gradient
   SgdStep sgd{};                        ///< of the update that ends the step: one of the two
-  AdamStep adam{};
+  std::array<AdamStep, 2> adam{};       ///< of two groups of parameters, whose moments may differ in age
 };
 
 }  // namespace mrmf

@@ -24,6 +24,12 @@ StateRows rows_of(const Config& config) {
 // The model that goes through the stages: the finest is fused from what it was before.
 bool leads(const TrainStep& step) { return step.role != Role::dense; }
 
+// Bottom and top; one number where the file is older, for both.
+MomentAges ages_of(const Json& steps) {
+  if (!steps.is_array()) return {steps, steps};
+  return {steps.at(0), steps.at(1)};
+}
+
 // A file that cannot be removed does no harm: it is never looked at again.
 void remove(const fs::path& path) {
   std::error_code ignored;
@@ -60,7 +66,7 @@ void Checkpoints::adopt(const TrainStep& step, const CheckpointTexts& texts) try
   for (const Json& earlier : json.at("history"))
     ended_.insert_or_assign(earlier.at("number"), step_history_from_json(earlier.at("step").dump(), origin));
   if (leads(step)) first_stage_ = std::max(first_stage_, step.stage);
-  found_.emplace(step.number, Saved{step, std::move(state), json.at("optimizer_steps")});
+  found_.emplace(step.number, Saved{step, std::move(state), ages_of(json.at("optimizer_steps"))});
 } catch (const Json::exception& error) {
   throw DataError(fmt::format("{}: not a checkpoint of this mrmf ({}); begin anew with --overwrite", path(step.number),
                               error.what()));
@@ -103,7 +109,7 @@ std::optional<TrainState> Checkpoints::load(Backend& backend, Learner& learner, 
   if (saved == found_.end()) return {};
   load_checkpoint(backend, path(step.number), learner, rows_of(config_), team);
   learner.optimizer.configure(step.optimizer);
-  learner.optimizer.set_steps(saved->second.optimizer_steps);
+  learner.optimizer.set_ages(saved->second.ages);
   return saved->second.state;
 }
 
@@ -123,7 +129,7 @@ CheckpointTexts Checkpoints::texts(const Learner& learner, const TrainStep& step
   const Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
                   {"samples", samples_},
                   {"ranks", ranks_},
-                  {"optimizer_steps", learner.optimizer.steps()},
+                  {"optimizer_steps", {learner.optimizer.ages().bottom, learner.optimizer.ages().top}},
                   {"state", Json::parse(to_json(state))},
                   {"history", history}};
   return {json.dump(), to_toml(config_)};

@@ -47,7 +47,7 @@ class Checkpoints {
   struct Saved {
     TrainStep step;
     TrainState state;
-    std::uint64_t optimizer_steps = 0;
+    MomentAges ages;
   };
   std::string path(int number) const;
   void adopt(const TrainStep& step, const CheckpointTexts& texts);

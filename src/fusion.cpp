@@ -1,7 +1,5 @@
 #include "src/fusion.hpp"
 
-#include <algorithm>
-
 #include "src/interpolate.hpp"
 
 namespace mrmf {
@@ -30,12 +28,13 @@ void require_fusible(const Network& coarse, const Network& dense, const FuseStep
 
 void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& step) {
   require_fusible(coarse.model.network(), dense.model.network(), step);
+  const bool carry = step.moments == Moments::carry;
+  MRMF_CHECK(!carry || !step.matching, "moments of one age in layers that are carried over and layers that are not");
   const Group from = coarse.model.bottom();
   const Group to = dense.model.bottom();
   backend.swap(from.params, to.params);
   backend.swap(from.state, to.state);
 
-  const bool carry = step.moments == Moments::carry;
   const std::vector<Span> coarse_moments = coarse.optimizer.moments();
   const std::vector<Span> dense_moments = dense.optimizer.moments();
   if (carry) {
@@ -50,8 +49,9 @@ void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& ste
       for (std::size_t i = 0; i < coarse_moments.size(); ++i)
         transfer_top(backend, top, Content::moments, coarse_moments[i], dense_moments[i]);
   }
+  const MomentAges from_coarse = coarse.optimizer.ages(), own = dense.optimizer.ages();
   if (carry)
-    dense.optimizer.set_steps(std::max(coarse.optimizer.steps(), dense.optimizer.steps()));
+    dense.optimizer.set_ages({from_coarse.bottom, step.top == TopRule::interpolated ? from_coarse.top : own.top});
   else
     dense.optimizer.reset();
 }

@@ -12,9 +12,9 @@ void require_fusible(const Network& coarse, const Network& dense, const FuseStep
 /// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state), and on top what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest.
 ///   * Contents move, addresses stay.
-///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along and keeps the
-///     larger step count of the two (bias correction must not restart on grown moments).
-/// requires: require_fusible() of the two networks.
+///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
+///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction.
+/// requires: require_fusible() of the two networks; no carry with step.matching.
 void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& step);
 
 }  // namespace mrmf

@@ -1,5 +1,6 @@
 #include "src/hand_round.hpp"
 
+#include <array>
 #include <vector>
 
 namespace mrmf {
@@ -43,9 +44,10 @@ void share(Backend& backend, const std::vector<Span>& spans, Comm& world, int ro
 
 void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root) {
   share(backend, spans_of(learner, part, moments), world, root);
-  auto steps = static_cast<std::int64_t>(learner.optimizer.steps());
-  world.broadcast(std::span(&steps, 1), root);
-  learner.optimizer.set_steps(static_cast<std::uint64_t>(steps));
+  const MomentAges& mine = learner.optimizer.ages();
+  std::array<std::int64_t, 2> ages{static_cast<std::int64_t>(mine.bottom), static_cast<std::int64_t>(mine.top)};
+  world.broadcast(ages, root);
+  learner.optimizer.set_ages({static_cast<std::uint64_t>(ages[0]), static_cast<std::uint64_t>(ages[1])});
 }
 
 }  // namespace mrmf

@@ -20,7 +20,7 @@ struct Learner {
       : resolution(at),
         network(settings.network),
         model(backend, settings),
-        optimizer(backend, optimizer_settings, model.network().params_size()) {}
+        optimizer(backend, optimizer_settings, model.network().params_size(), std::ssize(model.bottom().params)) {}
 };
 
 /// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.

@@ -46,6 +46,18 @@ TrainStep train_step(const Config& config, int stage, Role role, const Extent& r
   return step;
 }
 
+// What is carried over must be there, and of one age in the top.
+void require_moments(const MethodConfig& method, const Stage& stage) {
+  if (method.moments == Moments::reset) return;
+  const std::string refused = "method.moments = \"carry\" does not go with ";
+  if (!stage.coarse_trained)
+    throw ConfigError(refused + "method.bottom = \"fresh\", where the bottom has no moments; use \"reset\"");
+  if (stage.fuse.matching || stage.fuse.top == TopRule::fresh)
+    throw ConfigError(refused +
+                      "fresh layers at the top, which have no moments; use \"reset\", or mrmf with method.top = "
+                      "\"dense\" or \"interpolated\"");
+}
+
 std::vector<TrainStep*> steps_of(Plan& plan) {
   std::vector<TrainStep*> steps;
   for (Stage& stage : plan.stages) {
@@ -111,11 +123,7 @@ Plan make_plan(const Config& config) {
       stage.split = method.split;
       stage.join = method.join;
     }
-    if (method.moments == Moments::carry && (stage.fuse.matching || stage.fuse.top == TopRule::fresh))
-      throw ConfigError(
-          "method.moments = \"carry\" does not go with fresh layers, whose moments start at nothing while " +
-          std::string("Adam's bias correction would not; use \"reset\", or method.top = \"dense\" or ") +
-          "\"interpolated\"");
+    require_moments(method, stage);
     plan.stages.push_back(stage);
   }
   const Role role = plan.stages.empty() ? Role::baseline : Role::finetune;

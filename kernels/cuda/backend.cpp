@@ -125,8 +125,8 @@ class CudaBackend final : public Backend {
   void sgd(const Step&, Span w, ConstSpan dw, Span velocity) override {
     cuda::sgd(device_.stream(), device_.step(), w, dw, velocity);
   }
-  void adam(const Step&, Span w, ConstSpan dw, Span m, Span v) override {
-    cuda::adam(device_.stream(), device_.step(), w, dw, m, v);
+  void adam(const Step&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
+    cuda::adam(device_.stream(), device_.step(), group, w, dw, m, v);
   }
 
  private:

@@ -48,12 +48,13 @@ struct Sgd {
 struct Adam {
   Arrays arrays;
   const StepBlock* step;
+  std::size_t group;
   float* w;
   const float* dw;
   float *m, *v;
 
   MRMF_HD void operator()(std::uint32_t vector) const {
-    const AdamStep numbers = step->adam;
+    const AdamStep numbers = step->adam[group];
     const std::size_t first = std::size_t{4} * vector;
     float weight[4], gradient[4], mean[4], square[4];
     arrays.read(w, first, weight);
@@ -82,9 +83,9 @@ void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span 
   for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
 }
 
-void adam(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m, Span v) {
+void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   const Arrays arrays = arrays_of({w.data(), dw.data(), m.data(), v.data()}, w.size());
-  for_each(stream, vectors_of(w), Adam{arrays, step, w.data(), dw.data(), m.data(), v.data()});
+  for_each(stream, vectors_of(w), Adam{arrays, step, group, w.data(), dw.data(), m.data(), v.data()});
 }
 
 }  // namespace mrmf::cuda

@@ -8,8 +8,8 @@
 
 namespace mrmf::cuda {
 
-/// Spans of equal length.
+/// Spans of equal length. `group`: of step->adam.
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity);
-void adam(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m, Span v);
+void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v);
 
 }  // namespace mrmf::cuda

@@ -10,7 +10,7 @@ struct StepBlock {
   std::int64_t index = 0;
   float loss_weight = 1;
   SgdStep sgd{};
-  AdamStep adam{};
+  std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const Step& step) {
     return {step.seed, step.number, step.index, step.loss_weight, step.sgd, step.adam};

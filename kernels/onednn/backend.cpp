@@ -74,7 +74,9 @@ class OnednnBackend final : public Backend {
     onednn::loss(step, kind, y, target, dy, sum);
   }
   void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override { onednn::sgd(step.sgd, w, dw, velocity); }
-  void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override { onednn::adam(step.adam, w, dw, m, v); }
+  void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
+    onednn::adam(step.adam.at(group), w, dw, m, v);
+  }
 
  private:
   std::string instruction_set_ = onednn::describe_instruction_set();  // before oneDNN is used

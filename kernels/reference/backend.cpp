@@ -63,8 +63,8 @@ class ReferenceBackend final : public Backend {
   void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override {
     reference::sgd(step.sgd, w, dw, velocity);
   }
-  void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override {
-    reference::adam(step.adam, w, dw, m, v);
+  void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
+    reference::adam(step.adam.at(group), w, dw, m, v);
   }
 };
 

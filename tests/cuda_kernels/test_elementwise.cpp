@@ -103,7 +103,8 @@ TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length
   Rng rng(11);
   Step step;
   step.sgd = {0.1F, 0.9F, 1e-3F};
-  step.adam = {0.01F, 0.9F, 0.999F, 1e-8F, 1e-4F, 1e-2F, 0.5F, 0.25F};
+  step.adam = {AdamStep{0.01F, 0.9F, 0.999F, 1e-8F, 1e-4F, 1e-2F, 0.5F, 0.25F},
+               AdamStep{0.02F, 0.8F, 0.99F, 1e-7F, 1e-3F, 1e-1F, 0.25F, 0.125F}};
   const cuda::StepBlock block = cuda::StepBlock::of(step);
   for (const std::size_t offset : {0, 1, 4})
     for (std::size_t count = 0; count < 11; ++count) {
@@ -112,8 +113,10 @@ TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length
       std::vector<float> expected_w = w, expected_m = m, expected_v = v;
       const auto part = [&](std::vector<float>& all) { return Span(all).subspan(offset, count); };
       const ConstSpan gradient = ConstSpan(dw).subspan(offset, count);
-      cuda::adam(nullptr, &block, part(w), gradient, part(m), part(v));
-      reference->adam(step, part(expected_w), gradient, part(expected_m), part(expected_v));
+      for (const std::size_t group : {0U, 1U}) {
+        cuda::adam(nullptr, &block, group, part(w), gradient, part(m), part(v));
+        reference->adam(step, group, part(expected_w), gradient, part(expected_m), part(expected_v));
+      }
       cuda::sgd(nullptr, &block, part(w), gradient, part(m));
       reference->sgd(step, part(expected_w), gradient, part(expected_m));
       CHECK(w == expected_w);

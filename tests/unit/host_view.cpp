@@ -290,10 +290,10 @@ class HostView final : public Backend {
     weights.to_host(w);
     v.to_host(velocity);
   }
-  void adam(const Step& step, Span w, ConstSpan dw, Span m, Span v) override {
+  void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), first(*device_, m), second(*device_, v);
-    device_->adam(step, weights.span(), gradient.span(), first.span(), second.span());
+    device_->adam(step, group, weights.span(), gradient.span(), first.span(), second.span());
     weights.to_host(w);
     first.to_host(m);
     second.to_host(v);

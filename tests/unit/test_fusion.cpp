@@ -1,6 +1,9 @@
 // Model fusion: what moves, what stays, and what a fused model computes. Copies are exact, so most checks are too.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/fusion.hpp"
 #include "src/interpolate.hpp"
 #include "tests/unit/small_model.hpp"
@@ -66,7 +69,7 @@ TEST_CASE("fusion: the fused model's evaluation output is that of coarse bottom 
   CHECK(copy(pair.dense.model.forward(batch.step(false), batch.x()).data) == expected);
 }
 
-TEST_CASE("fusion: moments are reset, or the bottom's go along with the larger step count") {
+TEST_CASE("fusion: moments are reset, or the bottom's go along, and each group keeps its age") {
   Pair reset;
   fuse(*reset.backend, reset.coarse, reset.dense, fuse_step(TopRule::dense));
   CHECK(reset.dense.optimizer.steps() == 0);
@@ -78,9 +81,109 @@ TEST_CASE("fusion: moments are reset, or the bottom's go along with the larger s
   const std::vector<float> coarse_m = copy(carry.coarse.optimizer.moments()[0].first(bottom));
   const std::vector<float> dense_m = copy(carry.dense.optimizer.moments()[0].subspan(bottom));
   fuse(*carry.backend, carry.coarse, carry.dense, fuse_step(TopRule::dense, Moments::carry));
-  CHECK(carry.dense.optimizer.steps() == 3);
+  CHECK(carry.dense.optimizer.ages() == MomentAges{3, 2});
   CHECK(copy(carry.dense.optimizer.moments()[0].first(bottom)) == coarse_m);
   CHECK(copy(carry.dense.optimizer.moments()[0].subspan(bottom)) == dense_m);
+
+  Pair interpolated;
+  fuse(*interpolated.backend, interpolated.coarse, interpolated.dense,
+       fuse_step(TopRule::interpolated, Moments::carry));
+  CHECK(interpolated.dense.optimizer.ages() == MomentAges{3, 3});  // the dense model's own moments are gone
+}
+
+TEST_CASE(
+    "fusion: with carried moments the first steps are as long as the learning rate, in old parts and young ones") {
+  // A gradient that stays the same makes Adam's every step as long as the rate: the coarse model's after 1600 steps,
+  // the dense one's after 8, and the fused one's, if each part's bias correction fits its age.
+  for (const char* name : {"adam", "adamw"}) {
+    CAPTURE(name);
+    Pair pair;
+    OptimizerSettings settings;
+    settings.name = name;
+    const auto train = [&](Learner& learner, int steps) {
+      learner.optimizer.reset();
+      learner.optimizer.configure(settings);
+      std::ranges::copy(random_values(std::ssize(learner.model.grads()), 7), learner.model.grads().begin());
+      for (int i = 0; i < steps; ++i) update(learner.optimizer, 1e-3, learner.model);
+    };
+    train(pair.coarse, 1600);
+    train(pair.dense, 8);
+    fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
+    // The bottom's places are the same in both models, and so are its gradients here.
+    for (int step = 0; step < 20; ++step) {
+      const std::vector<float> before = copy(pair.dense.model.params());
+      update(pair.dense.optimizer, 1e-3, pair.dense.model);
+      for (const Entry& entry : pair.dense.model.network().entries()) {
+        if (entry.params.count == 0) continue;
+        CAPTURE(entry.name);
+        std::vector<double> moved;
+        for (Index i = entry.params.first; i < entry.params.end(); ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          moved.push_back(std::abs(pair.dense.model.params()[at] - before[at]) / 1e-3);
+        }
+        std::ranges::nth_element(moved, moved.begin() + std::ssize(moved) / 2);
+        CHECK(moved[moved.size() / 2] == doctest::Approx(1).epsilon(0.01));
+      }
+    }
+  }
+}
+
+TEST_CASE("fusion: with carried moments every weight goes on as under an optimizer of its own") {
+  // Adam in double, a step count for every weight (as PyTorch keeps it), through coarse, dense and fused training.
+  Pair pair;
+  for (Learner* learner : {&pair.coarse, &pair.dense}) learner->optimizer.reset();
+  struct Own {
+    double w = 0, m = 0, v = 0;
+    int steps = 0;
+    void update(double g) {
+      const double b1 = 0.9F, b2 = 0.999F;
+      ++steps;
+      m = b1 * m + (1 - b1) * g;
+      v = b2 * v + (1 - b2) * g * g;
+      w -= 1e-3 * (m / (1 - std::pow(b1, steps))) / (std::sqrt(v / (1 - std::pow(b2, steps))) + 1e-8);
+    }
+  };
+  const auto own = [](Learner& learner) {
+    std::vector<Own> all;
+    for (const float w : learner.model.params()) all.push_back({w});
+    return all;
+  };
+  std::uint64_t key = 1000;
+  const auto train = [&](Learner& learner, std::vector<Own>& by_hand, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const std::vector<float> g = random_values(std::ssize(learner.model.grads()), ++key);
+      std::ranges::copy(g, learner.model.grads().begin());
+      update(learner.optimizer, 1e-3, learner.model);
+      for (std::size_t k = 0; k < by_hand.size(); ++k) by_hand[k].update(g[k]);
+    }
+  };
+  std::vector<Own> coarse = own(pair.coarse), dense = own(pair.dense);
+  train(pair.coarse, coarse, 60);
+  train(pair.dense, dense, 5);
+  fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
+  std::copy_n(coarse.begin(), pair.dense.model.bottom().params.size(), dense.begin());
+  train(pair.dense, dense, 30);
+  double worst = 0;
+  for (std::size_t k = 0; k < dense.size(); ++k)
+    worst = std::max(worst, std::abs(dense[k].w - pair.dense.model.params()[k]));
+  CHECK(worst < 1e-5);  // roundings of weights of size one; a step is 1e-3
+}
+
+TEST_CASE("fusion: carried velocities of SGD need no correction") {
+  Pair pair;
+  OptimizerSettings sgd;
+  sgd.name = "sgd";
+  Learner coarse(*pair.backend, small_model(14, 1), sgd, {1, 1, 2}),
+      dense(*pair.backend, small_model(28, 2), sgd, {1, 1, 1});
+  for (Learner* learner : {&coarse, &dense}) {
+    std::ranges::fill(learner->model.grads(), 1.0F);
+    for (int i = 0; i < (learner == &coarse ? 3 : 1); ++i) update(learner->optimizer, 1e-3, learner->model);
+  }
+  fuse(*pair.backend, coarse, dense, fuse_step(TopRule::dense, Moments::carry));
+  update(dense.optimizer, 1e-3, dense.model);
+  const Span velocity = dense.optimizer.moments()[0];
+  CHECK(velocity.front() == doctest::Approx(1 + 0.9 + 0.81 + 0.729));
+  CHECK(velocity.back() == doctest::Approx(1 + 0.9));
 }
 
 TEST_CASE("fusion: bottoms that differ are refused by layer") {
@@ -155,6 +258,51 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
   };
   const std::vector<float> expected = output(coarse.model), got = output(dense.model);
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-5));
+}
+
+TEST_CASE("fusion: what depends on the position is interpolated position by position, each part with its own values") {
+  const auto backend = make_reference_backend();
+  std::vector<LayerSpec> layers{layer(LayerKind::flatten), layer(LayerKind::batch_norm), layer(LayerKind::dense, 3)};
+  name_layers(layers);
+  ModelSettings settings;
+  settings.network = {{.n = 0, .spatial = {1, 1, 6}, .channels = 2, .axes = 1}, 4, layers, "flatten"};
+  Learner coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
+  settings.network.sample.spatial = {1, 1, 12};
+  Learner dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+
+  // A value of every part, row, position and channel: linear in the position, so that interpolation is exact.
+  const auto value = [](int part, Index row, double position, Index channel) {
+    return 100.0 * part + 30.0 * static_cast<double>(row) + 2 * position + 0.25 * static_cast<double>(channel);
+  };
+  constexpr int kWeights = 3;
+  // Calls at(place, part, row, position, channel) for every float of both layers' parameters, moments and state, but
+  // for the dense layer's bias. A batch norm's rows are gamma and beta, or mean and variance.
+  const auto each = [](Learner& learner, Index length, const auto& at) {
+    const auto rows = [&](Span arena, const Place& place, int part, Index count) {
+      for (Index row = 0; row < count; ++row)
+        for (Index i = 0; i < 2 * length; ++i)
+          at(arena[static_cast<std::size_t>(place.first + row * 2 * length + i)], part, row, i / 2, i % 2);
+    };
+    const Entry &norm = learner.model.network().entry(1), &dense_layer = learner.model.network().entry(2);
+    rows(learner.model.params(), norm.params, 1, 2);
+    rows(learner.model.state(), norm.state, 2, 2);
+    rows(learner.model.params(), dense_layer.params, kWeights, 3);
+    for (int k = 0; k < 2; ++k) {
+      const Span moments = learner.optimizer.moments()[static_cast<std::size_t>(k)];
+      rows(moments, norm.params, 4 + k, 2);
+      rows(moments, dense_layer.params, 6 + k, 3);
+    }
+  };
+  each(coarse, 6, [&](float& place, int part, Index row, Index position, Index channel) {
+    place = static_cast<float>(value(part, row, static_cast<double>(position), channel));
+  });
+  fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated, Moments::carry));
+
+  // Dense position i lies at i / 2 - 1/4 in units of coarse ones, and no further out than the outermost.
+  each(dense, 12, [&](float& place, int part, Index row, Index position, Index channel) {
+    const double there = std::clamp(static_cast<double>(position) / 2 - 0.25, 0.0, 5.0);
+    CHECK(place == doctest::Approx((part == kWeights ? 0.5 : 1.0) * value(part, row, there, channel)));
+  });
 }
 
 TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse vector is long keeps its bias apart") {

@@ -93,6 +93,8 @@ TEST_CASE("plan: moments cannot be carried where layers start fresh") {
   Config c = config("mrmf", {kHalf, kFull});
   c.method.moments = Moments::carry;
   CHECK(make_plan(c).stages[0].fuse.moments == Moments::carry);
+  c.method.bottom = BottomRule::fresh;
+  CHECK_THROWS_WITH_AS(make_plan(c), doctest::Contains("the bottom has no moments"), ConfigError);
 }
 
 TEST_CASE("plan: progressive carries over what fits") {
