@@ -119,6 +119,7 @@ struct RunConfig {
   int ranks = 0;                   ///< of the run; 0: as many as are started
   int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
+  double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them
   // GPU only:
   std::string precision = "tf32";  ///< fp32 | tf32 | bf16

@@ -146,6 +146,10 @@ void add_run(Keys& keys) {
       "save the run under way every so many epochs; 0 for never by epochs");
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
       "save the run under way every so many minutes; 0 for never by time");
+  add(keys, "run.check_ranks", MRMF_FIELD(run.check_ranks), at_least(0),
+      "compare the parameters of the ranks every so many minutes; 0 for only when a training step of the plan begins "
+      "and "
+      "when the run is saved");
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
       "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
       "data.shards "

@@ -10,6 +10,9 @@
 #include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace mrmf {
 namespace {
 
@@ -17,14 +20,21 @@ using Json = nlohmann::json;
 
 std::string path_in(const RunConfig& run) { return run.folder + "/checkpoints/teams.json"; }
 
+std::string origin_of(const Config& config, int ranks) {
+  const std::string text = fmt::format("{} ranks\n{}", ranks, to_toml(config));
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 }  // namespace
 
-MeasuredTeams::MeasuredTeams(const RunConfig& run, Comm& world, bool kept)
-    : path_(kept ? path_in(run) : ""), world_(&world) {
-  if (world.root() && kept) {
-    std::ifstream file(path_);
-    text_.assign(std::istreambuf_iterator<char>(file), {});
-  }
+MeasuredTeams::MeasuredTeams(const Config& config, Comm& world, bool kept)
+    : path_(kept ? path_in(config.run) : ""), origin_(origin_of(config, world.size())), world_(&world) {
+  if (world.root() && kept) text_ = read(path_);
   world.broadcast(text_, 0);
   if (text_.empty()) text_ = "{}";
 }
@@ -44,9 +54,30 @@ std::optional<TeamSizes> MeasuredTeams::find(int stage) try {
   throw DataError(path_ + ": not what mrmf writes there (" + error.what() + "); begin anew with --overwrite");
 }
 
+std::optional<double> MeasuredTeams::find_seconds(int stage, Role role) {
+  const Json all = Json::parse(text_, nullptr, false);
+  if (!all.is_object() || all.value("origin", "") != origin_) return {};
+  const Json::json_pointer place("/seconds/" + std::to_string(stage) + "/" + to_string(role));
+  if (!all.contains(place) || !all.at(place).is_number()) return {};
+  return all.at(place).get<double>();
+}
+
 void MeasuredTeams::keep(int stage, const TeamSizes& teams) {
   Json all = Json::parse(text_);
   all[std::to_string(stage)] = {{"dense", teams.dense}, {"coarse", teams.coarse}};
+  all.erase("seconds");
+  write(all.dump());
+}
+
+void MeasuredTeams::keep_seconds(int stage, Role role, double seconds) {
+  Json all = Json::parse(text_);
+  all["seconds"][std::to_string(stage)][to_string(role)] = seconds;
+  write(all.dump());
+}
+
+void MeasuredTeams::write(const std::string& text) {
+  Json all = Json::parse(text);
+  all["origin"] = origin_;
   text_ = all.dump();
   if (path_.empty()) return;
   together(*world_, [&] {
@@ -57,6 +88,12 @@ void MeasuredTeams::keep(int stage, const TeamSizes& teams) {
 void forget_teams(const RunConfig& run, const Comm& world) {
   std::error_code ignored;
   if (world.root()) std::filesystem::remove(path_in(run), ignored);
+}
+
+void forget_teams_of_others(const Config& config, const Comm& world) {
+  if (!world.root()) return;
+  const Json all = Json::parse(read(path_in(config.run)), nullptr, false);
+  if (!all.is_object() || all.value("origin", "") != origin_of(config, world.size())) forget_teams(config.run, world);
 }
 
 }  // namespace mrmf

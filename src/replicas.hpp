@@ -1,13 +1,20 @@
 // Every rank of a team holds the same model: looking whether it does, and making it so.
 #pragma once
 
+#include <string>
+
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
 
-/// True, on every rank, when parameters and state have the same bits on all of them. Collective.
-bool same_parameters(Backend& backend, Model& model, Comm& team);
+/// What of a model is compared: with local batch norm each rank has its own running statistics inside of an epoch.
+enum class Compared { parameters, parameters_and_state };
+
+/// FaultError, on every rank, when the model has not the same bits on all of them. `place` says where in the run that
+/// is: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
+/// nodes. A hash of each and 8 bytes of messages where all agree. Collective.
+void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place);
 
 /// With local batch norm every rank has its own running statistics; the model that is validated, fused and saved has
 /// their mean. Collective.

@@ -1,18 +1,22 @@
-// SIGTERM and SIGUSR1 as a wish to stop soon, looked at between training steps. Batch systems send them before a time
-// limit and before taking a node away.
+// SIGINT (Ctrl-C), SIGTERM and SIGUSR1 as a wish to stop soon, looked at between training steps. Batch systems send the
+// last two before a time limit and before taking a node away.
 #pragma once
 
 #include <string>
 
 namespace mrmf {
 
-/// Takes both signals for as long as it lives; before and after, they have the system's default action. One at a time.
+/// Takes the signals for as long as it lives; before and after, they have the system's default action. SIGINT stays
+/// ignored where it was (as for a shell's background jobs). One of these two classes at a time.
+///
 /// The first signal is remembered. Another one ends the program at once, by that signal's default action, unless it
-/// comes within a second of the first: mpirun and the batch system often both deliver the same one.
+/// comes within a second of the first: mpirun and the batch system often both deliver the same one. SIGINT after SIGINT
+/// is a user who means it, from a tenth of a second on.
 /// Its memory is static, the only such memory of the program: a signal handler is given no other.
 class StopSignals {
  public:
-  StopSignals();
+  /// `tells`: says on stderr what a signal does when it comes; of several ranks one should.
+  explicit StopSignals(bool tells = false);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -20,7 +24,17 @@ class StopSignals {
   int received() const;  ///< number of the first signal, 0 for none
 };
 
-/// "SIGTERM", "SIGUSR1".
+/// Before there is anything to save: for as long as it lives, each of the signals ends the program at once, by its
+/// default action, with a line on stderr that says so where it `tells`.
+class SignalsBeforeTraining {
+ public:
+  explicit SignalsBeforeTraining(bool tells);
+  ~SignalsBeforeTraining();
+  SignalsBeforeTraining(const SignalsBeforeTraining&) = delete;
+  SignalsBeforeTraining& operator=(const SignalsBeforeTraining&) = delete;
+};
+
+/// "SIGINT", "SIGTERM", "SIGUSR1".
 std::string signal_name(int number);
 
 }  // namespace mrmf

@@ -25,11 +25,19 @@ double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, con
   return record.split.compute.mean + record.split.communication.mean;
 }
 
-TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {
+TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at,
+                  MeasuredTeams& kept) try {
   const Timer timer;
   at.data.load(at.team);
-  const double dense = epoch_seconds(config, plan, *stage.dense, at);
-  const double coarse = epoch_seconds(config, plan, stage.coarse, at);
+  const auto seconds_of = [&](const TrainStep& step) {
+    if (const std::optional<double> earlier = kept.find_seconds(step.stage, step.role)) return *earlier;
+    at.report.log(
+        fmt::format("stage {}: measuring an epoch of the {} model on all ranks", step.stage, to_string(step.role)));
+    const double seconds = epoch_seconds(config, plan, step, at);
+    kept.keep_seconds(step.stage, step.role, seconds);
+    return seconds;
+  };
+  const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
   const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
   const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, at.team.size());
   at.report.log(
@@ -38,6 +46,11 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
                   "(at most {})",
                   stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
   return teams;
+} catch (const Stopped& stopped) {
+  at.report.log(
+      fmt::format("stopped on {} while the teams of stage {} were measured; run the same command again to continue",
+                  signal_name(stopped.signal), stage.fuse.stage));
+  throw;
 }
 
 }  // namespace
@@ -93,10 +106,10 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {
   std::optional<TeamSizes> teams = given_teams(config.method, at.team.size());
   if (!teams) {
-    MeasuredTeams earlier(config.run, at.team, at.saving != nullptr);
+    MeasuredTeams earlier(config, at.team, at.saving != nullptr);
     teams = earlier.find(stage.fuse.stage);
     if (!teams) {
-      teams = measure(config, plan, stage, at);
+      teams = measure(config, plan, stage, at, earlier);
       earlier.keep(stage.fuse.stage, *teams);
     }
   }

@@ -127,6 +127,7 @@ std::string lanes_text(int shards, int ranks) {
 }  // namespace
 
 void train_command(const TrainOptions& options, Comm& world) {
+  std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
   Config config = read_config(options.config, options.overrides);
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
@@ -150,7 +151,8 @@ void train_command(const TrainOptions& options, Comm& world) {
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
-    forget_teams(config.run, world);
+    if (options.overwrite) forget_teams(config.run, world);
+    forget_teams_of_others(config, world);
   }
   RunReport report = open_report(config, plan, settings, checkpoints, world);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
@@ -162,9 +164,9 @@ void train_command(const TrainOptions& options, Comm& world) {
   const bool lanes = shard_by_shard(config, *backend);
   if (lanes) report.log(lanes_text(config.data.shards, world.size()));
   folder.keep();
-  // Until here a signal ends the program at once: nothing is lost.
-  const StopSignals signals;
-  SaveTimes times(config.run.checkpoint, signals);
+  no_training_yet.reset();
+  const StopSignals signals(world.root());
+  SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
   Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, lanes});
 

@@ -86,6 +86,7 @@ std::string to_json(const TrainState& s) {
               {"history", json_of(s.history)},
               {"step", s.step},
               {"loss", s.loss},
+              {"samples", s.samples},
               {"time", json_of(s.time)},
               {"epoch_start", s.epoch_start},
               {"total_seconds", s.total_seconds}}
@@ -100,6 +101,7 @@ TrainState train_state_from_json(const std::string& text, const TrainStep& step,
     state.history = history_of(j.at("history"), origin);
     state.step = j.at("step");
     state.loss = j.at("loss");
+    state.samples = j.at("samples");
     state.time = time_of(j.at("time"));
     state.epoch_start = j.at("epoch_start");
     state.total_seconds = j.at("total_seconds");

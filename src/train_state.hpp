@@ -29,6 +29,7 @@ struct TrainState {
   StepHistory history;
   Index step = 0;            ///< optimizer steps done in the epoch under way
   double loss = 0;           ///< of those steps, summed over their rows
+  Index samples = 0;         ///< those rows, of all ranks, as each counted them where it trained them
   EpochTime time;            ///< of the epoch under way
   double epoch_start = 0;    ///< when that epoch began, in seconds of the run
   double total_seconds = 0;  ///< of the run, when this state was noted

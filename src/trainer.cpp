@@ -67,7 +67,8 @@ double Trainer::run_epoch(Learner& learner, const TrainStep& step, TrainState& s
   if (at_.data.streams() && epoch.number + 1 < step.stop.epochs)
     train_->expect(orders_.training(step, epoch.number + 1));  // while validation goes on
   take_sum_time();
-  return state.loss / static_cast<double>(at_.data.shape().samples);
+  count_samples(state);
+  return state.loss / static_cast<double>(state.samples);
 }
 
 void Trainer::take_sum_time() {
@@ -117,6 +118,7 @@ void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& 
     learner.optimizer.update(now, model.params(), model.grads());
     at_.backend.keep(now, model.loss(), losses_.span());
   });
+  own_rows_ += std::ssize(now.ids);
   clock_.time().compute += timer.seconds();
 }
 

@@ -29,7 +29,8 @@ class Trainer {
   void rehearse(const Config& config, const Plan& plan, const TrainStep& step);
 
   /// Trains `learner` as the step of the plan says: from where it was saved, if it was. Returns what the report's lines
-  /// say. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters.
+  /// say. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters
+  /// (at the step's start, every run.check_ranks minutes, and before the run is saved).
   /// Stopped: a signal came, and the run is saved.
   StepHistory train(Learner& learner, const TrainStep& step);
 
@@ -64,6 +65,8 @@ class Trainer {
   std::vector<float> kept_losses(std::size_t first, std::size_t last);
   void expect(const Epoch& epoch, std::size_t first, int batch);
   void take_sum_time();
+  void count_samples(TrainState& state);
+  void compare_ranks(Learner& learner, const TrainState& state, const std::string& place);
   EpochRecord new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const;
   void end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss);
   void pause(Learner& learner, const TrainStep& step, TrainState& state);
@@ -76,6 +79,7 @@ class Trainer {
   std::unique_ptr<Lanes> lanes_;               // likewise; null: whole batches
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
+  Index own_rows_ = 0;                         // trained by this rank, not yet in a TrainState
   EpochClock clock_;
 };
 

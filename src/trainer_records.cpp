@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "src/replicas.hpp"
 #include "src/trainer.hpp"
@@ -53,7 +54,7 @@ EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, c
   record.resolution = step.resolution;
   record.axes = step.axes;
   record.epoch = state.stop.epochs() + 1;
-  record.samples = at_.data.shape().samples;
+  record.samples = state.samples;
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
   record.batch = step.batch;
   record.ranks = at_.team.size();
@@ -84,6 +85,7 @@ void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& sta
   if (reason != StopReason::none) state.history.record.reason = to_string(reason);
   state.step = 0;
   state.loss = 0;
+  state.samples = 0;
   at_.report.epoch(epoch);
 }
 
@@ -95,23 +97,51 @@ std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step
   return state;
 }
 
+// What the ranks trained since the last time.
+void Trainer::count_samples(TrainState& state) {
+  const Timer timer;
+  std::int64_t rows = std::exchange(own_rows_, 0);
+  at_.team.sum(std::span(&rows, 1));
+  state.samples += rows;
+  clock_.time().communication += timer.seconds();
+}
+
+// In the middle of an epoch, ranks may have statistics of their own.
+void Trainer::compare_ranks(Learner& learner, const TrainState& state, const std::string& place) {
+  const Timer timer;
+  const bool own_state = !config_.global_batch_norm && !at_.lanes && state.step > 0;
+  require_same_model(at_.backend, learner.model, own_state ? Compared::parameters : Compared::parameters_and_state,
+                     at_.team, place);
+  if (at_.saving) at_.saving->times.compared();
+  clock_.time().communication += timer.seconds();
+}
+
 // Between two optimizer steps or epochs, where all ranks of the team are at the same place.
 void Trainer::pause(Learner& learner, const TrainStep& step, TrainState& state) {
-  if (!at_.saving || (state.finished() && ends_run(step))) return;
+  if (!at_.saving) {
+    const int signal = at_.stops != nullptr ? at_.stops->ask(at_.team).signal : 0;
+    if (signal != 0) throw Stopped{signal};
+    return;
+  }
+  if (state.finished() && ends_run(step)) return compare_ranks(learner, state, position_text(step, state));
   SaveTimes& times = at_.saving->times;
   const Timer asking;
   const SaveTimes::Wish wish = times.ask(at_.team);
   clock_.time().communication += asking.seconds();
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
-  if (!wish.save && !epoch_due && !state.finished()) return;
+  const bool saving = wish.save || epoch_due || state.finished();
+  if (wish.compare || saving)
+    compare_ranks(learner, state, position_text(step, state));  // no good file is replaced by a bad one
+  if (!saving) return;
   take_sum_time();
+  count_samples(state);
   clock_.save(state, at_.team);
   at_.saving->checkpoints.save(at_.backend, learner, step, state, at_.team);
   times.saved();
   if (wish.signal == 0) return;
   at_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),
                              position_text(step, state)));
-  throw Stopped{};
+  throw Stopped{wish.signal};
 }
 
 }  // namespace mrmf

@@ -1,16 +1,13 @@
 // What the trainer decides and allocates before a step's epochs.
 #include "io/agreement.hpp"
-#include "src/replicas.hpp"
 #include "src/trainer.hpp"
 
 namespace mrmf {
 
 // Everything that needs deciding or allocating, so that no step has to.
 void Trainer::begin(Learner& learner, const TrainStep& step, const TrainState& state) {
-  // In the middle of an epoch, ranks may have statistics of their own.
-  if (state.step == 0 && !same_parameters(at_.backend, learner.model, at_.team))
-    throw FaultError("the ranks disagree on the parameters at the start of " + place_text(step) +
-                     "; look for a faulty node or mixed builds of mrmf");
+  compare_ranks(learner, state, "at the start of " + place_text(step));
+  own_rows_ = 0;
   learner.optimizer.configure(step.optimizer);
   clock_.time().io += at_.data.require(step.resolution);
   at_.backend.forget();

@@ -25,12 +25,16 @@ struct Workplace {
   Saving* saving = nullptr;  ///< null: nothing is saved
   bool lanes = false;        ///< shard by shard, the same bits on any number of ranks and threads (src/lanes.hpp)
 
+  SaveTimes* stops = nullptr;  ///< where nothing is saved: what a signal stops nevertheless; null: nothing does
+
   /// The same for a team of its ranks, which tells another report.
   Workplace of(Comm& its_team, RunReport& its_report) const {
-    return {backend, its_team, data, its_report, saving, lanes};
+    return {backend, its_team, data, its_report, saving, lanes, stops};
   }
-  /// The same for what leaves nothing behind.
-  Workplace apart(RunReport& silent) const { return {backend, team, data, silent, nullptr, lanes}; }
+  /// The same for what leaves nothing behind, and stops on a signal as the rest does.
+  Workplace apart(RunReport& silent) const {
+    return {backend, team, data, silent, nullptr, lanes, saving != nullptr ? &saving->times : stops};
+  }
 };
 
 }  // namespace mrmf

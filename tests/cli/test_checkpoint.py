@@ -6,6 +6,7 @@ import resource
 import signal
 import time
 import unittest
+import unittest.mock
 
 import h5py
 import numpy as np
@@ -79,10 +80,11 @@ class Checkpoint(support.MrmfTest):
     def test_signals_at_random_moments_in_every_stage(self):
         straight = self.straight()
         # Epochs on record: in the coarse, dense, second coarse, second dense and last step of the plan.
-        for epochs, how in ((1, signal.SIGUSR1), (4, signal.SIGTERM), (7, signal.SIGUSR1), (9, signal.SIGTERM),
+        for epochs, how in ((1, signal.SIGUSR1), (4, signal.SIGTERM), (7, signal.SIGINT), (9, signal.SIGTERM),
                             (12, signal.SIGUSR1)):
             code, output = self.stop_after(epochs, how, "run")
             self.assertEqual(code, STOPPED, output)
+            self.assertIn(f"mrmf: {how.name}: stopping after this optimizer step", output)
             self.assertRegex(output, f"stopped on {how.name} (in|after) stage [0-9].*; run the same command again")
             self.assertFalse(os.path.exists(self.path("run/result.json")))
         self.assertEqual(self.finish("run"), straight)
@@ -93,6 +95,37 @@ class Checkpoint(support.MrmfTest):
         self.assertEqual(seconds, sorted(seconds))
         result = json.loads(self.read("run/result.json"))
         self.assertGreaterEqual(result["total_seconds"], seconds[-1])
+
+    def test_ctrl_c_at_mpirun(self):
+        # It lets the ranks go on for so many seconds, sends them SIGTERM, and kills them after as many more. Meanwhile it
+        # does not read what they print, so epochs must be long enough that the pipe holds their lines.
+        support.make_data(self.path("data.h5"), train=8000)
+        with unittest.mock.patch.dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="2"):
+            code, output = self.stop_after(1, signal.SIGINT, "run", "--set", "training.batch=2", "--set",
+                                           "method.stop.coarse.epochs=1000", ranks=2)
+        self.assertEqual(code, 1, output)
+        self.assertIn("stopped on SIGTERM in stage 1 (coarse", self.read("run/log.txt"))
+        self.assertTrue(os.path.exists(self.path("run/checkpoints/step-1.h5")))
+
+    def test_a_signal_before_training_ends_at_once_and_says_so(self):
+        os.remove(self.path("config.toml"))
+        os.mkfifo(self.path("config.toml"))
+        for how in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            process = self.start()
+            with open(self.path("config.toml"), "w"):  # returns when it waits for the configuration
+                process.send_signal(how)
+                output = process.communicate(timeout=60)[0]
+            self.assertEqual(process.returncode, -how, output)
+            self.assertIn(f"mrmf: {how.name} before training began: ended; nothing is lost, run the same command again", output)
+
+    def test_an_ignored_ctrl_c_stays_ignored(self):
+        # As a script's shell starts its background jobs.
+        process = self.start("--set", "method.stop.finetune.epochs=1", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        output = process.communicate()[0]
+        self.assertEqual(process.returncode, 0, output)
 
     def test_two_ranks_stop_together(self):
         few = ["--set", "training.batch=16"]

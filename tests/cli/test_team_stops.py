@@ -1,4 +1,5 @@
 """Two teams at once that are stopped, lose a rank, or join each other; and the run that goes on from there."""
+import json
 import os
 import shutil
 import signal
@@ -94,6 +95,31 @@ class TeamStops(support.MrmfTest):
         output = self.train("run", words, ranks=4)
         self.assertIn("continues in stage ", output)
         self.assertEqual(self.left("run"), self.left("straight"))
+
+    def test_a_signal_while_teams_are_measured(self):
+        # An epoch takes a second or more on these samples, and the run stops at its next step.
+        support.make_data(self.path("data.h5"), train=12000, validation=41)
+        words = ["method.resolutions=[[2], [1]]", "method.stop.coarse.epochs=1", "method.stop.finetune.epochs=1"]
+        kept = self.path("run/checkpoints/teams.json")
+
+        def measuring(role):
+            log = self.path("run/log.txt")
+            return os.path.exists(log) and f"measuring an epoch of the {role} model" in self.read("run/log.txt")
+
+        for role in ("dense", "coarse"):  # in this order
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            code, output = self.interrupt("run", words, 2, lambda: measuring(role),
+                                          lambda process: process.send_signal(signal.SIGUSR1))
+            self.assertEqual(code, 75, output)
+            self.assertIn("stopped on SIGUSR1 while the teams of stage 1 were measured; run the same command again", output)
+            self.assertNotIn("an epoch on all ranks takes", output)  # not at the end of what it measured
+            self.assertEqual(os.path.exists(kept), role == "coarse")
+        dense = json.loads(self.read("run/checkpoints/teams.json"))["seconds"]["1"]["dense"]
+        output = self.train("run", words, ranks=2)
+        self.assertIn("measuring an epoch of the coarse model", output)
+        self.assertNotIn("measuring an epoch of the dense model", output)
+        self.assertIn(f"an epoch on all ranks takes {dense:.3f} s dense", output)
+        self.assertEqual([s["role"] for s in self.lines("run/stages.jsonl")], ["coarse", "dense", "finetune"])
 
     def test_the_early_team_joins_the_other(self):
         epochs = 60

@@ -4,7 +4,9 @@
 
 #include <numeric>
 
+#include "src/fusion.hpp"
 #include "src/measured_teams.hpp"
+#include "src/trainer.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/small_model.hpp"
 
@@ -144,10 +146,57 @@ TEST_CASE("teams: who joins the other team changes nothing but who works") {
   }
 }
 
-TEST_CASE("teams: two fusions, moments carried, and sizes that were measured") {
+TEST_CASE("teams: carried moments reach every rank, from the team that has them") {
+  const int ranks = Comm::world().size();
+  if (ranks == 1) return;
+  for (int dense_ranks = 1; dense_ranks < ranks; ++dense_ranks) {
+    CAPTURE(dense_ranks);
+    Experiment experiment({kHalf, kFull});
+    Comm& world = experiment.world;
+    Config& config = experiment.config;
+    const int coarse_ranks = ranks - dense_ranks;
+    config.method.split = {dense_ranks, coarse_ranks};
+    config.method.coarse.epochs = 3;  // the two optimizers' ages differ
+    Outcome reset = experiment.run(world, TeamMode::concurrent);
+    config.method.moments = Moments::carry;
+    Outcome at_once = experiment.run(world, TeamMode::concurrent);
+    CHECK(copy(at_once.learner.model.params()) != copy(reset.learner.model.params()));
+
+    // The same by hand: each team trains its model, everything is sent to all, all fuse and finetune.
+    const bool in_coarse = world.rank() < coarse_ranks;
+    Comm team = world.split(in_coarse ? 0 : 1);
+    const Plan plan = make_plan(config);
+    const Stage& stage = plan.stages[0];
+    RunReport silent;
+    Data data(config, team);
+    const Workplace apart{*experiment.backend, team, data, silent};
+    Learner coarse = make_learner(plan, config, apart, kHalf, stage.coarse.seed);
+    Learner dense = make_learner(plan, config, apart, kFull, stage.dense_seed);
+    Trainer(apart, config.training).train(in_coarse ? coarse : dense, in_coarse ? stage.coarse : *stage.dense);
+    for (Learner* learner : {&coarse, &dense}) {
+      const int root = learner == &coarse ? 0 : coarse_ranks;
+      world.broadcast(learner->model.params(), root);
+      world.broadcast(learner->model.state(), root);
+      for (const Span moment : learner->optimizer.moments()) world.broadcast(moment, root);
+      std::vector<std::int64_t> age{static_cast<std::int64_t>(learner->optimizer.ages().bottom)};
+      world.broadcast(age, root);
+      learner->optimizer.set_ages({static_cast<std::uint64_t>(age[0]), static_cast<std::uint64_t>(age[0])});
+    }
+    CHECK(coarse.optimizer.ages().bottom != dense.optimizer.ages().top);
+    fuse(*experiment.backend, coarse, dense, stage.fuse);
+    Data all(config, world);
+    Trainer(Workplace{*experiment.backend, world, all, silent}, config.training).train(dense, plan.last);
+    CHECK(copy(at_once.learner.model.params()) == copy(dense.model.params()));
+    CHECK(copy(at_once.learner.model.state()) == copy(dense.model.state()));
+    for (std::size_t k = 0; k < 2; ++k)
+      CHECK(copy(at_once.learner.optimizer.moments()[k]) == copy(dense.optimizer.moments()[k]));
+    CHECK(at_once.learner.optimizer.ages() == dense.optimizer.ages());
+  }
+}
+
+TEST_CASE("teams: two fusions with sizes that were measured") {
   if (Comm::world().size() == 1) return;
   Experiment experiment({kQuarter, kHalf, kFull});
-  experiment.config.method.moments = Moments::carry;
   Outcome outcome = experiment.run(experiment.world, TeamMode::concurrent);
   REQUIRE(outcome.stages.size() == 5);
   for (const std::size_t stage : {0U, 2U}) {
@@ -168,6 +217,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
     experiment.config.method.teams = TeamMode::concurrent;
     experiment.config.method.split = {ranks - 1, 1};
     experiment.config.training.epochs = 1;
+    experiment.config.method.moments = Moments::carry;  // their ages are saved, too
     Starts one = experiment.starts(), many = experiment.starts();
     many.signalled_rank = signalled;
     const Left straight = one.straight(), interrupted = many.interrupted();
@@ -186,17 +236,35 @@ TEST_CASE("teams: measured sizes are kept for the run that goes on, and not for 
   std::filesystem::create_directories(experiment.config.run.folder + "/checkpoints");
   Comm& world = experiment.world;
   const TeamSizes measured{world.size() + 2, 1};
-  MeasuredTeams(experiment.config.run, world, true).keep(1, measured);
-  MeasuredTeams(experiment.config.run, world, true).keep(2, {world.size() - 1, 1});
+  MeasuredTeams(experiment.config, world, true).keep(1, measured);
+  MeasuredTeams(experiment.config, world, true).keep(2, {world.size() - 1, 1});
   world.barrier();
-  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, false).find(1));
-  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, true).find(3));
-  CHECK_THROWS_WITH_AS(MeasuredTeams(experiment.config.run, world, true).find(1), doctest::Contains("were measured on"),
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, false).find(1));
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find(3));
+  CHECK_THROWS_WITH_AS(MeasuredTeams(experiment.config, world, true).find(1), doctest::Contains("were measured on"),
                        ConfigError);
-  if (world.size() > 1)
-    CHECK(MeasuredTeams(experiment.config.run, world, true).find(2) == TeamSizes{world.size() - 1, 1});
+  if (world.size() > 1) CHECK(MeasuredTeams(experiment.config, world, true).find(2) == TeamSizes{world.size() - 1, 1});
+  world.barrier();
+  // Seconds count for this configuration on these ranks alone, and sizes go with them before anything is trained.
+  MeasuredTeams(experiment.config, world, true).keep_seconds(3, Role::dense, 0.25);
+  Config other = experiment.config;
+  other.training.seed = 77;
+  CHECK(MeasuredTeams(experiment.config, world, true).find_seconds(3, Role::dense) == 0.25);
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find_seconds(3, Role::coarse));
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find_seconds(2, Role::dense));
+  CHECK_FALSE(MeasuredTeams(other, world, true).find_seconds(3, Role::dense));
+  world.barrier();
+  forget_teams_of_others(experiment.config, world);
+  world.barrier();
+  CHECK(MeasuredTeams(experiment.config, world, true).find_seconds(3, Role::dense));
+  world.barrier();
+  forget_teams_of_others(other, world);
+  world.barrier();
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find(3));
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find_seconds(3, Role::dense));
+  MeasuredTeams(experiment.config, world, true).keep(1, measured);
   world.barrier();
   forget_teams(experiment.config.run, world);
   world.barrier();
-  CHECK_FALSE(MeasuredTeams(experiment.config.run, world, true).find(1));
+  CHECK_FALSE(MeasuredTeams(experiment.config, world, true).find(1));
 }

@@ -1,8 +1,12 @@
 // Training on several ranks: what they must share is checked, and what they compute is the same.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
+#include <filesystem>
 
+#include "src/node.hpp"
 #include "src/pipeline.hpp"
 #include "src/trainer.hpp"
 #include "tests/support/data_files.hpp"
@@ -53,6 +57,100 @@ TEST_CASE("training: ranks whose parameters differ are found out at the start of
                          FaultError);
   }
   team.world.barrier();
+}
+
+TEST_CASE("training: a rank whose parameters change in the middle is found at the next comparison, and named") {
+  const Comm world = Comm::world();
+  if (world.size() == 1) return;
+  for (const bool global : {true, false})
+    for (int altered = 0; altered < world.size(); ++altered) {
+      CAPTURE(global);
+      CAPTURE(altered);
+      Team team;
+      team.config.training.epochs = 4;
+      team.config.training.global_batch_norm = global;
+      team.config.run.folder = team.folder.path();
+      team.config.run.check_ranks = 1e-9;  // after every step
+      team.config.run.checkpoint.minutes = 0;
+      Data data(team.config, team.world);
+      RunReport silent;
+      const Plan plan = make_plan(team.config);
+      Checkpoints checkpoints(team.config, plan, data.shape().samples, world.size());
+      const StopSignals signals;
+      SaveTimes times(team.config.run, signals);
+      Saving saving{checkpoints, times};
+      const Workplace at{*team.backend, team.world, data, silent, &saving};
+      Learner learner = make_learner(plan, team.config, at, {1, 1, 1}, 1);
+      Trainer trainer(at, team.config.training);
+      TrainState state(plan.last);
+      const auto alter = [&] {
+        float& weight = learner.model.params()[5];
+        if (state.stop.epochs() == 2 && world.rank() == altered) weight = std::nextafter(weight, 1e9F);
+        return false;
+      };
+      const std::string error = message<FaultError>([&] { trainer.train(learner, plan.last, state, alter); });
+      CAPTURE(error);
+      CHECK(
+          error.find(
+              "the ranks disagree on the parameters in stage 1 (baseline, resolution [1]), epoch 3, after 1 steps: ") ==
+          0);
+      if (world.size() > 2)
+        CHECK(error.find(fmt::format(": rank {} ({}) differs from the other {}; look for a faulty node", altered,
+                                     host_name(), world.size() - 1)) != std::string::npos);
+      else  // nobody can tell which of the two
+        CHECK(error.find(fmt::format(": rank 0 ({0}), rank 1 ({0}) are not the same; look for", host_name())) !=
+              std::string::npos);
+      team.world.barrier();
+    }
+}
+
+TEST_CASE("training: ranks are compared before the run is saved, so that no good checkpoint is replaced by a bad one") {
+  Team team;
+  if (team.world.size() == 1) return;
+  team.config.training.epochs = 4;
+  std::string folder = team.folder.path();
+  team.world.broadcast(folder, 0);
+  team.config.run.folder = folder;
+  std::filesystem::create_directories(folder + "/checkpoints");
+  team.config.run.check_ranks = 0;
+  team.config.run.checkpoint.minutes = 0;
+  team.config.run.checkpoint.epochs = 2;
+  Data data(team.config, team.world);
+  RunReport silent;
+  const Plan plan = make_plan(team.config);
+  Checkpoints checkpoints(team.config, plan, data.shape().samples, team.world.size());
+  const StopSignals signals;
+  SaveTimes times(team.config.run, signals);
+  Saving saving{checkpoints, times};
+  const Workplace at{*team.backend, team.world, data, silent, &saving};
+  Learner learner = make_learner(plan, team.config, at, {1, 1, 1}, 1);
+  Trainer trainer(at, team.config.training);
+  TrainState state(plan.last);
+  const auto alter = [&] {
+    if (state.stop.epochs() == 1 && team.world.root()) learner.model.params()[0] += 1;
+    return false;
+  };
+  const std::string error = message<FaultError>([&] { trainer.train(learner, plan.last, state, alter); });
+  CHECK(error.find("the ranks disagree on the parameters in stage 1 (baseline, resolution [1]), after 2 epochs: ") ==
+        0);
+  team.world.barrier();
+  CHECK_FALSE(std::filesystem::exists(folder + "/checkpoints/step-1.h5"));
+  team.world.barrier();
+}
+
+TEST_CASE("training: an epoch's samples are those that the ranks trained, counted where they did") {
+  for (const int shards : {1, 2}) {  // of a rank; 41 samples make them uneven
+    Team team;
+    team.config.data.shards = shards * team.world.size();
+    Data data(team.config, team.world);
+    RunReport silent;
+    Outcome outcome = run_pipeline(make_plan(team.config), team.config, {*team.backend, team.world, data, silent});
+    const EpochRecord& epoch = outcome.stages[0].last;
+    CHECK(epoch.samples == 41);
+    CHECK(epoch.gflop ==
+          doctest::Approx(1e-9 * (3 * 41 + 41) * outcome.learner.model.network().flop()));  // validates on the same
+    team.world.barrier();
+  }
 }
 
 TEST_CASE("training: after an epoch all ranks hold the same parameters and statistics, with either batch norm") {

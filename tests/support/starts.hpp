@@ -52,7 +52,7 @@ class Starts {
       report = RunReport({config_.run.folder, false, nullptr, false}, to_toml(config_), "", checkpoints.history());
     const StopSignals signals;
     if (stop && (signalled_rank < 0 || team_->rank() == signalled_rank)) std::raise(SIGUSR1);
-    SaveTimes times(config_.run.checkpoint, signals);
+    SaveTimes times(config_.run, signals);
     Saving saving{checkpoints, times};
     try {
       return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, lanes}));

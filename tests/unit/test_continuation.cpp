@@ -29,15 +29,15 @@ std::string refusal(const RunStart& was, const RunStart& is) {
   return message<ConfigError>([&] { require_continuable(was, is); });
 }
 
-// The number of the signal that ends a process which lives through two of them, so many seconds apart; 0: none does.
-int fatal_signal(double seconds) {
+// The number of the signal that ends a process which gets `first` and, so many seconds later, `second`; 0: none does.
+int fatal_signal(int first, int second, double seconds) {
   const pid_t child = fork();
   if (child == 0) {
     const StopSignals signals;
-    std::raise(SIGUSR1);
+    std::raise(first);
     usleep(static_cast<useconds_t>(seconds * 1e6));
-    std::raise(SIGTERM);
-    _exit(signals.received() == SIGUSR1 ? 0 : 1);
+    std::raise(second);
+    _exit(signals.received() == first ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -132,6 +132,9 @@ TEST_CASE("continuation: a position is said in words") {
 }
 
 TEST_CASE("signals: the first is remembered, its echo is ignored, and a later one ends the process at once") {
-  CHECK(fatal_signal(0) == 0);
-  CHECK(fatal_signal(1.3) == SIGTERM);  // an echo comes within a second
+  CHECK(fatal_signal(SIGUSR1, SIGTERM, 0) == 0);
+  CHECK(fatal_signal(SIGUSR1, SIGTERM, 1.3) == SIGTERM);  // an echo comes within a second
+  CHECK(fatal_signal(SIGINT, SIGTERM, 0.3) == 0);
+  CHECK(fatal_signal(SIGINT, SIGINT, 0.01) == 0);
+  CHECK(fatal_signal(SIGINT, SIGINT, 0.3) == SIGINT);  // a user's second Ctrl-C
 }
