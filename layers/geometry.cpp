@@ -14,13 +14,21 @@ Extent stride_of(const LayerSpec& spec, const Extent& otherwise) {
   return stride;
 }
 
+// "1 axis of positions and 48 channels"
+std::string axes_text(const Shape& in) {
+  return fmt::format("{} {} of positions and {} channel{}", in.axes, in.axes == 1 ? "axis" : "axes", in.channels,
+                     in.channels == 1 ? "" : "s");
+}
+
 void require_window(const Shape& in, const LayerSpec& spec) {
   for (std::size_t a = 0; a < 3; ++a) {
     require(spec.window[a] >= 1 && spec.stride[a] >= 0, spec, "window and stride must be at least 1");
     const bool used = static_cast<int>(a) >= 3 - in.axes;
     require(used || spec.window[a] == 1, spec,
-            fmt::format("window {} has more axes than its input {}; give {} numbers", to_string(spec.window, 3),
-                        to_string(in), in.axes));
+            fmt::format(
+                "window {} is for more axes than its input {} has: {}; give at most {} number{}, or, if an axis is "
+                "missing, store the samples with their channels as the last axis, 1 for a single one",
+                to_string(spec.window, 3), to_string(in), axes_text(in), std::max(in.axes, 1), in.axes > 1 ? "s" : ""));
   }
 }
 

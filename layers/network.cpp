@@ -29,7 +29,9 @@ std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name)
 Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
   if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
   Shape shape = input_;
-  for (const LayerSpec& spec : settings.layers) {
+  std::vector<LayerSpec> layers = settings.layers;
+  settle_axes(layers, input_.axes);
+  for (const LayerSpec& spec : layers) {
     Entry entry;
     entry.name = spec.name;
     entry.kind = spec.kind;

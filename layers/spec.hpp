@@ -15,6 +15,13 @@ std::string to_string(LayerKind kind);
 /// How weights and biases start. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero biases.
 enum class Initialiser { pytorch, glorot, he };
 
+/// Sizes that were given as one number, which stands for every axis of the data. The number lies at the last axis until
+/// settle_axes() copies it to the others.
+struct OneForAll {
+  bool window = false, stride = false, padding = false;
+  bool operator==(const OneForAll&) const = default;
+};
+
 /// One entry of the list. Fields that a kind does not use keep their defaults. Extents are right-aligned to the
 /// spatial axes of the data: a 1-D kernel of 4 is {1, 1, 4}.
 struct LayerSpec {
@@ -25,6 +32,7 @@ struct LayerSpec {
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the window
   Extent pad_after{0, 0, 0};
+  OneForAll one_for_all{};
   bool same_padding = false;  ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same"); no pads
   float rate = 0.0F;          ///< dropout
   float slope = 0.01F;        ///< leaky ReLU, for negative values
@@ -34,5 +42,8 @@ struct LayerSpec {
   Initialiser initialiser = Initialiser::pytorch;
   bool operator==(const LayerSpec&) const = default;
 };
+
+/// Gives every axis of the data what was given once for all of them. Nothing is left to settle afterwards.
+void settle_axes(std::vector<LayerSpec>& layers, int axes);
 
 }  // namespace mrmf

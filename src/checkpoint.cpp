@@ -59,7 +59,7 @@ void Checkpoints::find(Comm& world) {
 void Checkpoints::adopt(const TrainStep& step, const CheckpointTexts& texts) try {
   const std::string origin = path(step.number);
   const Json json = Json::parse(texts.progress);
-  require_continuable({parse_config(texts.config, origin, {}), json.at("samples"), json.at("ranks")},
+  require_continuable({parse_config(texts.config, origin, {}, Writer::run), json.at("samples"), json.at("ranks")},
                       {config_, samples_, ranks_});
   TrainState state = train_state_from_json(json.at("state").dump(), step, origin);
   if (state.finished()) ended_.insert_or_assign(step.number, state.history);

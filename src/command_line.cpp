@@ -11,6 +11,7 @@
 #include "src/commands.hpp"
 #include "src/compare.hpp"
 #include "src/config_options.hpp"
+#include "src/config_warnings.hpp"
 #include "src/plan.hpp"
 #include "src/plot.hpp"
 #include "src/presets.hpp"
@@ -70,7 +71,9 @@ void add_plan(CLI::App& app, Command& command, Comm& world) {
   plan->add_flag("--json", *json, "as JSON, the form the run folder keeps");
   plan->callback([=, &command, &world] {
     command = [=, &world] {
-      const Plan made = make_plan(read_config(options->config, options->overrides));
+      const Config config = read_config(options->config, options->overrides);
+      const Plan made = make_plan(config);
+      print_warnings(config_warnings(config), world);
       if (world.root()) std::cout << (*json ? to_json(made) : to_text(made));
     };
   });
@@ -93,10 +96,15 @@ void add_compare(CLI::App& app, Command& command, Comm& world) {
   compare->add_option("runs", *folders, "run folders")->required();
   const CLI::Option* given =
       compare->add_option("--target", *target, "also the cost until the validation loss first reached this");
+  auto csv = held<bool>(), json = held<bool>();
+  CLI::Option* lines = compare->add_flag("--csv", *csv, "print the runs behind the table, a line of values each");
+  compare->add_flag("--json", *json, "print the table's columns, their runs and figures as JSON")->excludes(lines);
   compare->callback([=, &command, &world] {
     command = [=, &world] {
       if (given->count() > 0) options->target = *target;
-      if (world.root()) std::cout << compare_table(*folders, *options);
+      options->width = output_width();
+      const auto print = *csv ? compare_csv : *json ? compare_json : compare_table;
+      if (world.root()) std::cout << print(*folders, *options);
     };
   });
 }

@@ -25,7 +25,7 @@ std::string why(const std::error_code& error) { return error ? " (" + error.mess
 
 }  // namespace
 
-Config read_config(const std::string& path, const std::vector<std::string>& overrides) {
+Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
   if (type == std::filesystem::file_type::directory)
@@ -35,16 +35,18 @@ Config read_config(const std::string& path, const std::vector<std::string>& over
   if (!file) throw ConfigError(path + ": cannot be read" + why(error) + "; check its permissions and its folder's");
   std::ostringstream text;
   text << file.rdbuf();
-  return parse_config(text.str(), path, overrides);
+  return parse_config(text.str(), path, overrides, writer);
 }
 
-Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides) {
+Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
+                    Writer writer) {
   Value root = parse_toml(text, origin);
   for (const std::string& setting : overrides) apply_override(root, setting);
   Config config;
   Places places;
   read_table(root, "", "", config_keys(), config, places);
   complete(config, places, origin);
+  if (writer == Writer::person) check_stops(config.method, places, origin);
   return config;
 }
 

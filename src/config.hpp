@@ -68,6 +68,7 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
+  std::optional<int> channels;  ///< what the last axis of a sample must be: a check, which changes no result
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -140,13 +141,18 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
+/// Who wrote a configuration: a person, or an earlier run into its folder, whose meaning stays whatever is asked of
+/// people since.
+enum class Writer { person, run };
+
 /// Reads a file and applies `overrides` ("training.batch=256"; bare words count as texts). Throws ConfigError
 /// "<file>:<line>: what is wrong; did you mean ...", or "--set <override>: ..." for what an override brought in.
 /// The result is complete: preset layers are filled in, every layer has a name, pools have strides. Paths of data
 /// files stay as written: they are relative to the current directory, not to the configuration.
-Config read_config(const std::string& path, const std::vector<std::string>& overrides);
+Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer = Writer::person);
 /// The same from text; `origin` stands for the file name in messages.
-Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides);
+Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
+                    Writer writer = Writer::person);
 /// The effective configuration as TOML that parse_config reads back to an equal one.
 std::string to_toml(const Config& config);
 /// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.

@@ -191,7 +191,34 @@ void check_optimizer(const Config& config, const Checker& checker) {
   }
 }
 
+// `role` as the stage's own keys leave it.
+bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {}) {
+  return (role.patience || stage.patience) && !role.threshold && !stage.threshold;
+}
+
 }  // namespace
+
+void check_stops(const MethodConfig& method, const Places& places, const std::string& origin) {
+  const Checker checker(places, origin);
+  const auto fail = [&](const std::string& place, const std::string& key) {
+    checker.fail(place, key + "patience counts epochs in which the training loss falls by less than " + key +
+                            "threshold, which is not set; set it too, or remove the patience");
+  };
+  const auto check = [&](const std::string& name, const RoleSettings& role, auto stage_role) {
+    const std::string key = "method.stop." + name + ".";
+    bool by_stages = !method.stages.empty();  // each of them may bring the threshold
+    for (std::size_t i = 0; i < method.stages.size(); ++i) {
+      const RoleSettings& stage = method.stages[i].*stage_role;
+      by_stages = by_stages && stage.threshold;
+      if (stage.patience && waits_for_nothing(role, stage))
+        fail("method.stages", fmt::format("method.stages[{}].{}.", i, name));
+    }
+    if (!by_stages && waits_for_nothing(role)) fail(key + "patience", key);
+  };
+  check("coarse", method.coarse, &StageOverride::coarse);
+  check("dense", method.dense, &StageOverride::dense);
+  if (waits_for_nothing(method.finetune)) fail("method.stop.finetune.patience", "method.stop.finetune.");
+}
 
 void complete(Config& config, const Places& places, const std::string& origin) {
   const Checker checker(places, origin);

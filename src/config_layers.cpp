@@ -11,8 +11,8 @@ namespace mrmf {
 namespace {
 
 constexpr const char* kPerAxis =
-    "per axis, first axis first, such as [3, 3, 3]; fewer numbers than axes count from the last, and the other axes "
-    "have 1: a single 3 means 3 along the last axis only";
+    "3 for every axis of the data, or a list, first axis first, such as [3, 3, 3]; a list shorter than the axes counts "
+    "from the last, and the other axes have 1";
 
 std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
   std::vector<Key<LayerSpec>> keys;
@@ -40,7 +40,10 @@ LayerSpec read_layer(const Value& value, const std::string& path) {
     throw ConfigError(value.where + ": " + path + " is a " + type->text + " without '" + entry.key.path + "', " +
                       entry.key.expected);
   }
-  if (!value.find("stride")) spec.stride = is_pool(spec.kind) ? spec.window : Extent{1, 1, 1};
+  if (!value.find("stride")) {
+    spec.stride = is_pool(spec.kind) ? spec.window : Extent{1, 1, 1};
+    spec.one_for_all.stride = is_pool(spec.kind) && spec.one_for_all.window;
+  }
   return spec;
 }
 
@@ -91,11 +94,13 @@ std::vector<LayerKey> layer_keys() {
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
   add("filters", MRMF_FIELD(units), at_least(1), {conv}, "output channels", true);
-  add("kernel", MRMF_FIELD(window), at_least(1), {conv}, kPerAxis, true);
+  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv}, true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
-  add("window", MRMF_FIELD(window), at_least(1), {max_pool, average_pool}, kPerAxis, true);
-  add("stride", MRMF_FIELD(stride), at_least(1), {conv, max_pool, average_pool},
-      std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set");
+  keys.push_back(
+      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool}, true});
+  keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
+                           std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
+                  {conv, max_pool, average_pool}});
   keys.push_back({padding_key(), {conv}, false});
   add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, dense}, "how weights start");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);

@@ -55,6 +55,8 @@ void add_data(Keys& keys) {
       "files of the validation split; data.files unless set");
   add(keys, "data.validation.samples", MRMF_FIELD(data.validation.samples), {}, "data set of the validation samples");
   add(keys, "data.validation.labels", MRMF_FIELD(data.validation.labels), {}, "data set of the validation labels");
+  add(keys, "data.channels", MRMF_FIELD(data.channels), at_least(1),
+      "channels of a sample, its last axis: other data is refused, and a shape that looks unusual is taken as meant");
   add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
       "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
   add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),

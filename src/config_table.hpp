@@ -20,6 +20,9 @@ struct LayerKey {
 };
 const std::vector<std::string>& layer_kind_words();  ///< in the order of LayerKind
 std::vector<LayerKey> layer_keys();
+/// kernel, window or stride: a number for every axis of the data, or a list; `once` notes which it was.
+Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
+                        const std::string& meaning);
 /// padding of a conv: a word, or what goes before and after each axis.
 Key<LayerSpec> padding_key();
 /// The list [[model.layers]] as one key.
@@ -37,5 +40,7 @@ Key<MethodConfig> stage_list_key();
 
 /// Fills in what follows from other keys, and checks what no key can check alone. `origin` is named where no key is.
 void complete(Config& config, const Places& places, const std::string& origin);
+/// ConfigError for a patience that waits for no threshold.
+void check_stops(const MethodConfig& method, const Places& places, const std::string& origin);
 
 }  // namespace mrmf

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/config_warnings.hpp"
 #include "src/data_memory.hpp"
 #include "src/node.hpp"
 #include "src/plan.hpp"
@@ -34,6 +35,7 @@ Data::Data(const Config& config, Comm& team, Reading reading)
     : config_(config), node_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
   train_ = inspect_split(config.data.train, config.data, team);
+  require_channels(config.data, train_.shape.sample);
   validation_ = inspect_split(config.data.validation, config.data, team);
   require_same_samples(train_.shape, validation_.shape);
   if (reading == Reading::now) read(team);

@@ -7,6 +7,7 @@
 #include "generated/version.hpp"
 #include "io/hdf5.hpp"
 #include "src/commands.hpp"
+#include "src/config_warnings.hpp"
 #include "src/data.hpp"
 #include "src/inspect.hpp"
 #include "src/node.hpp"
@@ -16,11 +17,22 @@
 namespace mrmf {
 namespace {
 
-bool files_exist(const std::vector<std::string>& files) {
+/// The first file that is not there; empty: all are.
+std::string absent(const std::vector<std::string>& files) {
   std::error_code unreadable;  // counts as there, so that opening the file says why
   for (const std::string& file : files)
-    if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return false;
-  return !files.empty();
+    if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return file;
+  return {};
+}
+
+std::string absent_text(const std::string& file) {
+  std::error_code ignored;
+  const bool pattern = file.find_first_of("*?[") != std::string::npos;
+  const bool relative = std::filesystem::path(file).is_relative();
+  return file + " is not there" +
+         (pattern    ? " (data.files takes names, not patterns: list every file)"
+          : relative ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
+                     : "");
 }
 
 // What a rank of `world` holds of both splits, as a run decides it. Collective.
@@ -35,7 +47,7 @@ HeldData held_data(const Config& config, Comm& world) {
     held.parts.push_back(std::move(part));
   };
   add(config.data.train, false);
-  if (files_exist(config.data.validation.files)) add(config.data.validation, true);
+  if (absent(config.data.validation.files).empty()) add(config.data.validation, true);
   held.stores = plan_memory(config.data, held.parts, world, ranks_of_same(host_name(), world).size()).stores;
   return held;
 }
@@ -47,19 +59,24 @@ void inspect_command(const InspectOptions& options, Comm& world) {
   Shape sample;
   std::optional<HeldData> held;
   std::string origin = "as given";
+  const std::string missing = absent(config.data.train.files);
   if (!options.sample.empty()) {
     sample = parse_sample(options.sample);
-  } else if (files_exist(config.data.train.files)) {
+  } else if (missing.empty()) {
     held = held_data(config, world);
     sample = held->parts.front().shape.sample;
     origin = "from the data";
   } else if (const std::string usual = preset_sample(config.model.preset); !usual.empty()) {
     sample = parse_sample(usual);
-    origin = "the preset's own: the data files are not there";
+    origin = "the preset's own: " + absent_text(missing);
   } else {
     throw DataError(
-        "the data files are not there to take the sample's shape from; give --sample, e.g. --sample 1600x3");
+        absent_text(missing) +
+        "; the sample's shape is taken from it: correct data.files, or give --sample, e.g. --sample 1600x3");
   }
+  if (held) require_channels(config.data, sample);
+  print_warnings(config_warnings(config), world);
+  print_warnings(sample_warnings(config, sample), world);
   RunConfig cpu = config.run;
   cpu.device = "cpu";
   const auto backend = make_backend(cpu, world);

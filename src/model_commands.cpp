@@ -9,6 +9,7 @@
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "src/commands.hpp"
+#include "src/config_warnings.hpp"
 #include "src/data.hpp"
 #include "src/data_memory.hpp"
 #include "src/model_file.hpp"
@@ -45,11 +46,12 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels 
 
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   Trained t;
-  t.config = read_config(options.run + "/config.toml", {});
+  t.config = read_config(options.run + "/config.toml", {}, Writer::run);
   t.spec = dataset(options, t.config.data, labels);
   t.backend = make_backend(t.config.run, world);
   t.resolution = make_plan(t.config).last.resolution;
   t.shape = inspect_dataset(t.spec, world);
+  require_channels(t.config.data, t.shape.sample);
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include "src/commands.hpp"
+#include "src/config_warnings.hpp"
 #include "src/folder_lock.hpp"
 #include "src/fusion.hpp"
 #include "src/measured_teams.hpp"
@@ -102,6 +104,24 @@ class RunFolder {
   std::optional<FolderLock> lock_;
 };
 
+// Warnings go into the run's log; to standard error where the run fails before it has one.
+class Warnings {
+ public:
+  Warnings(std::vector<std::string> lines, const Comm& world) : lines_(std::move(lines)), world_(world) {}
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+  ~Warnings() { print_warnings(lines_, world_); }
+
+  void add(const std::vector<std::string>& lines) { lines_.insert(lines_.end(), lines.begin(), lines.end()); }
+  void log(RunReport& report) {
+    for (const std::string& line : std::exchange(lines_, {})) report.log("warning: " + line);
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  const Comm& world_;
+};
+
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
                       const Checkpoints& checkpoints, Comm& world) {
@@ -133,9 +153,13 @@ void train_command(const TrainOptions& options, Comm& world) {
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
   make_plan(config);  // refuses what cannot be planned before any file is opened
+  Warnings warnings(config_warnings(config), world);
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
-  // "[1]" suits any data; from here on resolutions have a factor per axis.
+  require_channels(config.data, shape.sample);
+  warnings.add(sample_warnings(config, shape.sample));
+  // "[1]" suits any data, and so does a size for every axis; from here on all have a number per axis.
+  settle_axes(config.model.layers, shape.sample.axes);
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
@@ -155,6 +179,7 @@ void train_command(const TrainOptions& options, Comm& world) {
     forget_teams_of_others(config, world);
   }
   RunReport report = open_report(config, plan, settings, checkpoints, world);
+  warnings.log(report);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample),

@@ -18,7 +18,44 @@ class BadInput(support.MrmfTest):
         self.fails(code, "train", "config.toml", *words, message=message, **options)
         self.assertFalse(os.path.exists(self.path("run")), "a run folder was left behind")
 
+    # --- what is allowed and rarely meant: a warning
+
+    def images(self):
+        """Samples of (64, 48): images without an axis of channels, which are taken for series of 48 channels."""
+        support.make_data(self.path("data.h5"), length=64, channels=48)
+
+    def test_validation_on_training_samples_is_warned_of(self):
+        sets = ["--set", "data.validation.samples=train_frames", "--set", "data.validation.labels=train_unitStar_par"]
+        said = "the validation samples ('train_frames' in data.h5) are training samples too"
+        self.assertIn("warning: " + said, self.mrmf("train", "config.toml", "--set", "training.epochs=1", *sets))
+        self.assertIn("warning: " + said, self.read("run/log.txt"))
+        for command in ("plan", "inspect"):
+            self.assertIn("warning: " + said, self.mrmf(command, "config.toml", *sets))
+            self.assertNotIn("warning", self.mrmf(command, "config.toml"))
+
+    def test_an_image_without_channels_is_warned_of(self):
+        self.images()
+        said = "if there is no axis of channels, add one: (n, 64, 48, 1)"
+        self.assertIn(said, self.mrmf("inspect", "config.toml"))
+        self.assertNotIn("warning", self.mrmf("inspect", "config.toml", "--set", "data.channels=48"))
+        # A run that is refused afterwards has said it too.
+        done = self.fails(2, "train", "config.toml", "--set", "model.layers[0].kernel=[3,3]", message="for more axes than its input")
+        self.assertIn(said, done)
+
+    def test_the_number_of_channels_can_be_asked_for(self):
+        self.images()
+        self.refused(2, "data.channels=1", message="store the samples as (n, 64, 48, 1)")
+
     # --- usage and configuration: exit code 2
+
+    def test_a_patience_without_a_threshold(self):
+        self.refused(2, "method.stop.finetune.patience=5", message="method.stop.finetune.threshold, which is not set")
+
+    def test_runs_of_earlier_versions_with_a_patience_alone_are_still_evaluated(self):
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        text = self.read("run/config.toml")
+        self.write("run/config.toml", text.replace("[run]", "stop.finetune.patience = 5\n\n[run]"))
+        self.assertIn("R^2", self.mrmf("evaluate", "run"))
 
     def test_usage(self):
         self.fails(2, message="A subcommand is required")

@@ -130,8 +130,12 @@ TEST_CASE("padding: a word, a number, or what goes before and after each axis") 
   };
   CHECK(padded("same").same_padding);
   CHECK_FALSE(padded("valid").same_padding);
-  CHECK(padded("2").pad_before == Extent{0, 0, 2});
-  CHECK(padded("2").pad_after == Extent{0, 0, 2});
+  CHECK(padded("[2]").pad_before == Extent{0, 0, 2});
+  CHECK(padded("[2]").pad_after == Extent{0, 0, 2});
+  std::vector<LayerSpec> once{padded("2")};
+  settle_axes(once, 3);
+  CHECK(once[0].pad_before == Extent{2, 2, 2});
+  CHECK(once[0].pad_after == Extent{2, 2, 2});
   CHECK_FALSE(padded("2").same_padding);
   CHECK(padded("[1, 2]").pad_after == Extent{0, 1, 2});
   CHECK(padded("[[1, 2]]").pad_before == Extent{0, 0, 1});
@@ -143,7 +147,8 @@ TEST_CASE("padding: a word, a number, or what goes before and after each axis") 
     const std::size_t start = text.find("padding = ") + 10;
     return text.substr(start, text.find(", initialiser") - start);
   };
-  CHECK(written("2") == "[2]");
+  CHECK(written("2") == "2");
+  CHECK(written("[2]") == "[2]");
   CHECK(written("[[1, 2], 0]") == "[[1, 2], 0]");
   CHECK(written("same") == "\"same\"");
   CHECK(written("[0, 0]") == "\"valid\"");

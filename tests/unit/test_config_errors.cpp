@@ -138,12 +138,43 @@ TEST_CASE("mistakes in layers and stages") {
   for (const char* padding : {"\"some\"", "[]", "-1", "[1, 1, 1, 1]", "[[1, 2, 3]]", "[[1]]", "1.5", "true"})
     CHECK(layer_error(std::string("type = \"conv\"\nfilters = 3\nkernel = 3\npadding = ") + padding) ==
           std::string("c.toml:47: model.layers[10].padding is ") + padding +
-              "; it must be \"valid\", \"same\", or one to three entries, each a number or a pair [before, after] of "
+              "; it must be \"valid\", \"same\", a number, or one to three entries, each a number or a pair [before, "
+              "after] of "
               "at least 0");
   CHECK(layer_error("type = \"relu\"\nname = \"norm\"") ==
         "c.toml:7: two layers of the model are named 'norm'; names must be unique");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\n[[method.stages]]\ncoarse = { bacth = 2 }\n") ==
         "c.toml:11: unknown key 'method.stages[0].coarse.bacth'; did you mean 'method.stages[0].coarse.batch'?");
+}
+
+TEST_CASE("sizes of layers are integers") {
+  for (const char* kernel : {"0", "[]", "[3, 0]", "[1, 1, 1, 1]", "1.5", "[[3]]", "2000000"})
+    CHECK(layer_error(std::string("type = \"conv\"\nfilters = 3\nkernel = ") + kernel) ==
+          std::string("c.toml:46: model.layers[10].kernel is ") + kernel +
+              "; it must be an integer for every axis, or one to three per axis such as [3] or [3, 3, 3], each at "
+              "least 1");
+}
+
+TEST_CASE("a patience that waits for no threshold") {
+  const std::string mrmf = "[method]\nname = \"mrmf\"\nresolutions = [[2], [1]]\n";
+  const std::string rest = "threshold, which is not set; set it too, or remove the patience";
+  CHECK(error("[method]\nstop.finetune.patience = 5\n") ==
+        "c.toml:8: method.stop.finetune.patience counts epochs in which the training loss falls by less than "
+        "method.stop.finetune." +
+            rest);
+  CHECK(error(mrmf + "stop.coarse = { epochs = 9, patience = 5 }\n") ==
+        "c.toml:10: method.stop.coarse.patience counts epochs in which the training loss falls by less than "
+        "method.stop.coarse." +
+            rest);
+  CHECK(error(mrmf + "stages = [{ dense = { patience = 5 } }]\n") ==
+        "c.toml:10: method.stages[0].dense.patience counts epochs in which the training loss falls by less than "
+        "method.stages[0].dense." +
+            rest);
+  CHECK(error(mrmf + "stop.dense.threshold = 1e-3\nstages = [{ dense = { patience = 5 } }]\n") == "no error");
+  CHECK(error(mrmf + "stop.dense.patience = 5\nstages = [{ dense = { threshold = 1e-3 } }]\n") == "no error");
+  // Runs that an earlier version made are still read.
+  const std::string old = std::string(kSmallest) + "[method]\nstop.finetune.patience = 5\n";
+  CHECK(parse_config(old, "run/config.toml", {}, Writer::run).method.finetune.patience == 5);
 }
 
 TEST_CASE("what is missing") {

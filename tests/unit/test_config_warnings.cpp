@@ -1,0 +1,174 @@
+// What is allowed and rarely meant: warnings before a run, by the configuration alone and by the samples' shape.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "kernels/check.hpp"
+#include "layers/network.hpp"
+#include "src/config_warnings.hpp"
+#include "src/plan.hpp"
+#include "tests/unit/config_text.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+std::vector<std::string> warned(const std::vector<std::string>& overrides, const char* text = kSmallest) {
+  return config_warnings(parse_config(text, "c.toml", overrides));
+}
+
+Shape sample(std::vector<Index> sizes) {
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[4 - sizes.size() + a] = sizes[a];
+  return shape;
+}
+
+std::vector<std::string> odd(std::vector<Index> sizes, const std::vector<std::string>& overrides = {}) {
+  return sample_warnings(parse_config(kSmallest, "c.toml", overrides), sample(std::move(sizes)));
+}
+
+std::string refused(Index channels, std::vector<Index> sizes) {
+  try {
+    require_channels(parse_config(kSmallest, "c.toml", {"data.channels=" + std::to_string(channels)}).data,
+                     sample(std::move(sizes)));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("configurations that mean what they say bring no warning") {
+  CHECK(warned({}).empty());
+  CHECK(warned({"method.name=mrmf", "method.resolutions=[[2],[1]]", "method.stop.coarse.epochs=3",
+                "method.stop.dense.threshold=1e-3", "method.stop.dense.patience=2", "method.stop.finetune.epochs=2"})
+            .empty());
+  CHECK(warned({"method.stop.finetune.epochs=3"}).empty());  // a baseline reads what finetune says
+  CHECK(warned({"training.optimizer.rule=plateau", "training.optimizer.patience=3", "training.optimizer.factor=0.5"})
+            .empty());
+  CHECK(warned({"training.optimizer.name=sgd", "training.optimizer.momentum=0.5"}).empty());
+}
+
+TEST_CASE("keys that nothing reads are named") {
+  const auto only = [](const std::vector<std::string>& overrides, const std::string& part) {
+    const std::vector<std::string> lines = warned(overrides);
+    REQUIRE(lines.size() == 1);
+    CHECK_MESSAGE(has(lines[0], part), lines[0]);
+  };
+  const std::string two = "method.resolutions=[[2],[1]]";
+  only({"method.stop.coarse.epochs=3"}, "method.stop.coarse are set, and this plan (baseline) trains no coarse model");
+  only({"method.name=mrt", two, "method.stop.dense.epochs=3"}, "this plan (mrt) trains no dense model");
+  only({"method.name=mrmf", two, "method.top=interpolated", "method.dense.batch=8"}, "trains no dense model");
+  only({"method.name=mrmf", two, "method.bottom=fresh", "method.coarse.batch=8"}, "trains no coarse model");
+  only({"method.name=mrt", two, "method.stages=[{dense={epochs=2}}]"}, "trains no dense model");
+  only({"method.name=mrmf", two, "method.split=[5,3]"}, "method.split is set, and method.teams is \"sequential\"");
+  only({"method.moments=carry"}, "a baseline fuses nothing");
+  only({"training.optimizer.patience=3"}, "training.optimizer.patience is set, and only the rule \"plateau\" reads it");
+  only({"training.optimizer.boundaries=[3]"}, "only the rule \"piecewise\"");
+  only({"training.optimizer.factor=0.5"}, "\"plateau\" or \"piecewise\"");
+  only({"training.optimizer.momentum=0.5"}, "the optimizer \"sgd\"");
+  only({"training.optimizer.name=sgd", "training.optimizer.beta1=0.5"}, "\"adam\"");
+}
+
+TEST_CASE("validation data that is training data is named") {
+  const auto lines = warned({"data.validation.samples=x"});
+  REQUIRE(lines.size() == 1);
+  CHECK(has(lines[0], "the validation samples ('x' in neuron.h5) are training samples too"));
+  CHECK(warned({"data.validation.samples=x", "data.validation.files=other.h5"}).empty());
+  CHECK(warned({"data.validation.samples=x", "data.validation.files=[\"other.h5\", \"neuron.h5\"]"}).size() == 1);
+}
+
+TEST_CASE("shapes as published are taken as they are") {
+  for (const std::vector<Index>& sizes : {std::vector<Index>{1600, 3},
+                                          {128, 128, 128, 4},
+                                          {32, 32, 32, 4},
+                                          {100},
+                                          {64},
+                                          {1000, 64},
+                                          {224, 224, 3},
+                                          {64, 64, 16},
+                                          {28, 28, 1},
+                                          {512, 1},
+                                          {8, 4},
+                                          {16, 128, 128, 4},
+                                          {8, 8, 8, 2}})
+    CHECK_MESSAGE(odd(sizes).empty(), to_string(sample(sizes)));
+}
+
+TEST_CASE("shapes that look channels first, or without channels, are named with what to do") {
+  const auto one = [](std::vector<Index> sizes) {
+    const auto lines = odd(std::move(sizes));
+    REQUIRE(lines.size() == 1);
+    return lines[0];
+  };
+  CHECK(
+      one({4, 32, 32, 32}) ==
+      "samples stored as (n, 4, 32, 32, 32) are taken for 4x32x32 positions of 32 channels, since channels come last; "
+      "if yours come first, store them as (n, 32, 32, 32, 4); if it is meant so, set data.channels = 32");
+  CHECK(
+      one({64, 48}) ==
+      "samples stored as (n, 64, 48) are taken for 64 positions of 48 channels, since channels come last; if there is "
+      "no axis of channels, add one: (n, 64, 48, 1); if it is meant so, set data.channels = 48");
+  CHECK(has(one({3, 1600}), "store them as (n, 1600, 3)"));
+  CHECK(has(one({3, 224, 224}), "store them as (n, 224, 224, 3)"));
+  CHECK(has(one({128, 128, 128}), "add one: (n, 128, 128, 128, 1)"));
+  CHECK(odd({64, 48}, {"data.channels=48"}).empty());
+}
+
+TEST_CASE("data.channels holds the data to what it says") {
+  CHECK(refused(3, {1600, 3}) == "no error");
+  CHECK(refused(4, {4, 32, 32, 32}) ==
+        "data.channels = 4, and samples stored as (n, 4, 32, 32, 32) have 32 channels, their last axis; yours come "
+        "first: "
+        "store the samples as (n, 32, 32, 32, 4)");
+  CHECK(has(refused(1, {64, 48}), "store the samples as (n, 64, 48, 1)"));
+  CHECK(has(refused(7, {64, 48}), "set data.channels to that"));
+}
+
+TEST_CASE("a size given once holds along every axis, and says so where it once did not") {
+  const Config config = parse_config(kLayers, "c.toml", {});
+  const auto lines = sample_warnings(config, sample({32, 32, 32, 4}));
+  REQUIRE(lines.size() == 1);
+  CHECK(has(lines[0],
+            "along all 3 axes; earlier versions took it for the last alone; it is given for pool2, conv2; a "
+            "list such as [3, 3, 3] means the same in both"));
+  CHECK(sample_warnings(config, sample({3200, 4})).empty());
+
+  Config settled = config;
+  settle_axes(settled.model.layers, 3);
+  CHECK(settled.model.layers[4].window == Extent{3, 3, 3});
+  CHECK(settled.model.layers[4].stride == Extent{2, 2, 2});
+  CHECK(settled.model.layers[5].window == Extent{4, 4, 4});
+  CHECK(sample_warnings(settled, sample({32, 32, 32, 4})).empty());
+  CHECK(parse_config(to_toml(settled), "written.toml", {}, Writer::run) == settled);
+  // As earlier versions wrote it, and one axis has only ever had one meaning.
+  CHECK(to_toml(settled).find("window = [3, 3, 3], stride = [2, 2, 2]") != std::string::npos);
+  settled = config;
+  settle_axes(settled.model.layers, 1);
+  CHECK(to_toml(settled).find("window = [3], stride = [2]") != std::string::npos);
+}
+
+TEST_CASE("the network is built with a size for every axis, and keeps a list as it is") {
+  const auto backend = make_reference_backend();
+  const auto outputs = [&](const std::string& kernel, const Shape& in) {
+    const std::string layers =
+        "model.layers=[{type=\"conv\", filters=2, kernel=" + kernel + "}, {type=\"max_pool\", window=2}]";
+    Config config = parse_config(kLayers, "c.toml", {layers, "model.cut=pool1"});
+    return to_string(Network(*backend, {in, 1, config.model.layers, config.model.cut}).output());
+  };
+  CHECK(outputs("3", sample({10, 10, 10, 1})) == "4x4x4x2");
+  CHECK(outputs("[3]", sample({10, 10, 10, 1})) == "5x5x4x2");
+  CHECK(outputs("3", sample({10, 10, 1})) == "4x4x2");
+  CHECK(outputs("3", sample({10, 1})) == "4x2");
+  CHECK_THROWS_WITH_AS(
+      outputs("[3, 3]", sample({64, 48})),
+      "conv1: window 1x3x3 is for more axes than its input 64x48 has: 1 axis of positions and 48 "
+      "channels; give at most 1 number, or, if an axis is missing, store the samples with their channels "
+      "as the last axis, 1 for a single one",
+      ConfigError);
+}
