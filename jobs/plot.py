@@ -3,8 +3,9 @@
 
     jobs/plot.py RUN... -o FILE.png|.svg [--x seconds|gflop|epochs] [--mean]
 
-One line per run, from its epochs.jsonl. Runs of one method share a colour; seeds differ in line style, or become one line
-of means in a band from the least to the largest (then a line style is a number of epochs). Thin dotted
+One line per run, from its epochs.jsonl. Runs of one method with the same settings share a colour, and the legend says by
+which settings the others differ; seeds differ in line style. With --mean they become one line of means in a band from the
+least to the largest: a colour for each method, a line style for each of its settings and numbers of epochs. Thin dotted
 parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
 the one that counts. Dots mark where a training step of the plan ends.
 """
@@ -13,6 +14,7 @@ import itertools
 import json
 import pathlib
 import sys
+import tomllib
 
 import matplotlib
 
@@ -24,7 +26,9 @@ from matplotlib.lines import Line2D
 
 AFTER = ("baseline", "finetune")
 # Okabe and Ito's colours, told apart also by colour-blind readers; the grey prints well.
-COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777"]
+COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777",
+           "#7A3E00", "#003A5C", "#7B1FA2", "#9E9D24", "#AD1457", "#00838F", "#5D4037", "#B0BEC5"]
+LONGEST = 30  # characters of a setting in the legend
 LABELS = {"seconds": "training time [s]", "gflop": "arithmetic of training [TFLOP]", "epochs": "epochs of all models"}
 STYLES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1))]
 
@@ -52,9 +56,55 @@ def read_run(folder):
         result = json.loads((path.parent / "result.json").read_text())
     except (OSError, json.JSONDecodeError):
         return epochs, {}
-    config = path.parent / "config.toml"
-    result["bottom"] = "fresh" if config.exists() and 'bottom = "fresh"' in config.read_text() else "coarse"
+    result["settings"] = read_settings(path.parent / "config.toml")
+    result["bottom"] = result["settings"].get("method.bottom", "coarse")
     return epochs, result
+
+
+def read_settings(path):
+    """Every key of a run's configuration but those that repetitions may differ in, and those that methods are named by."""
+    try:
+        tables = tomllib.loads(path.read_text())
+    except OSError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        fail(f"{path}: {error}; is the run folder damaged?")
+    found = {}
+
+    def flatten(table, prefix):
+        for key, value in table.items():
+            if isinstance(value, dict):
+                flatten(value, prefix + key + ".")
+            else:
+                found[prefix + key] = value
+
+    flatten(tables, "")
+    return {key: value for key, value in found.items() if not key.startswith("run.")
+            and key not in ("training.seed", "method.resolutions", "data.channels", "method.name")}
+
+
+def shown(value):
+    text = "not set" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= LONGEST else text[:LONGEST - 1] + "…"
+
+
+def by_settings(runs):
+    """[(what sets these runs apart from the others in the list, the runs)]: one entry where all have the same settings."""
+    groups = []
+    for epochs, result in runs:
+        settings = result.get("settings", {})
+        same = next((group for group in groups if group[0] == settings), None)
+        if same is None:
+            groups.append((settings, [(epochs, result)]))
+        else:
+            same[1].append((epochs, result))
+    keys = sorted({key for settings, _ in groups for key in settings
+                   if any(other.get(key) != settings[key] for other, _ in groups)})
+    labels = [", ".join(f"{key.partition('.')[2]} = {shown(settings.get(key))}" for key in keys) for settings, _ in groups]
+    for i, label in enumerate(labels):  # cut short, two may look alike
+        if labels.count(label) > 1:
+            labels[i] = f"{label} ({labels[:i + 1].count(label)})" if i else label
+    return [(label, own) for label, (_, own) in zip(labels, groups)]
 
 
 def method_name(epochs, result, folder):
@@ -162,6 +212,24 @@ def scale(axes, losses):
         axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
+def lines_of(methods, mean):
+    """(colour, style, title, runs) of every line of the legend. Runs of a method are apart by their settings; for means
+    also by their numbers of epochs, then the method has one colour. Style None: the seeds'."""
+    colours = itertools.cycle(COLOURS)
+    for name, group in methods.values():
+        variants = by_settings(group)
+        titled = [(f"{name}, {label}" if label else name, runs) for label, runs in variants]
+        if not mean:
+            yield from ((next(colours), None, title, runs) for title, runs in titled)
+            continue
+        labelled = [(repetition_label(title, part, len(parts) > 1), part)
+                    for title, parts in ((title, repetitions(runs)) for title, runs in titled) for part in parts]
+        for i, (title, part) in enumerate(labelled):
+            style = STYLES[i % len(STYLES)]
+            colour = next(colours) if style == STYLES[0] else colour
+            yield colour, style, title, part
+
+
 def draw(runs, options):
     figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
     methods, seeds = {}, {}
@@ -169,15 +237,11 @@ def draw(runs, options):
         name = method_name(epochs, result, folder)
         methods.setdefault(kind_of(name, result) if options.mean else name, (name, []))[1].append((epochs, result))
     handles = []
-    for colour, (name, group) in zip(itertools.cycle(COLOURS), methods.values()):
+    for colour, style, title, group in lines_of(methods, options.mean):
+        handles.append(Line2D([], [], color=colour, linewidth=1.8, linestyle=style or "-", label=title))
         if options.mean:
-            parts = repetitions(group)
-            for style, part in zip(itertools.cycle(STYLES), parts):
-                draw_mean(axes, part, options.x, colour, style)
-                handles.append(Line2D([], [], color=colour, linewidth=1.8, linestyle=style,
-                                      label=repetition_label(name, part, len(parts) > 1)))
+            draw_mean(axes, group, options.x, colour, style)
             continue
-        handles.append(Line2D([], [], color=colour, linewidth=1.8, label=name))
         for epochs, result in group:
             style = "-"
             if "seed" in result:

@@ -3,20 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace mrmf {
 namespace {
 
 constexpr const char* kNone = "-";
 
-std::string saved_text(const Spread& own, const Spread& other) {
-  if (other.mean <= 0) return kNone;
-  const double ratio = own.mean / other.mean;
-  const std::string saved = fmt::format("{:.1f}", 100 * (1 - ratio));
-  if (own.count < 2 || other.count < 2) return saved + " %";
-  const double relative = std::hypot(own.deviation / own.mean, other.deviation / other.mean);
-  return fmt::format("{} +- {:.1f} %", saved, 100 * ratio * relative);
+std::string saved_text(const Comparison& saved) {
+  const std::string mean = fmt::format("{:.1f}", saved.spread.mean);
+  if (!saved.paired) return mean + " %, unpaired";
+  return saved.spread.count < 2 ? mean + " %" : fmt::format("{} +- {:.1f} %", mean, saved.spread.error());
 }
 
 std::string stage_name(int stage) {
@@ -71,44 +67,39 @@ std::vector<std::string> CostRows::names() const {
   return names;
 }
 
-// Against the first group of this method that ends at the same resolution; none where a run of either has no such cost:
-// the mean of those that reached a target says nothing of the others.
-std::string CostRows::saved(const Group& group, const std::string& method,
-                            const std::function<Spread(const Group&)>& of) const {
-  if (group.first().method == "baseline") return kNone;
-  const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-    return g.first().method == method && g.first().resolutions.back() == group.first().resolutions.back();
-  });
-  if (found == groups_.end() || &*found == &group) return kNone;
-  const Spread own = of(group), other = of(*found);
-  const bool complete = own.count == group.runs.size() && other.count == found->runs.size();
-  return complete ? saved_text(own, other) : kNone;
+std::string CostRows::saved(const Group& group, const std::string& method, const Figure& figure) const {
+  const Group* other = reference_of(group, method, groups_);
+  if (!other) return kNone;
+  const auto saving = [](double own, double of) { return 100 * (1 - own / of); };
+  const std::optional<Comparison> saved = compared(group, *other, figure, saving);
+  return saved ? saved_text(*saved) : kNone;
 }
 
 void CostRows::add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const {
-  const auto spread_of = [&](const Group& runs, const auto& cost) {
+  const auto figure_of = [&](std::function<std::optional<Cost>(const Run&)> cost) -> Figure {
+    return [&measure, cost = std::move(cost)](const Run& run) -> std::optional<double> {
+      const std::optional<Cost> c = cost(run);
+      return c ? std::optional(measure.scale * (*c).*measure.value) : std::nullopt;
+    };
+  };
+  const auto spread_of = [&](const Figure& figure) {
     std::vector<double> values;
-    for (const Run& run : runs.runs) {
-      if (const std::optional<Cost> c = cost(run)) values.push_back(measure.scale * (*c).*measure.value);
-    }
+    for (const Run& run : group.runs)
+      if (const std::optional<double> value = figure(run)) values.push_back(*value);
     return spread(values);
   };
   for (int s = 1; s <= stages_; ++s) {
-    const Spread stage = spread_of(group, [&](const Run& run) { return std::optional(cost_of(run, s)); });
+    const Spread stage = spread_of(figure_of([s](const Run& run) { return cost_of(run, s); }));
     cells.push_back(s <= fusion_stages(group.runs.front()) ? text(stage, 2) : kNone);
   }
-  const auto after = [](const Run& run) { return std::optional(cost_of(run, 0)); };
-  cells.push_back(group.first().method == "baseline" ? kNone : text(spread_of(group, after), 2));
-  const auto total = [&](const Group& g) {
-    return spread_of(g, [](const Run& run) { return std::optional(total_cost(run)); });
-  };
-  cells.push_back(text(total(group), 2));
+  const Figure after = figure_of([](const Run& run) { return cost_of(run, 0); });
+  cells.push_back(group.first().method == "baseline" ? kNone : text(spread_of(after), 2));
+  const Figure total = figure_of(total_cost);
+  cells.push_back(text(spread_of(total), 2));
   for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, total));
   if (!target_) return;
-  const auto reached = [&](const Group& g) {
-    return spread_of(g, [&](const Run& run) { return cost_to(run, *target_); });
-  };
-  cells.push_back(reached_text(reached(group), group.runs.size()));
+  const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
+  cells.push_back(reached_text(spread_of(reached), group.runs.size()));
   for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, reached));
 }
 

@@ -26,7 +26,7 @@ class CostRows {
   };
 
   void add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const;
-  std::string saved(const Group& group, const std::string& method, const std::function<Spread(const Group&)>& of) const;
+  std::string saved(const Group& group, const std::string& method, const Figure& figure) const;
 
   const std::vector<Group>& groups_;
   std::optional<double> target_;

@@ -52,7 +52,8 @@ Settings read_settings(const std::string& toml) {
     }
   }
   std::erase_if(settings, [](const auto& entry) {
-    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first.starts_with("run.");
+    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "data.channels" ||
+           entry.first.starts_with("run.");
   });
   return settings;
 }
@@ -89,7 +90,6 @@ std::string value_of(const Settings& settings, const std::string& key) {
 // What sets a group apart from the others that would otherwise be labelled alike.
 void label_settings(std::vector<Group>& groups) {
   for (Group& group : groups) {
-    Settings labels;
     const Settings& own = group.runs.front().settings;
     for (const Group& other : groups) {
       if (&other == &group || !same_column(other.runs.front(), group.runs.front())) continue;
@@ -97,17 +97,20 @@ void label_settings(std::vector<Group>& groups) {
       const Settings& theirs = other.runs.front().settings;
       all.insert(theirs.begin(), theirs.end());
       for (const auto& [key, value] : all) {
-        if (value_of(own, key) != value_of(theirs, key)) labels[key] = value_of(own, key);
+        if (value_of(own, key) != value_of(theirs, key)) group.labels[key] = value_of(own, key);
       }
-    }
-    for (const auto& [key, value] : labels) {
-      group.settings_label +=
-          (group.settings_label.empty() ? "" : ", ") + key.substr(key.find('.') + 1) + " = " + value;
     }
   }
 }
 
 }  // namespace
+
+std::string method_name(const RunResult& r) {
+  const std::size_t fusions = r.resolutions.size() - 1;
+  if (r.method == "mrt") return "MRT";
+  if (r.method == "mrmf") return fmt::format("MRMF, {} fusion{}", fusions, fusions == 1 ? "" : "s");
+  return r.method;
+}
 
 bool fresh_bottom(const Run& run) { return value_of(run.settings, "method.bottom") == "\"fresh\""; }
 
@@ -136,7 +139,7 @@ std::vector<Group> group_runs(const std::vector<std::string>& folders) {
     if (same != groups.end()) {
       same->runs.push_back(std::move(run));
     } else {
-      groups.push_back({{std::move(run)}, ""});
+      groups.push_back({{std::move(run)}, {}});
     }
   }
   std::stable_sort(groups.begin(), groups.end(), before);
@@ -152,6 +155,47 @@ Spread spread(const std::vector<double>& values) {
   for (const double v : values) s.deviation += (v - s.mean) * (v - s.mean);
   s.deviation = values.size() > 1 ? std::sqrt(s.deviation / (n - 1)) : 0;
   return s;
+}
+
+double Spread::error() const { return count > 0 ? deviation / std::sqrt(static_cast<double>(count)) : 0; }
+
+std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
+                                   const std::function<double(double, double)>& compare) {
+  const auto by_seed = [&](const Group& group) {
+    std::map<std::uint64_t, std::vector<double>> values;
+    for (const Run& run : group.runs)
+      if (const std::optional<double> value = figure(run)) values[run.result.seed].push_back(*value);
+    return values;
+  };
+  const auto count = [](const auto& values) {
+    std::size_t n = 0;
+    for (const auto& [seed, list] : values) n += list.size();
+    return n;
+  };
+  const auto mine = by_seed(own), theirs = by_seed(other);
+  if (count(mine) != own.runs.size() || count(theirs) != other.runs.size()) return std::nullopt;
+  const bool paired = std::ranges::equal(
+      mine, theirs, {}, [](const auto& entry) { return entry.first; }, [](const auto& entry) { return entry.first; });
+  std::vector<double> values;
+  if (paired) {
+    for (const auto& [seed, list] : mine) values.push_back(compare(spread(list).mean, spread(theirs.at(seed)).mean));
+  } else {
+    const auto mean = [](const auto& entries) {
+      std::vector<double> all;
+      for (const auto& [seed, list] : entries) all.insert(all.end(), list.begin(), list.end());
+      return spread(all).mean;
+    };
+    values.push_back(compare(mean(mine), mean(theirs)));
+  }
+  return Comparison{spread(values), paired};
+}
+
+const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+  if (group.first().method == "baseline") return nullptr;
+  const auto found = std::ranges::find_if(groups, [&](const Group& g) {
+    return g.first().method == method && g.first().resolutions.back() == group.first().resolutions.back();
+  });
+  return found == groups.end() || &*found == &group ? nullptr : &*found;
 }
 
 std::string text(const Spread& s, int digits) {

@@ -7,6 +7,8 @@
 namespace mrmf {
 namespace {
 
+constexpr std::size_t kGap = 3;  // between columns
+
 std::vector<std::size_t> widths_of(const std::vector<std::vector<std::string>>& columns) {
   std::vector<std::size_t> widths;
   for (const auto& column : columns) {
@@ -17,21 +19,42 @@ std::vector<std::size_t> widths_of(const std::vector<std::vector<std::string>>& 
   return widths;
 }
 
-}  // namespace
-
-std::string TextTable::text() const {
-  const std::vector<std::size_t> widths = widths_of(columns);
-  std::size_t line_width = 3 * (widths.size() - 1);
-  for (const std::size_t width : widths) line_width += width;
+// The columns [first, last) of the table, beside the names.
+std::string block(const TextTable& table, const std::vector<std::size_t>& widths, std::size_t first, std::size_t last) {
+  std::size_t line_width = widths[0];
+  for (std::size_t c = first; c < last; ++c) line_width += kGap + widths[c];
   std::string out;
-  for (std::size_t row = 0; row < columns.front().size(); ++row) {
-    if (row == heading) out += std::string(line_width, '-') + "\n";
-    const auto blank = [row](const auto& column) { return column[row].empty(); };
-    if (std::all_of(columns.begin(), columns.end(), blank)) continue;
-    std::string line = fmt::format("{:<{}}", columns[0][row], widths[0]);
-    for (std::size_t c = 1; c < columns.size(); ++c) line += fmt::format("   {:>{}}", columns[c][row], widths[c]);
+  for (std::size_t row = 0; row < table.columns.front().size(); ++row) {
+    if (row == table.heading) out += std::string(line_width, '-') + "\n";
+    std::string line = fmt::format("{:<{}}", table.columns[0][row], widths[0]);
+    bool any = false;
+    for (std::size_t c = first; c < last; ++c) {
+      any = any || !table.columns[c][row].empty();
+      line += fmt::format("{:>{}}", table.columns[c][row], kGap + widths[c]);
+    }
+    if (!any) continue;
     line.resize(line.find_last_not_of(' ') + 1);
     out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string TextTable::text(std::size_t width) const {
+  const std::vector<std::size_t> widths = widths_of(columns);
+  std::string out;
+  for (std::size_t first = 1; first < columns.size();) {
+    std::size_t last = first, used = widths[0];
+    while (last < columns.size()) {
+      std::size_t end = last + 1, more = kGap + widths[last];
+      for (; beside.contains(end); ++end) more += kGap + widths[end];
+      if (last > first && width > 0 && used + more > width) break;
+      used += more;
+      last = end;
+    }
+    out += (out.empty() ? "" : "\n") + block(*this, widths, first, last);
+    first = last;
   }
   return out;
 }

@@ -192,7 +192,10 @@ class Commands(support.MrmfTest):
         self.assertIn("sample 128x3", self.mrmf("inspect", "config.toml", "--sample", "128x3"))
         self.fails(2, "inspect", "config.toml", "--sample", "12y3", message="--sample 12y3")
         os.remove(self.path("data.h5"))
+        self.fails(3, "inspect", "config.toml", message="data.h5 is not there (looked for in ")
         self.fails(3, "inspect", "config.toml", message="--sample")
+        self.fails(3, "inspect", "config.toml", "--set", "data.files=part*.h5",
+                   message="part*.h5 is not there (data.files takes names, not patterns: list every file)")
         self.fails(2, "inspect", self.folder, message="is a folder")
 
     def trained(self):
@@ -259,6 +262,26 @@ class Commands(support.MrmfTest):
         self.assertNotIn("seed 2", drawn)
         self.fails(2, "plot", "nowhere", "-o", "bad.png", message="plot")
         self.assertFalse(os.path.exists(self.path("bad.png")))
+
+    def test_runs_that_differ_in_one_key_are_told_apart(self):
+        support.make_data(self.path("data.h5"))
+        self.config()
+        for rate in ("0.003", "0.001"):
+            self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", f"run.folder=rate-{rate}", "--set",
+                      f"training.optimizer.learning_rate={rate}")
+        runs = ("rate-0.003", "rate-0.001")
+        for options in ([], ["--mean"]):
+            self.mrmf("plot", *runs, *options, "-o", "rates.svg")
+            image = self.read("rates.svg")
+            for rate in ("0.003", "0.001"):
+                self.assertEqual(image.count(f"baseline, optimizer.learning_rate = {rate}"), 1, rate)
+        table = subprocess.run(support.command(["compare", *runs]), cwd=self.folder, capture_output=True, text=True,
+                               env=dict(support.environment(), COLUMNS="100")).stdout
+        self.assertLessEqual(max(map(len, table.splitlines()[:10])), 100)
+        self.assertRegex(table, r"\noptimizer.learning_rate +0.003 +0.001\n")
+        self.assertEqual(len(self.mrmf("compare", "--csv", *runs).splitlines()), 3)
+        self.assertEqual(len(json.loads(self.mrmf("compare", "--json", *runs))["columns"]), 2)
+        self.fails(2, "compare", "--json", "--csv", *runs, message="excludes")
 
     def test_bench_training_prints_json_last(self):
         text = self.mrmf("bench", "training", "--length", "160", "--batch", "8", "--steps", "2", "--threads", "1")

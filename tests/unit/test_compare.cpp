@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "kernels/check.hpp"
@@ -141,16 +142,18 @@ TEST_CASE("means, spreads and savings are those worked out by hand, the paper's 
   CHECK(row(table, "first stage (s)") == "- - 20.00 - 40.00 +- 10.00 709.20");
   CHECK(row(table, "finetune (s)") == "- - 60.00 - 30.00 +- 0.00 1541.00");
   CHECK(row(table, "total time (s)") == "90.00 +- 10.00 3840.60 80.00 2802.61 70.00 +- 10.00 2528.51");
-  // 1 - 70/90 = 22.2 %; its spread 70/90 * sqrt((10/70)^2 + (10/90)^2) = 14.1 %. 1 - 80/90, 1 - 70/80.
-  CHECK(row(table, "time saved against baseline") == "- - 11.1 % 27.0 % 22.2 +- 14.1 % 34.2 %");
-  CHECK(row(table, "time saved against MRT") == "- - - - 12.5 % 9.8 %");
+  // Seed by seed: 1 - 60/80, 1 - 70/90, 1 - 80/100: 22.4 %, deviation 2.5, over the root of three. MRT has one seed
+  // alone: 1 - 80/90, 1 - 70/80.
+  CHECK(row(table, "time saved against baseline") == "- - 11.1 %, unpaired 27.0 % 22.4 +- 1.4 % 34.2 %");
+  CHECK(row(table, "time saved against MRT") == "- - - - 12.5 %, unpaired 9.8 %");
+  CHECK(row(table, "loss less the baseline's") == "- -0.00010, unpaired -0.00100 +- 0.00000");
   // Two GFLOP a second, of which the paper says nothing.
   CHECK(row(table, "first stage (GFLOP)") == "- 40.00 80.00 +- 20.00");
   CHECK(row(table, "total arithmetic (GFLOP)") == "180.00 +- 20.00 160.00 140.00 +- 20.00");
-  CHECK(row(table, "arithmetic saved against baseline") == "- 11.1 % 22.2 +- 14.1 %");
+  CHECK(row(table, "arithmetic saved against baseline") == "- 11.1 %, unpaired 22.4 +- 1.4 %");
   // First epoch at 0.045 or below: each run's last.
   CHECK(row(table, "time to loss 0.045 (s)") == "90.00 +- 10.00 80.00 70.00 +- 10.00");
-  CHECK(row(table, "time to loss saved against MRT") == "- - 12.5 %");
+  CHECK(row(table, "time to loss saved against MRT") == "- - 12.5 %, unpaired");
   CHECK(row(table, "arithmetic to loss 0.045 (GFLOP)") == "180.00 +- 20.00 160.00 140.00 +- 20.00");
   CHECK(row(table, "cost in full-resolution epochs") == "9.00 +- 1.00 8.00 7.00 +- 1.00");
   CHECK(row(table, "[1] ") ==
@@ -215,7 +218,7 @@ TEST_CASE("a saving until a loss is told only where all runs of both columns rea
   // Without the baseline's failure it is known: 1 - 60/90. MRT still fails twice.
   all.erase(all.begin() + 2);
   const std::string reached = compare_table(all, {.target = 0.04});
-  CHECK(row(reached, "arithmetic to loss saved against baseline") == "- - 33.3 +- 0.0 %");
+  CHECK(row(reached, "arithmetic to loss saved against baseline") == "- - 33.3 %, unpaired");
   CHECK(row(reached, "arithmetic to loss saved against MRT") == "- - -");
 }
 
@@ -250,9 +253,91 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   const Made a = baseline(1, 4), b = baseline(2, 6);
   const std::string table = compare_table(
       {runs.write("a", a.result, a.epochs, "cosine"), runs.write("b", b.result, b.epochs, "constant")}, {});
-  CHECK(table.find("optimizer.rule = \"cosine\"") != std::string::npos);
-  CHECK(table.find("optimizer.rule = \"constant\"") != std::string::npos);
+  CHECK(row(table, "optimizer.rule") == "\"cosine\" \"constant\"");
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
+}
+
+TEST_CASE("a setting too long for a heading is told below the table") {
+  const Runs runs;
+  const Made a = baseline(1, 4), b = baseline(1, 6);
+  const std::string first = runs.write("a", a.result, a.epochs), second = runs.write("b", b.result, b.epochs);
+  const std::string layers = "[\n  { type = \"conv\", filters = 8, kernel = [4] },\n  { type = \"relu\" },\n]\n";
+  std::ofstream(fs::path(second) / "config.toml", std::ios::app) << "[model]\nlayers = " << layers;
+  const std::string table = compare_table({first, second}, {});
+  CHECK(row(table, "layers") == "unset (a)");
+  CHECK(row(table, "(a) model.layers = [").starts_with("{ type = \"conv\", filters = 8, kernel = [4] },"));
+}
+
+TEST_CASE("columns that a line has no room for go below, each with its names and the paper's beside it") {
+  const Runs runs;
+  std::vector<std::string> folders;
+  for (const char* rule : {"cosine", "constant", "linear", "plateau"}) {
+    const Made made = baseline(1, 4);
+    folders.push_back(runs.write(rule, made.result, made.epochs, rule));
+  }
+  const std::string table = compare_table(folders, {.width = 80});
+  std::istringstream lines(table.substr(0, table.find("\nMean ")));
+  std::vector<std::string> rules, totals;
+  for (std::string line; std::getline(lines, line);) {
+    CHECK(line.size() <= 80);
+    if (line.starts_with("optimizer.rule")) rules.push_back(row(line, "optimizer.rule"));
+    if (line.starts_with("total time (s)")) totals.push_back(row(line, "total time (s)"));
+  }
+  CHECK(rules == std::vector<std::string>{"\"cosine\"", "\"constant\"", "\"linear\"", "\"plateau\""});
+  CHECK(totals == std::vector<std::string>(4, "40.00 3840.60"));
+  CHECK(compare_table(folders, {.width = 30}).find("\"plateau\"") != std::string::npos);  // no room even for one
+}
+
+TEST_CASE("savings and differences are paired by seed, whatever order the runs come in") {
+  const Runs runs;
+  std::vector<std::string> folders;
+  // Seeds cost very differently, the method always 10 s less: that is what pairing shows.
+  for (const int seed : {3, 1, 2}) {
+    Made b = make("baseline", {{1, 1, 1}}, static_cast<std::uint64_t>(seed),
+                  {{1, "baseline", {1, 1, 1}, 2, 50.0 * seed, 0.04}});
+    b.result.validation_loss = 0.1 * seed;
+    folders.push_back(runs.write("b" + std::to_string(seed), b.result, b.epochs));
+  }
+  for (const int seed : {1, 2, 3}) {
+    Made m = make("mrt", {{1, 1, 2}, {1, 1, 1}}, static_cast<std::uint64_t>(seed),
+                  {{1, "coarse", {1, 1, 2}, 1, 20.0 * seed, 0.05}, {2, "finetune", {1, 1, 1}, 1, 60.0 * seed, 0.04}});
+    m.result.validation_loss = 0.1 * seed - 0.01;
+    folders.push_back(runs.write("m" + std::to_string(seed), m.result, m.epochs));
+  }
+  const std::string table = compare_table(folders, {});
+  CHECK(row(table, "time saved against baseline") == "- - 20.0 +- 0.0 % 27.0 %");  // 80 of 100, 160 of 200, 240 of 300
+  CHECK(row(table, "loss less the baseline's") == "- -0.01000 +- 0.00000");
+  CHECK(row(table, "validation loss") == "0.20000 +- 0.10000 0.0400 0.19000 +- 0.10000 0.0399");
+}
+
+TEST_CASE("the runs behind a comparison come out as lines of values and as JSON") {
+  const Runs runs;
+  const Made b = baseline(1, 4), other = baseline(2, 6), m = one_fusion(1, 4);
+  const std::vector<std::string> folders{runs.write("m", m.result, m.epochs), runs.write("b", b.result, b.epochs),
+                                         runs.write("b2", other.result, other.epochs)};
+  std::istringstream lines(compare_csv(folders, {.target = 0.045}));
+  std::string names, line;
+  std::getline(lines, names);
+  CHECK(names ==
+        "column,method,resolutions,top,bottom,settings,seed,ranks,validation_loss,target,target_reached,coarse_epochs,"
+        "dense_epochs,epochs_after_fusion,seconds,gflop,seconds_to_loss,gflop_to_loss,folder");
+  std::getline(lines, line);
+  CHECK(line == "1,baseline,[1],dense,coarse,,1,1,0.04,0.04,true,0,0,4,40.0,80.0,40.0,80.0," + folders[1]);
+  std::getline(lines, line);
+  std::getline(lines, line);
+  CHECK(line ==
+        "2,\"MRMF, 1 fusion\",[2] [1],dense,coarse,,1,1,0.039,0.04,true,4,1,3,60.0,120.0,60.0,120.0," + folders[0]);
+  CHECK_FALSE(std::getline(lines, line));
+
+  const auto json = nlohmann::json::parse(compare_json(folders, {}));
+  REQUIRE(json["columns"].size() == 2);
+  CHECK(json["columns"][0]["seconds"]["mean"] == 50);
+  CHECK(json["columns"][0]["runs"][1]["seed"] == 2);
+  CHECK(json["columns"][0]["against_baseline"].is_null());
+  CHECK(json["columns"][1]["against_baseline"]["seconds_saved"]["paired"] == false);
+  CHECK(json["columns"][1]["against_baseline"]["seconds_saved"]["mean"].get<double>() == doctest::Approx(-0.2));
+  CHECK(json["columns"][1]["runs"][0]["epochs_after_fusion"] == 3);
+  CHECK(json["warnings"][0] == "the columns differ in seeds: {1, 2} | {1}");
 }
 
 TEST_CASE("two teams that trained at once cost the longer time, joined or not") {
@@ -284,7 +369,8 @@ TEST_CASE("half resolutions along the three axes of a cube are one column, as in
   }
   const std::string table = compare_table(folders, {});
   CHECK(row(table, "validation loss").starts_with("0.03400 +- 0.00200"));
-  CHECK(table.find("[2,2,2] [2,1,1] [1,1,1], mean of 3 choices of axes") != std::string::npos);
+  CHECK(table.find("[2,2,2] [2,1,1] [1,1,1]\n") != std::string::npos);
+  CHECK(table.find("and 2 more choices of axes") != std::string::npos);
   CHECK(table.find("n = 3, seed 1") != std::string::npos);
   CHECK(table.find("same seed") == std::string::npos);
 }
@@ -299,7 +385,8 @@ TEST_CASE("a fresh bottom is a method of its own, and arithmetic that is not rec
   const std::string a = runs.write("both", both.result, both.epochs), b = runs.write("top", top.result, top.epochs);
   std::ofstream(fs::path(b) / "config.toml", std::ios::app) << "[method]\nbottom = \"fresh\"\n";
   const std::string table = compare_table({a, b}, {});
-  CHECK(table.find("top dense, bottom fresh") != std::string::npos);
+  CHECK(table.find(" top dense\n") != std::string::npos);
+  CHECK(table.find("bottom fresh\n") != std::string::npos);
   CHECK(table.find("method.bottom =") == std::string::npos);
   CHECK(table.find("(GFLOP)") == std::string::npos);
   CHECK(row(table, "cost in full-resolution epochs") == "- -");
