@@ -1,6 +1,8 @@
 #include "io/sample_store.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 #include "io/agreement.hpp"
 #include "io/hdf5.hpp"
@@ -29,6 +31,19 @@ bool keeps_original(const StoreSettings& settings, const Extent& resolution) {
 Index most_cached(const StoreSettings& settings) {
   return settings.stream ? std::min(kMostCached, settings.budget / 8) : kMostCached;
 }
+
+// Adds the seconds between its making and its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<double>& sum) : sum_(sum) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::atomic<double>& sum_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 /// The part of [first, first + count) that lies in `rows`, counted from `first`.
 Range overlap(Range rows, Index first, Index count) {
@@ -127,6 +142,7 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
   Level coarse{{small, ElementType::float32, original, layout_}, std::make_unique<RowStream>(owned_, bytes)};
   const Index lines = small.spatial[0] * small.spatial[1];
   const Index parts = form_parts({shape_.sample, shape_.type, resolution, SampleLayout::transpose});
+  const Stopwatch averaging(averaging_);
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < owned_.count * parts; ++i) {
     const Index row = owned_.first + i / parts;
@@ -154,6 +170,7 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
     read = [this, resolution, lines](const ReadTask& task, Scratch& scratch) {
       scratch.fine.resize(static_cast<std::size_t>(task.rows.count * files_->row_bytes()));
       files_->read(task.rows, scratch.fine.data(), scratch);
+      const Stopwatch averaging(averaging_);
       coarsen_lines({shape_.type, shape_.sample, scratch.fine.data()}, resolution, {0, task.rows.count * lines},
                     reinterpret_cast<float*>(task.to));
     };
@@ -191,12 +208,15 @@ void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t>
 
   const std::vector<const std::byte*>& stored = from.rows->fetch(ids);
   const Index parts = form_parts(form);
+  std::optional<Stopwatch> averaging;
+  if (kept != resolution) averaging.emplace(averaging_);
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < rows * parts; ++i) {
     const Index row = i / parts;
     form_sample(form, stored[static_cast<std::size_t>(row)], {i % parts, parts},
                 x.data.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width)));
   }
+  averaging.reset();
   from.rows->done();
   for (Index i = 0; i < rows; ++i) {
     const Index at = ids[static_cast<std::size_t>(i)] - owned_.first;

@@ -1,6 +1,7 @@
 // This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +57,10 @@ class SampleStore {
   /// Streaming: DataError on this rank alone.
   void gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets);
 
+  /// Seconds that went to averaging samples since the last call, and to nothing else: not to reading them or to making
+  /// batches of those averaged before. Of threads that read ahead, the sum over the threads.
+  double take_averaging_seconds() { return averaging_.exchange(0); }
+
   /// Streaming: what would be spent where at a resolution with batches of `most_rows`.
   static StreamPlan plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
                          const Extent& resolution, Index most_rows);
@@ -78,6 +83,7 @@ class SampleStore {
   StoreSettings settings_;
   std::string way_;
   std::vector<float> labels_;
+  std::atomic<double> averaging_{0};    // seconds
   std::unique_ptr<SampleFiles> files_;  // while samples are read
   std::map<Extent, Level> levels_;      // by the resolution of their rows
 };

@@ -43,6 +43,10 @@ class Data {
   /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
   double require(const Extent& resolution);
   void release(const Extent& resolution);
+  /// Seconds that went to averaging samples since the last call; SampleStore says which. Requires loaded().
+  double take_averaging_seconds() {
+    return train_.store->take_averaging_seconds() + validation_.store->take_averaging_seconds();
+  }
 
  private:
   void read(Comm& team);

@@ -33,6 +33,7 @@ void add_split(Json& json, const TimeSplit& split) {
   add("compute", split.compute);
   add("communication", split.communication);
   json["hidden_seconds"] = split.hidden;
+  json["averaging_seconds"] = split.averaging;
 }
 
 // Records of earlier versions have one rank's seconds alone.
@@ -43,7 +44,8 @@ TimeSplit split_of(const Json& json) {
     if (range == json.end()) return RankSeconds{mean, mean, mean};
     return RankSeconds{mean, range->at(0), range->at(1)};
   };
-  return {part("io"), part("compute"), part("communication"), json.value("hidden_seconds", 0.0)};
+  return {part("io"), part("compute"), part("communication"), json.value("hidden_seconds", 0.0),
+          json.value("averaging_seconds", 0.0)};
 }
 
 Json epoch_json(const EpochRecord& r) {
@@ -168,6 +170,7 @@ RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
 
 TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
   io += other.io, compute += other.compute, communication += other.communication, hidden += other.hidden;
+  averaging += other.averaging;
   return *this;
 }
 

@@ -24,6 +24,8 @@ struct RankSeconds {
 struct TimeSplit {
   RankSeconds io, compute, communication;
   double hidden = 0;  ///< mean seconds that sums over the ranks went on beside computation; in none of the three
+  double averaging =
+      0;  ///< mean seconds that went to averaging samples: part of io, or beside it where they are streamed
   TimeSplit& operator+=(const TimeSplit& other);
   bool operator==(const TimeSplit&) const = default;
 };

@@ -80,6 +80,7 @@ void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& sta
   state.rate.epoch_done(epoch.validation_loss);
   const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss);
   clock_.end_epoch(epoch, at_.team);
+  epoch.split.averaging = at_.team.sum(at_.data.take_averaging_seconds()) / at_.team.size();
   state.history.record.add(epoch);
   state.history.epochs.push_back(epoch);
   if (reason != StopReason::none) state.history.record.reason = to_string(reason);

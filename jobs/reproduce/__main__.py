@@ -8,7 +8,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import tables
-from columns import target_of
+from columns import runs_csv, target_of
 from experiments import APPLICATIONS, COSMOFLOW, JOBS, NEURON
 from runs import Workshop
 
@@ -121,7 +121,8 @@ def main():
         text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop, what)}"
         root.mkdir(parents=True, exist_ok=True)
         (root / f"{what}.md").write_text(text)
-        print(f"\n{text}\nwritten: {root / what}.md\n", flush=True)
+        (root / f"{what}.csv").write_text(runs_csv(shop.take_used(), options.size))
+        print(f"\n{text}\nwritten: {root / what}.md, .csv\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """One method's runs as a column or row of a table, and how numbers are written."""
+import csv
+import io
 import math
 import statistics
 
@@ -33,6 +35,16 @@ def saved(own, other):
     return f"{100 * (1 - own / other):.1f} %"
 
 
+def ratio(own, other, own_done=True, other_done=True):
+    """own / other; a bound where one of them did not always reach the target, and so costs more than is known."""
+    if not own or not other or not (own_done or other_done):
+        return "–"
+    return ("" if own_done and other_done else "< " if own_done else "> ") + f"{own / other:.2f}"
+
+
+RATIOS = " A ratio to what did not always reach the target is less than what is printed (<), one of it is more (>)."
+
+
 def repetitions(runs):
     """How many seeds are behind each column or row, from its runs; `runs` are by its title."""
     texts = {}
@@ -60,6 +72,24 @@ def target_of(shop, application):
     """The loss that counts as reached: the size's, or where the first baseline ended."""
     given = application.sizes[shop.size].target
     return given or shop.run(application, "baseline", shop.first_seed(application)).result["validation_loss"]
+
+
+def runs_csv(used, size):
+    """What is behind a table or figure: a line for each run, with what it had cost when it reached the size's target."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["application", "method", "ranks", "seed", "validation_loss", "seconds", "gflop", "target", "reached",
+                    "coarse_epochs", "dense_epochs", "epochs_after_fusion_until", "seconds_until", "gflop_until"])
+    for application, method, ranks, run in used:
+        last = run.epochs[-1]
+        row = [application.name, method, ranks, run.result["seed"], run.result["validation_loss"], last["total_seconds"],
+               round(last["total_gflop"], 6)]
+        target = application.sizes[size].target
+        at = run.reached(target) if target else None
+        row += [target or "", int(at.done) if at else "", run.count("coarse"), run.count("dense")]
+        row += [at.epochs, at.record["total_seconds"], round(at.record["total_gflop"], 6)] if at else [""] * 3
+        lines.writerow(row)
+    return out.getvalue()
 
 
 class Column:

@@ -8,11 +8,12 @@ matplotlib.rcParams["svg.fonttype"] = "none"
 import matplotlib.pyplot as plt
 
 import paper
-from columns import TITLES, Column, count, markdown, repetitions, spread, target_of, unreached
+from columns import RATIOS, TITLES, Column, count, markdown, ratio, repetitions, saved, spread, target_of, unreached
 from experiments import COSMOFLOW, METHODS, NEURON
 
 # Okabe and Ito's, told apart by colour-blind readers: first stage, second stage, finetune.
 PARTS = (("first stage", "#D55E00"), ("second stage", "#E69F00"), ("finetune", "#0072B2"))
+PAPER_BASE = 2048  # of Figure 5: the paper's best batch
 UNITS = {"seconds": ("time to the target (s)", 1), "gflop": ("arithmetic to the target (TFLOP)", 1e-3)}
 
 
@@ -52,15 +53,30 @@ def breakdown(shop, what):
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8)
-    rows = [[name.replace("\n", ", "), *(f"{x:.2f}" for x in parts_of(column, "seconds")),
-             spread(column.cost("seconds")), spread((x / 1000 for x in column.cost("gflop"))), column.done()]
-            for name, column in columns]
+    rows = []
+    for (ranks, methods), gpus in zip(by_ranks.items(), application.gpus):
+        baseline, theirs = methods[TITLES["baseline"]], paper_totals(application, gpus)
+        for method, column in zip(METHODS, methods.values()):
+            against = ["–" if column is baseline else column.saved(baseline, measure) for measure in UNITS]
+            known = method != "baseline" and method in theirs
+            rows.append([f"{TITLES[method]}, {ranks}", *(f"{x:.2f}" for x in parts_of(column, "seconds")),
+                         spread(column.cost("seconds")), spread((x / 1000 for x in column.cost("gflop"))), *against,
+                         saved(theirs[method], theirs["baseline"]) if known else "–", column.done()])
     header = ["", "first stage (s)", "second stage (s)", "finetune (s)", "total (s)", "total (TFLOP)",
-              "reached the target"]
+              "time saved against baseline", "arithmetic saved", "paper: time saved", "reached the target"]
     seeds = ". ".join(f"On {ranks}: " + repetitions({title: c.runs for title, c in methods.items()})
                       for ranks, methods in by_ranks.items())
     return markdown(header, rows) + (
-        f"\n{seeds}. Target {target:g}, costs up to it.{unreached([c for _, c in columns])}\n\n" + save(figure, shop, what))
+        f"\n{seeds}. Target {target:g}, costs up to it.{unreached([c for _, c in columns], savings=True)}\n\n"
+        + save(figure, shop, what))
+
+
+def paper_totals(application, gpus):
+    """Total seconds of the paper's methods; two fusions are known on the fewer GPUs alone."""
+    fewer = gpus == application.gpus[0]
+    tables = (("table1", "table2", "table3") if application is COSMOFLOW else ("table5", "table6", "table7"))
+    totals = {method: figures[4] for method, figures in paper.METHODS[tables[0 if fewer else 1]].items()}
+    return totals | ({"two-fusions": paper.STAGES[tables[2]]["two-fusions"][3]} if fewer else {})
 
 
 def batches(shop, what):
@@ -77,16 +93,25 @@ def batches(shop, what):
         axes.set_xlabel("batch of the coarse model, per rank")
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
-    rows = []
-    for (batch, column), theirs in zip(columns.items(), (512, 1024, 2048, 4096)):
+    # The paper gives numbers for two of its batches; the ratios are to the first of these.
+    rows, known_batches = [], (512, 1024, 2048, 4096)
+    base = dict(zip(known_batches, columns.values())).get(PAPER_BASE)
+    for (batch, column), theirs in zip(columns.items(), known_batches):
         coarse = statistics.fmean(run.before("seconds", 1) for run in column.runs)
         known = paper.BATCHES.get(theirs)
         rows.append([str(batch), column.loss(), column.epochs("coarse"), column.after(), column.done(), f"{coarse:.2f}",
                      spread(column.cost("seconds")), spread(x / 1000 for x in column.cost("gflop")),
-                     f"{theirs}: {known:.2f}" if known else f"{theirs}: –"])
+                     *(["–", "–"] if base is None else
+                       [ratio(column.mean(measure), base.mean(measure), column.all_done(), base.all_done())
+                        for measure in UNITS]),
+                     f"{theirs}: {known:.2f}" if known else f"{theirs}: –",
+                     ratio(known, paper.BATCHES[PAPER_BASE])])
     header = ["coarse batch", "validation loss", "coarse epochs", "epochs after fusion", "reached the target",
-              "before fusion (s)", "total (s)", "total (TFLOP)", "paper: batch, total (s)"]
+              "before fusion (s)", "total (s)", "total (TFLOP)", "total / that of the third batch: time", "arithmetic",
+              "paper: batch, total (s)", f"paper: / {PAPER_BASE}"]
     seeds = repetitions({f"coarse batch {batch}": column.runs for batch, column in columns.items()})
     return markdown(header, rows) + (
         f"\nOn {count(settings.ranks[0], 'rank')}, {seeds}, target {target:g}, costs up to it."
-        f"{unreached(columns.values())}\n\n" + save(figure, shop, what))
+        f"{unreached(columns.values())}"
+        f"{RATIOS * (len({column.all_done() for column in columns.values()}) > 1)}"
+        "\n\n" + save(figure, shop, what))

@@ -20,6 +20,7 @@ class Workshop:
     threads: int
     seeds: tuple = ()        # instead of the size's own
     words: tuple = ()        # KEY=VALUE for every run
+    used: dict = dataclasses.field(default_factory=dict)  # what runs were asked for since take_used(), by their folders
 
     def data_words(self, application):
         """Simulates the data once; what points a run to them."""
@@ -88,7 +89,14 @@ class Workshop:
             for word in [*words, f"run.folder={folder}", f"run.threads={self.threads}"]:
                 command += ["--set", word]
             self.call(command, folder.parent / f"{folder.name}.log")
-        return Run(folder)
+        run = Run(folder)
+        self.used[folder] = (application, method + label, ranks, run)
+        return run
+
+    def take_used(self):
+        """(application, method, ranks, run) for every run asked for since the last call."""
+        used, self.used = self.used, {}
+        return list(used.values())
 
     def one_fusion(self, application, coarse_batch):
         """One fusion with this batch for the coarse model; 0: as for the others."""

@@ -2,7 +2,7 @@
 import statistics
 
 import paper
-from columns import TITLES, Column, count, markdown, number, repetitions, saved, spread, target_of, unreached
+from columns import RATIOS, TITLES, Column, count, markdown, number, ratio, repetitions, saved, spread, target_of, unreached
 from experiments import COSMOFLOW, METHODS, NEURON
 
 TABLES = {"table1": (COSMOFLOW, 0), "table2": (COSMOFLOW, 1), "table5": (NEURON, 0), "table6": (NEURON, 1)}
@@ -53,22 +53,31 @@ def stages_table(shop, what):
     target = target_of(shop, application)
     columns = {"one-fusion": Column(shop.one_fusion(application, settings.stages_coarse_batch), target),
                "two-fusions": Column(shop.runs(application, "two-fusions"), target)}
-    header, cells = [""], []
+    header, cells, means = [""], [], {}
     for method, column in columns.items():
         header += [TITLES[method] + " (s)", "(TFLOP)", "paper (s)"]
         for measure, scale in (("seconds", 1), ("gflop", 1e-3)):
             stages = [[scale * run.before(measure, stage) for run in column.runs] for stage in (1, 2)]
             totals = [scale * cost for cost in column.cost(measure)]
             finetune = [total - sum(s[i] for s in stages) for i, total in enumerate(totals)]
+            means[method, measure] = [statistics.fmean(values) for values in (*stages, finetune, totals)]
             cells.append([spread(s) if any(s) else "–" for s in stages] + [spread(finetune), spread(totals)]
                          + ([column.loss(), column.done()] if measure == "seconds" else ["", ""]))
         *seconds, loss = paper.STAGES[what][method]
         cells.append([number(s) for s in seconds] + [f"{loss:.4f}", ""])
+    one, two = (columns[method].all_done() for method in ("one-fusion", "two-fusions"))
+    for measure in ("seconds", "gflop"):
+        pairs = list(zip(means["two-fusions", measure], means["one-fusion", measure]))
+        cells.append([*(ratio(*pair) for pair in pairs[:2]), *(ratio(*pair, two, one) for pair in pairs[2:]), "", ""])
+    cells.append([*(ratio(*pair) for pair in zip(paper.STAGES[what]["two-fusions"][:4], paper.STAGES[what]["one-fusion"])),
+                  "", ""])
+    header += ["two / one fusion: time", "arithmetic", "paper: time"]
     rows = ("first training stage", "second training stage", "finetuning stage", "total", "validation loss (MSE)",
             "runs that reached the target")
     return markdown(header, [[row, *(column[i] for column in cells)] for i, row in enumerate(rows)]) + (
         f"\nOurs: {count(settings.ranks[0], 'rank')}, {repetitions({TITLES[m]: c.runs for m, c in columns.items()})}, target "
-        f"{target:g}, costs up to the target. Paper: {application.gpus[0]} GPUs.{unreached(columns.values())}\n")
+        f"{target:g}, costs up to the target. Paper: {application.gpus[0]} GPUs.{unreached(columns.values())}"
+        f"{RATIOS * (one != two)}\n")
 
 
 def part_text(part):
@@ -102,16 +111,16 @@ def pooling_table(shop, _what):
         loading = shop.run(application, "one-fusion", seed)
         every = shop.run(application, "one-fusion", seed, extra=("data.averaging=epoch",), label="-averaging-epoch")
         runs[application.title] = [baseline]
-        kept, again = coarse_epochs(loading), coarse_epochs(every)
-        own = [baseline.mean_epoch(True)["epoch"].mean, kept[0]["io_seconds"] - steady(kept, "io_seconds"),
-               steady(again, "seconds") - steady(kept, "seconds")]
-        rows.append([application.title, devices([baseline, loading, every]), *(f"{x:.2f}" for x in own),
+        own = [baseline.mean_epoch(True)["epoch"].mean,
+               *(coarse_epochs(run)[0]["averaging_seconds"] for run in (loading, every))]
+        rows.append([application.title, devices([baseline, loading, every]), *(f"{x:.2f}" if x else "–" for x in own),
                      *(f"{x:.2f}" for x in paper.POOLING[application.name])])
     header = ["", "device", "epoch of the original model (s)", "averaging once, while loading (s)",
-              "averaging in every epoch: more per epoch (s)", "paper: epoch", "on CPUs", "on GPUs"]
+              "averaging in every epoch, of an epoch (s)", "paper: epoch", "on CPUs", "on GPUs"]
     return markdown(header, rows) + (
         f"\nOurs: {repetitions(runs)}, on the device named; `--set run.device=cpu` or `cuda` and a --folder of its own make "
-        "the same table for the other. The paper averages on CPUs or on GPUs.\n")
+        "the same table for the other. Averaging: the loader's own seconds, training and validation samples, without reading "
+        "them and making batches; – where a GPU averages inside its recorded step. The paper averages on CPUs or on GPUs.\n")
 
 
 def devices(runs):
@@ -126,10 +135,6 @@ def device(result):
 
 def coarse_epochs(run):
     return [epoch for epoch in run.epochs if epoch["role"] == "coarse"]
-
-
-def steady(epochs, part):
-    return statistics.fmean(epoch[part] for epoch in (epochs[1:] or epochs))
 
 
 SOURCES = {"baseline": ("new", "new"), "mrt": ("coarse", "new"), "top-only": ("new", "dense"),

@@ -1,5 +1,6 @@
 """The paper's tables and figures at the smoke size: that every command runs, uses finished runs again, and says what the
 records say. The numbers themselves mean nothing at this size."""
+import csv
 import json
 import os
 import pathlib
@@ -85,13 +86,15 @@ class Reproduce(support.MrmfTest):
     def test_every_table_and_figure(self):
         printed = self.reproduce("all")
         for what in [f"table{n}" for n in range(1, 10)] + ["figure3", "figure4", "figure5", "cosmoflow", "neuron"]:
-            self.assertIn(f"written: {self.path('out')}/{what}.md", printed)
+            self.assertIn(f"written: {self.path('out')}/{what}.md, .csv", printed)
         self.assertIn("Size `smoke`", printed)
         for name in ("figure3", "figure4", "figure5", "cosmoflow-loss-gflop", "neuron-loss-seconds"):
             for suffix in ("png", "svg"):
                 self.assertGreater(os.path.getsize(self.path(f"out/figures/{name}.{suffix}")), 5000)
         self.check_table5()
         self.check_table8_and_9()
+        self.check_ratios()
+        self.check_csv()
         # Nothing is trained again.
         self.assertNotIn(" train ", self.reproduce("table5", "figure4"))
 
@@ -111,6 +114,25 @@ class Reproduce(support.MrmfTest):
         self.assertEqual(reached, losses[1] <= losses[0])  # the smoke size's target is where the baseline ended
         self.assertEqual(shown[2], f"{100 * (1 - work[1] / work[0]):.1f} %" if reached else "–")
         self.assertEqual(cells(text, "saved against baseline")[3::2], ["27.0 %", "34.2 %"])  # of Table 5's seconds
+
+    def check_ratios(self):
+        for name, paper in (("table3", ["0.47", "–", "0.71", "0.91"]), ("table7", ["0.23", "–", "0.92", "0.94"])):
+            text = pathlib.Path(self.path("out"), f"{name}.md").read_text()
+            rows = ("first training stage", "second training stage", "finetuning stage", "total")
+            self.assertEqual([cells(text, row)[-1] for row in rows], paper, name)
+        figure4 = pathlib.Path(self.path("out"), "figure4.md").read_text()
+        self.assertEqual([cells(figure4, f"{title}, 1 rank")[-2] for title in
+                          ("Baseline", "MRT", "MRMF (one fusion)", "MRMF (two fusions)")], ["–", "27.0 %", "34.2 %", "45.0 %"])
+        self.assertEqual([cells(figure4, f"{title}, 2 ranks")[-2] for title in ("MRT", "MRMF (two fusions)")], ["24.1 %", "–"])
+
+    def check_csv(self):
+        with open(self.path("out/table5.csv")) as file:
+            lines = list(csv.DictReader(file))
+        self.assertEqual([line["method"] for line in lines], ["baseline", "mrt", "one-fusion"])
+        for line in lines:
+            result = self.result(f"neuron/{line['method']}-ranks1-seed1")
+            self.assertEqual(float(line["validation_loss"]), result["validation_loss"])
+            self.assertAlmostEqual(float(line["gflop"]), sum(stage["gflop"] for stage in result["stages"]), places=4)
 
     def check_table8_and_9(self):
         table8 = pathlib.Path(self.path("out"), "table8.md").read_text()

@@ -20,7 +20,7 @@ def epoch(role, number, loss, seconds=10.0, ranks=1, stage=1):
     return {"stage": stage, "role": role, "resolution": [2] if role == "coarse" else [1], "epoch": number, "ranks": ranks,
             "validation_loss": loss, "seconds": seconds, "gflop": 2 * seconds, "io_seconds": 1.0, "io_range": [0.5, 1.5],
             "compute_seconds": 6.0, "compute_range": [5.0, 7.0], "communication_seconds": 2.0,
-            "communication_range": [1.25, 2.75]}
+            "communication_range": [1.25, 2.75], "averaging_seconds": 0.25 if role == "coarse" and number == 1 else 0.0}
 
 
 class Made(support.MrmfTest):
@@ -62,6 +62,24 @@ class Savings(Made):
         self.assertIn("all of the run counts", said)
         self.assertIn("more than what is printed (>)", said)
         self.assertEqual(columns.unreached([other], savings=True), "")
+
+
+class Ratios(Made):
+    def test_ratios_to_what_did_not_reach_the_target_are_bounds(self):
+        self.assertEqual(columns.ratio(3, 4), "0.75")
+        self.assertEqual(columns.ratio(3, 4, other_done=False), "< 0.75")
+        self.assertEqual(columns.ratio(3, 4, own_done=False), "> 0.75")
+        self.assertEqual(columns.ratio(3, 4, False, False), "–")
+        self.assertEqual(columns.ratio(None, 4), "–")
+        self.assertEqual(columns.ratio(0, 4), "–")
+
+    def test_the_runs_behind_a_table_are_lines_of_values(self):
+        run = self.run_folder("one", 7, [epoch("coarse", 1, 1.0), epoch("finetune", 1, 0.19), epoch("finetune", 2, 0.25)])
+        lines = columns.runs_csv([(COSMOFLOW, "mrt", 2, run)], "workstation").splitlines()
+        self.assertEqual(dict(zip(lines[0].split(","), lines[1].split(","))), {
+            "application": "cosmoflow", "method": "mrt", "ranks": "2", "seed": "7", "validation_loss": "0.25",
+            "seconds": "30.0", "gflop": "60.0", "target": "0.2", "reached": "1", "coarse_epochs": "1", "dense_epochs": "0",
+            "epochs_after_fusion_until": "1", "seconds_until": "20.0", "gflop_until": "40.0"})
 
 
 class Seeds(Made):
@@ -107,6 +125,11 @@ class Parts(Made):
         text = tables.pooling_table(self.made("NVIDIA A100 (80 GB), CUDA 13.0 (driver 13.0), cuDNN 9.19"), "table9")
         self.assertIn("| CosmoFlow | GPU: NVIDIA A100 (80 GB), CUDA 13.0", text)
         self.assertNotIn("CPU:", text)
+
+    def test_averaging_is_what_the_loader_says(self):
+        text = tables.pooling_table(self.made("oneDNN"), "table9")  # all epochs take as long: no difference would show it
+        for title in ("CosmoFlow", "Neuron Inverter"):
+            self.assertIn(f"| {title} | CPU: AMD EPYC, oneDNN | 10.00 | 0.25 | 0.25 |", text)
 
 
 class Folders(support.MrmfTest):

@@ -25,7 +25,7 @@ class Train(support.MrmfTest):
         self.assertEqual(set(epochs[0]), {
             "stage", "role", "resolution", "epoch", "samples", "train_loss", "validation_loss", "seconds", "io_seconds",
             "io_range", "compute_seconds", "compute_range", "communication_seconds", "communication_range",
-            "hidden_seconds", "gflop", "learning_rate", "batch", "ranks", "total_seconds"})
+            "hidden_seconds", "averaging_seconds", "gflop", "learning_rate", "batch", "ranks", "total_seconds"})
         for name in ("config.toml", "plan.json", "stages.jsonl", "result.json", "log.txt", "checkpoints/final.h5"):
             self.assertTrue(os.path.exists(self.path("run/" + name)), name)
         result = json.loads(self.read("run/result.json"))

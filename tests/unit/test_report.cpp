@@ -35,7 +35,7 @@ EpochRecord epoch(int number, double loss) {
           .train_loss = loss + 0.01,
           .validation_loss = loss,
           .seconds = 2,
-          .split = {{0.25, 0.125, 0.375}, {1.5, 1.25, 1.75}, {0.25, 0.125, 0.375}, 0.0625},
+          .split = {{0.25, 0.125, 0.375}, {1.5, 1.25, 1.75}, {0.25, 0.125, 0.375}, 0.0625, 0.03125},
           .learning_rate = 1e-3,
           .batch = 64,
           .ranks = 2,
@@ -75,7 +75,8 @@ TEST_CASE("records survive JSON, and an epoch has the documented keys in their o
       R"({"stage":1,"role":"coarse","resolution":[4],"epoch":3,"samples":1000,"train_loss":0.135,)"
       R"("validation_loss":0.125,"seconds":2.0,"learning_rate":0.001,"batch":64,"ranks":2,"total_seconds":6.0,"gflop":12.5,)"
       R"("io_seconds":0.25,"io_range":[0.125,0.375],"compute_seconds":1.5,"compute_range":[1.25,1.75],)"
-      R"("communication_seconds":0.25,"communication_range":[0.125,0.375],"hidden_seconds":0.0625})");
+      R"("communication_seconds":0.25,"communication_range":[0.125,0.375],"hidden_seconds":0.0625,)"
+      R"("averaging_seconds":0.03125})");
   CHECK(epoch_from_json(to_json(record), "here") == record);
   CHECK(stage_from_json(to_json(result().stages[0]), "here") == result().stages[0]);
   CHECK(result_from_json(to_json(result()), "here") == result());
@@ -126,6 +127,7 @@ TEST_CASE("a stage adds its epochs up") {
   CHECK(stage.split.io == RankSeconds{0.5, 0.25, 0.75});
   CHECK(stage.split.compute.mean == 3);
   CHECK(stage.split.hidden == 0.125);
+  CHECK(stage.split.averaging == 0.0625);
   CHECK(stage.gflop == 25);
   CHECK(stage.last.validation_loss == 0.25);
 }

@@ -97,6 +97,34 @@ TEST_CASE("coarsen: impossible factors are refused with the axis") {
   CHECK(coarse_shape(sample, {1, 1, 4}) == Shape{0, {1, 1, 400}, 3, 1});
 }
 
+TEST_CASE("the seconds of averaging are counted where samples are averaged, and nowhere else") {
+  TwoFiles files;
+  files.write_samples();
+  files.write_labels();
+  const Extent half{1, 1, 2}, original{1, 1, 1};
+  SampleStore once = files.store({0, 7});
+  once.require(original);
+  gather(once, original, {0, 3, 6});
+  CHECK(once.take_averaging_seconds() == 0);  // reading them and making batches
+  once.require(half);
+  CHECK(once.take_averaging_seconds() > 0);
+  gather(once, half, {0, 3, 6});
+  CHECK(once.take_averaging_seconds() == 0);
+
+  for (const bool stream : {false, true}) {
+    SampleStore every(files.spec, inspect_dataset(files.spec, files.comm), {0, 7}, files.comm,
+                      {stream, Averaging::epoch, 1 << 20});
+    every.require(half, 3);
+    CHECK(every.take_averaging_seconds() == 0);
+    EpochOrder order;
+    order.ids = {0, 3, 6};
+    order.steps = {{0, 3}};
+    every.expect(half, order);
+    gather(every, half, {0, 3, 6});
+    CHECK(every.take_averaging_seconds() > 0);
+  }
+}
+
 TEST_CASE("inspect: shapes from flat to three axes, files added up") {
   TwoFiles files;
   files.write_samples();
