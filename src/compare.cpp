@@ -215,12 +215,17 @@ std::vector<std::string> Rows::cells(const PaperColumn& paper) const {
 std::string notes(const std::vector<Group>& groups, bool to_loss, bool paper, bool other_run) {
   std::string text =
       "\nMean +- sample standard deviation over n runs.\n"
-      "Savings and differences of the loss: mean +- standard error, seed by seed; unpaired: of the means, where the "
-      "columns "
-      "have other seeds.\n"
-      "Arithmetic (GFLOP and so on) is that of convolutions and dense layers, validation included: it does not depend "
-      "on the machine.\n"
+      "Savings and differences of the loss: mean +- standard error, seed by seed; unpaired: of the means, as seeds "
+      "differ.\n"
+      "Arithmetic (GFLOP and so on): of convolutions and dense layers, validation included; the same on every "
+      "machine.\n"
       "Cost in full-resolution epochs is of arithmetic.\n";
+  for (const char* method : {"baseline", "mrt"}) {
+    const auto columns = std::ranges::count_if(groups, [&](const Group& g) { return g.first().method == method; });
+    if (columns > 1)
+      text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
+                          columns, method == std::string("mrt") ? "MRT" : method);
+  }
   if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
   if (paper)
     text += "paper: Neuron Inverter, its own data, 16 A100 GPUs (Tables 5 and 7). Compare ratios, not seconds.\n";

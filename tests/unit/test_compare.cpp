@@ -254,6 +254,7 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   const std::string table = compare_table(
       {runs.write("a", a.result, a.epochs, "cosine"), runs.write("b", b.result, b.epochs, "constant")}, {});
   CHECK(row(table, "optimizer.rule") == "\"cosine\" \"constant\"");
+  CHECK(row(table, "Of 2 baseline columns,") == "the others are compared with the first at their last resolution.");
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
 }
 
