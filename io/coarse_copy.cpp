@@ -11,6 +11,7 @@
 #include "io/hdf5_copy.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_files.hpp"
+#include "io/sizes.hpp"
 
 namespace mrmf {
 namespace {
@@ -79,6 +80,11 @@ std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, 
     throw ConfigError(copy.source + ": no data set has samples of " + std::to_string(copy.axes) +
                       (copy.axes == 1 ? " axis" : " axes") + " and channels; give --factor a number per axis");
   return chosen;
+}
+
+void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
+  if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
+    throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
 }
 
 std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std::vector<Samples>& all) {
@@ -151,13 +157,18 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   CoarseFile made;
   together(world, [&] {
     made.samples = choose(copy, source, others);
+    if (copy.missing == MissingRule::refuse)
+      for (const std::vector<std::string>& names : {made.samples, others})
+        for (const std::string& name : names) source.require_written(name);
     for (const std::string& name : made.samples) {
       RowReader reader(copy.source, name);
+      require_samples(copy.source, name, reader.shape());
       const Shape fine = sample_of(reader.shape());
       made.count += reader.shape().front();
       all.push_back({name, std::move(reader), fine, coarse_shape(fine, copy.factor)});
     }
   });
+  for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
   PartialFile partial(copy.target, world);
   Hdf5File target = Hdf5File::create(partial.path(), world);
   for (const Samples& samples : all)

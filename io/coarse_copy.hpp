@@ -14,7 +14,8 @@ struct CoarseCopy {
   int axes = 1;                             ///< of the samples
   std::vector<std::string> samples;         ///< data sets to average; empty: all that have so many axes
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
-  std::string program;                      ///< name and version, for the provenance
+  MissingRule missing = MissingRule::refuse;
+  std::string program;  ///< name and version, for the provenance
 };
 
 /// What was written.
@@ -28,7 +29,7 @@ struct CoarseFile {
 /// (contiguous), all others as they are, the attributes of all but references, and the attribute "coarsened" of the
 /// root: JSON with the source's name, size and shapes, the factor and the program. The same bytes for any number of
 /// ranks. The target appears whole or not at all. DataError, ConfigError (on every rank): nothing to average, a factor
-/// that does not divide, NaN, a mean that uint16 cannot hold.
+/// that does not divide, rows that are missing (of any data set), NaN, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

@@ -14,10 +14,15 @@ namespace mrmf {
 /// reference Neuron Inverter code feeds its convolutions. Averaging happens before either.
 enum class SampleLayout { transpose, reinterpret };
 
+/// What to do about rows that were never written, or whose virtual source is not there.
+/// refuse: DataError. fill: take the file's fill value for them, as HDF5 does.
+enum class MissingRule { refuse, fill };
+
 struct DatasetSpec {
   std::vector<std::string> files;  ///< read as one data set, concatenated along the first axis
   std::string samples, labels;     ///< data set names; no labels (prediction): an empty name, and outputs is 0
   SampleLayout layout = SampleLayout::transpose;
+  MissingRule missing = MissingRule::refuse;
   bool operator==(const DatasetSpec&) const = default;
 };
 
@@ -35,7 +40,12 @@ struct DatasetShape {
 
 /// Samples are (n, F) for flat features, else (n, W, C), (n, H, W, C) or (n, D, H, W, C); labels (n) or (n, outputs).
 /// Collective. Checks every file: present, HDF5, whole, both data sets there, readable types, same sample shape, as
-/// many labels as samples, at least one sample. DataError naming file and data set otherwise, on every rank.
+/// many labels as samples, at least one sample, no rows missing unless they may be. DataError naming file and data set
+/// otherwise, on every rank.
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm);
+
+/// Collective. DataError naming file and data set where ranks see different contents under the same name, as on nodes
+/// with file systems of their own: every rank reads the headers of all files, and a little of a few rows of each.
+void require_same_data(const DatasetSpec& spec, Comm& comm);
 
 }  // namespace mrmf

@@ -45,8 +45,11 @@ class Hdf5File {
   /// Data sets are named by path ("a" or "group/a"), here and below.
   bool has(const std::string& dataset) const;
   std::vector<std::string> datasets() const;  ///< names of the root's data sets, for "there is ... instead"
-  /// DataError when there is none of that name (names those there are and the nearest).
+  /// DataError when there is none of that name (names those there are and the nearest), or it is larger than can be.
   DatasetInfo info(const std::string& dataset) const;
+  /// DataError with the first row when some were never written, or come from a file that is not there: HDF5 would give
+  /// its fill value for them. Reads no rows.
+  void require_written(const std::string& dataset) const;
 
   /// Rows [first, first + count) of the first axis as float32, row-major; independent per rank; splits reads at 1 GiB.
   /// Either byte order is read. int16 and uint16 give their numbers unscaled; float64 is rounded.

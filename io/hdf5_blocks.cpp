@@ -4,6 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include "io/sizes.hpp"
+
 namespace mrmf::h5 {
 namespace {
 
@@ -26,7 +28,50 @@ void append(const Block& box, std::size_t axis, Index limit, std::vector<Block>&
   }
 }
 
+Index chunks_along(Index first, Index count, Index chunk) {
+  return count == 0 ? 0 : (first + count - 1) / chunk - first / chunk + 1;
+}
+
 }  // namespace
+
+Index chunks_of(const Block& box, const std::vector<Index>& chunk) {
+  Index all = 1;
+  for (std::size_t axis = 0; axis < chunk.size(); ++axis)
+    all = saturated_product(all, chunks_along(box.first[axis], box.count[axis], chunk[axis]));
+  return all;
+}
+
+void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
+                          const std::function<void(const Block&)>& visit) {
+  const std::size_t axes = chunk.size();
+  std::vector<Index> step(axes);  // chunks per group along each axis, from the last axis on
+  for (std::size_t axis = axes; axis-- > 0;) {
+    step[axis] =
+        std::clamp<Index>(chunks_along(box.first[axis], box.count[axis], chunk[axis]), 1, std::max<Index>(most, 1));
+    most /= step[axis];
+  }
+  const auto set = [&](Block& part, std::size_t axis, Index from) {
+    const Index end = box.first[axis] + box.count[axis];
+    part.first[axis] = from;
+    part.count[axis] = std::min((from / chunk[axis] + step[axis]) * chunk[axis], end) - from;
+  };
+  Block part = box;
+  for (std::size_t axis = 0; axis < axes; ++axis) set(part, axis, box.first[axis]);
+  for (;;) {
+    part.elements = std::accumulate(part.count.begin(), part.count.end(), Index{1}, std::multiplies<>());
+    visit(part);
+    std::size_t axis = axes;
+    while (axis-- > 0) {
+      const Index next = part.first[axis] + part.count[axis];
+      if (next < box.first[axis] + box.count[axis]) {
+        set(part, axis, next);
+        break;
+      }
+      set(part, axis, box.first[axis]);
+    }
+    if (axis == static_cast<std::size_t>(-1)) return;
+  }
+}
 
 std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit) {
   Block all{std::vector<Index>(shape.size(), 0), shape, 0};

@@ -1,6 +1,7 @@
 // Cutting a range of rows into transfers of limited size.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "kernels/tensor.hpp"
@@ -20,5 +21,13 @@ std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index co
 /// The same for a box, whose elements are one consecutive run: one index on the first axes, a range on the next, all of
 /// the rest.
 std::vector<Block> blocks(const Block& box, Index limit);
+
+/// How many chunks a box has a part of; the largest Index where there are more.
+Index chunks_of(const Block& box, const std::vector<Index>& chunk);
+
+/// Calls visit(part) for boxes that together are `box`, cut along chunks' borders so that each has a part of at most
+/// `most` chunks. They are no consecutive runs of elements.
+void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
+                          const std::function<void(const Block&)>& visit);
 
 }  // namespace mrmf::h5

@@ -1,16 +1,15 @@
 // Opening, creating and closing files.
 #include <fcntl.h>
 #include <mpi.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 
 #include "io/agreement.hpp"
+#include "io/descriptor.hpp"
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_state.hpp"
 
@@ -78,23 +77,7 @@ void write_texts(const std::string& path, const std::vector<std::pair<std::strin
 }  // namespace
 
 void h5::check_readable(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    const int reason = errno;
-    if (reason == ENOENT) {
-      const bool relative = std::filesystem::path(path).is_relative();
-      throw DataError(path + ": no such file" +
-                      (relative ? " (looked from " + std::filesystem::current_path().string() + ")" : "") +
-                      "; check the path");
-    }
-    if (reason == EACCES) throw DataError(path + ": permission denied; make it readable for this user");
-    throw DataError(path + ": cannot be opened: " + std::strerror(reason));
-  }
-  struct stat facts {};
-  ::fstat(descriptor, &facts);
-  ::close(descriptor);
-  if (S_ISDIR(facts.st_mode)) throw DataError(path + ": is a folder, not an HDF5 file");
-  if (facts.st_size == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
+  if (Descriptor(path).bytes() == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
   if (H5Fis_hdf5(path.c_str()) <= 0)
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
   std::string reason;

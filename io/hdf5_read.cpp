@@ -5,33 +5,83 @@
 
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_rows.hpp"
+#include "io/hdf5_sources.hpp"
 #include "io/hdf5_state.hpp"
 #include "io/hdf5_types.hpp"
+#include "io/hdf5_written.hpp"
+#include "io/sizes.hpp"
 
 namespace mrmf {
 namespace h5 {
 
-bool exists(hid_t file, const std::string& name) {
-  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1))
-    if (H5Lexists(file, name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
-  return !name.empty() && H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
+namespace {
+
+constexpr int most_links = 16;  // one leading to the next, as in the library
+
+bool exists(hid_t file, const std::string& name, int links);
+
+/// Whether what a link leads to may be opened. DataError where that would be a FIFO, which would be waited for.
+bool may_follow(hid_t file, const std::string& name, int links) {
+  H5L_info_t link{};
+  if (links == 0 || H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT) < 0) return false;
+  if (link.type != H5L_TYPE_SOFT && link.type != H5L_TYPE_EXTERNAL) return true;
+  std::vector<char> value(link.u.val_size + 1, '\0');
+  if (H5Lget_val(file, name.c_str(), value.data(), link.u.val_size, H5P_DEFAULT) < 0) return false;
+  if (link.type == H5L_TYPE_SOFT) {
+    const std::string target = value.data();
+    const std::size_t slash = name.rfind('/');
+    return exists(file,
+                  target.starts_with('/') || slash == std::string::npos ? target : name.substr(0, slash + 1) + target,
+                  links - 1);
+  }
+  const char *other = nullptr, *object = nullptr;
+  unsigned flags = 0;
+  if (H5Lunpack_elink_val(value.data(), link.u.val_size, &flags, &other, &object) < 0) return false;
+  const auto length = std::max<ssize_t>(H5Fget_name(file, nullptr, 0), 0);
+  std::string path(static_cast<std::size_t>(length), '\0');
+  H5Fget_name(file, path.data(), path.size() + 1);
+  for (const std::string& place : places_of(path, other, "HDF5_EXT_PREFIX"))
+    if (is_regular(place)) return true;
+  return false;
 }
 
+bool exists(hid_t file, const std::string& name, int links) {
+  for (std::size_t slash = name.find('/', 1); !name.empty(); slash = name.find('/', slash + 1)) {
+    const std::string part = name.substr(0, slash);
+    if (H5Lexists(file, part.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (slash == std::string::npos) return true;
+    if (!may_follow(file, part, links)) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool exists(hid_t file, const std::string& name) { return exists(file, name, most_links); }
+
 bool is_dataset(hid_t file, const std::string& name) {
-  if (!exists(file, name)) return false;
+  if (!exists(file, name) || !may_follow(file, name, most_links)) return false;
   const Object object(H5Oopen(file, name.c_str(), H5P_DEFAULT));
   return object && H5Iget_type(object.get()) == H5I_DATASET;
 }
 
+namespace {
+
+herr_t add_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
+  H5O_info_t object{};
+  // What other files hold is not looked at: there may be thousands, and some may not be there.
+  const bool here = link->type == H5L_TYPE_HARD || link->type == H5L_TYPE_SOFT;
+  const bool known = here && H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) >= 0;
+  if (known ? object.type == H5O_TYPE_DATASET : link->type == H5L_TYPE_EXTERNAL)
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+}  // namespace
+
 std::vector<std::string> dataset_names(hid_t file, const std::string& group) {
   std::vector<std::string> names;
-  H5G_info_t facts{};
-  if (H5Gget_info_by_name(file, group.c_str(), &facts, H5P_DEFAULT) < 0) return names;
-  for (hsize_t i = 0; i < facts.nlinks; ++i) {
-    char name[1024] = {};
-    H5Lget_name_by_idx(file, group.c_str(), H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, H5P_DEFAULT);
-    if (is_dataset(file, group == "/" ? name : group + "/" + name)) names.emplace_back(name);
-  }
+  H5Literate_by_name(file, group.c_str(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_dataset, &names, H5P_DEFAULT);
   return names;
 }
 
@@ -87,7 +137,14 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
-  return {h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
+  DatasetInfo info{h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
+  require_countable(info.shape, state_->at(name));
+  return info;
+}
+
+void Hdf5File::require_written(const std::string& name) const {
+  const h5::Lock lock;
+  h5::require_written(state_->path, h5::open_dataset(state_->path, state_->file.get(), name), state_->at(name));
 }
 
 void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span out) const {

@@ -1,33 +1,60 @@
 #include "io/hdf5_rows.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
+#include <cmath>
 
 #include "io/hdf5_state.hpp"
 #include "io/hdf5_types.hpp"
+#include "io/hdf5_written.hpp"
+#include "io/sizes.hpp"
 #include "kernels/nearest.hpp"
 
 namespace mrmf::h5 {
 namespace {
 
+/// That one call of the library reads: it makes selections for each of them first.
+constexpr Index most_chunks = 256;
+
 /// A chunk that is one row is wanted once, and parts of a row are wanted together: none need stay, though chunks that
 /// are not packed are read a piece at a time unless there is room for one. Of longer chunks, those of one row stay: the
 /// next row is in them.
-ChunkMemory chunk_memory(const Storage& storage, const std::vector<Index>& shape, Index element_bytes) {
-  const std::vector<Index>& chunk = storage.chunk;
-  Index bytes = element_bytes, of_row = 1;
-  for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
-    bytes *= chunk[axis];
-    if (axis > 0) of_row *= (shape[axis] + chunk[axis] - 1) / chunk[axis];
+struct ChunkCache {
+  double chunks = 0, bytes = 0;  // how many stay, of how many bytes each; from a file, so beyond any Index perhaps
+  double at_once = 0;            // that one call of the library touches
+
+  ChunkCache(const Storage& storage, const std::vector<Index>& shape)
+      : bytes(static_cast<double>(storage.element_bytes)) {
+    double of_row = 1;
+    for (std::size_t axis = 0; axis < storage.chunk.size(); ++axis) {
+      bytes *= static_cast<double>(storage.chunk[axis]);
+      if (axis > 0) of_row *= std::ceil(static_cast<double>(shape[axis]) / static_cast<double>(storage.chunk[axis]));
+    }
+    chunks = storage.chunk.front() > 1 ? of_row : std::min(of_row - 1, 1.0);
+    at_once = std::min(of_row, static_cast<double>(most_chunks));
   }
-  ChunkMemory memory;
-  if (chunk.front() > 1)
-    memory.cache = of_row * bytes;
-  else if (of_row > 1)
-    memory.cache = bytes;
-  if (storage.filtered) memory.unpacking = 2 * bytes;
-  return memory;
+
+  static constexpr double few_chunks = 16;
+  // The library keeps at most one chunk per slot of its table, so there are many slots; a prime of them.
+  double slots() const { return std::min(100 * chunks + 1, 1048583.0); }
+  // Beside its elements, a chunk that stays has a record of where it is. Of a few chunks that is nothing.
+  double memory() const {
+    constexpr double record = 512, slot = sizeof(void*);
+    return chunks * bytes + (chunks > few_chunks ? chunks * record + slots() * slot : 0);
+  }
+  // While chunks are read, each has selections of its own.
+  double reading() const {
+    constexpr double selections = 16384;
+    return at_once > few_chunks ? at_once * selections : 0;
+  }
+  void fit(Index most) {
+    if (memory() > static_cast<double>(most)) chunks *= static_cast<double>(most) / memory();
+  }
+};
+
+Index whole(double bytes) { return static_cast<Index>(std::min(bytes, static_cast<double>(kMostElements))); }
+
+ChunkMemory chunk_memory(const Storage& storage, const ChunkCache& cache) {
+  return {whole(cache.memory()), whole(cache.reading() + (storage.filtered ? 2 * cache.bytes : 0))};
 }
 
 std::string missing(const std::string& path, const std::string& name, hid_t file) {
@@ -35,26 +62,23 @@ std::string missing(const std::string& path, const std::string& name, hid_t file
   std::string group = slash == std::string::npos || slash == 0 ? "/" : name.substr(0, slash);
   if (group != "/" && !exists(file, group)) group = "/";
   const std::vector<std::string> there = dataset_names(file, group);
-  std::string list;
-  for (const std::string& other : there) list += (list.empty() ? "" : ", ") + other;
+  const std::string wanted = name.substr(slash == std::string::npos ? 0 : slash + 1);
   std::string text = path + ": no data set '" + name + "'; ";
-  text += there.empty() ? "there is none" : "there are " + list;
+  text += there.empty() ? "there is none" : "there are " + list_near(wanted, there);
   if (group != "/") text += " in " + group;
-  const std::string meant = nearest(name.substr(slash == std::string::npos ? 0 : slash + 1), there);
+  const std::string meant = nearest(wanted, there);
   return meant.empty() ? text : text + "; do you mean '" + meant + "'?";
 }
 
-Properties chunk_cache(const Storage& storage, const std::vector<Index>& shape, Index most_cached) {
+Properties chunk_access(const ChunkCache& cache) {
   Properties access(H5Pcreate(H5P_DATASET_ACCESS));
-  Index chunks = 1;
-  for (std::size_t axis = 1; axis < storage.chunk.size(); ++axis)
-    chunks *= (shape[axis] + storage.chunk[axis] - 1) / storage.chunk[axis];
-  const Index cached = std::min(storage.memory.cache, most_cached);
-  H5Pset_chunk_cache(access.get(), static_cast<std::size_t>(100 * chunks + 1), static_cast<std::size_t>(cached), 1.0);
+  H5Pset_chunk_cache(access.get(), static_cast<std::size_t>(cache.slots()),
+                     static_cast<std::size_t>(cache.chunks * cache.bytes), 1.0);
   return access;
 }
 
-Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector<Index>& shape) {
+Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector<Index>& shape,
+                   const std::string& what) {
   const Properties creation(H5Dget_create_plist(dataset.get()));
   const Type file_type(H5Dget_type(dataset.get()));
   Storage storage;
@@ -65,7 +89,11 @@ Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector
     std::vector<hsize_t> sizes(H5S_MAX_RANK);
     sizes.resize(static_cast<std::size_t>(std::max(H5Pget_chunk(creation.get(), H5S_MAX_RANK, sizes.data()), 0)));
     storage.chunk.assign(sizes.begin(), sizes.end());
-    storage.memory = chunk_memory(storage, shape, static_cast<Index>(H5Tget_size(file_type.get())));
+    const bool sound =
+        storage.chunk.size() == shape.size() && std::ranges::find(storage.chunk, 0) == storage.chunk.end();
+    if (!sound) throw DataError(what + " has chunks of shape " + shape_text(storage.chunk) + "; make the file again");
+    storage.element_bytes = static_cast<Index>(H5Tget_size(file_type.get()));
+    storage.memory = chunk_memory(storage, ChunkCache(storage, shape));
   }
   const bool plain = storage.contiguous && H5Pget_external_count(creation.get()) == 0;
   if (plain && H5Tequal(file_type.get(), memory.get()) > 0) {
@@ -87,13 +115,16 @@ Dataset open_dataset(const std::string& path, hid_t file, const std::string& nam
   if (!exists(file, name)) throw DataError(missing(path, name, file));
   if (!is_dataset(file, name)) throw DataError(path + ": '" + name + "' is a group, not a data set");
   Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
-  h5::require(bool(dataset), path + ": data set '" + name + "' cannot be opened");
+  const std::string what = path + ": data set '" + name + "'";
+  h5::require(bool(dataset), what + " cannot be opened");
+  require_sound_sources(path, dataset, what);
   return dataset;
 }
 
 Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached)
     : dataset_(open_dataset(path, file, name)),
       space_(H5Dget_space(dataset_.get())),
+      path_(path),
       what_(path + ": data set '" + name + "'") {
   const Type file_type(H5Dget_type(dataset_.get()));
   type_ = element_type(file_type.get());
@@ -101,14 +132,19 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index m
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
   memory_ = memory_type(type_, file_type.get());
   shape_ = shape_of(space_.get());
+  require_countable(shape_, what_);
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
-  storage_ = storage_of(dataset_, memory_, shape_);
+  storage_ = storage_of(dataset_, memory_, shape_, what_);
   if (storage_.chunk.empty()) return;
-  const Properties access = chunk_cache(storage_, shape_, most_cached);
+  ChunkCache cache(storage_, shape_);
+  cache.fit(most_cached);
+  const Properties access = chunk_access(cache);
   dataset_.close();
   dataset_ = Dataset(H5Dopen2(file, name.c_str(), access.get()));
   h5::require(bool(dataset_), what_ + " cannot be opened");
 }
+
+void Rows::require_written() const { h5::require_written(path_, dataset_, what_); }
 
 void Rows::require(Index first, Index count) const {
   if (first >= 0 && count >= 0 && first + count <= shape_[0]) return;
@@ -117,9 +153,25 @@ void Rows::require(Index first, Index count) const {
 }
 
 std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
-  const Space target = select(space_.get(), block);
-  if (H5Dread(dataset_.get(), memory_.get(), target.get(), space_.get(), H5P_DEFAULT, to) >= 0) return std::nullopt;
-  return last_error();
+  std::optional<std::string> reason;
+  const auto read_into = [&](const Space& target) {
+    if (reason || H5Dread(dataset_.get(), memory_.get(), target.get(), space_.get(), H5P_DEFAULT, to) >= 0) return;
+    reason = last_error();
+  };
+  if (storage_.chunk.empty() || chunks_of(block, storage_.chunk) <= most_chunks) {
+    read_into(select(space_.get(), block));
+    return reason;
+  }
+  for_each_chunk_group(block, storage_.chunk, most_chunks, [&](const Block& part) {
+    select(space_.get(), part);
+    Block in_memory = part;
+    for (std::size_t axis = 0; axis < part.first.size(); ++axis) in_memory.first[axis] -= block.first[axis];
+    const std::vector<hsize_t> sizes(block.count.begin(), block.count.end());
+    const Space target(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
+    select(target.get(), in_memory);
+    read_into(target);
+  });
+  return reason;
 }
 
 // When several rows cannot be read together, the row that is to blame is looked for.

@@ -21,6 +21,7 @@ struct Storage {
   std::optional<Index> offset;  ///< where it begins, when it is one run of bytes as this machine holds them in memory
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
+  Index element_bytes = 0;   ///< in the file
   ChunkMemory memory;
 };
 
@@ -36,6 +37,8 @@ class Rows {
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
   const Storage& storage() const { return storage_; }
 
+  /// DataError when rows were never written (io/hdf5_written.hpp).
+  void require_written() const;
   /// DataError when [first, first + count) is not there.
   void require(Index first, Index count) const;
   /// Reads a block as this machine holds its elements. DataError: which row cannot be read.
@@ -50,7 +53,7 @@ class Rows {
   Type memory_;
   ElementType type_ = ElementType::other;
   std::vector<Index> shape_;
-  std::string what_;
+  std::string path_, what_;
   Storage storage_;
 };
 

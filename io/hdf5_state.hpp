@@ -38,7 +38,7 @@ void check_readable(const std::string& path);
 bool exists(hid_t file, const std::string& name);
 /// Whether it is there and a data set.
 bool is_dataset(hid_t file, const std::string& name);
-/// The data sets directly in a group, alphabetically.
+/// The data sets directly in a group, alphabetically, and the links to other files, whatever they lead to.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
 /// Selects a block in the file's space and returns the matching memory space.
 struct Block;

@@ -5,26 +5,21 @@
 #include "io/agreement.hpp"
 #include "io/dataset.hpp"
 #include "io/hdf5.hpp"
+#include "io/sizes.hpp"
 
 namespace mrmf {
 namespace {
-
-std::string join(const std::vector<Index>& shape) {
-  std::string text;
-  for (const Index size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "(" + text + ")";
-}
 
 std::string place(const std::string& file, const std::string& dataset) { return file + ": data set '" + dataset + "'"; }
 
 /// (n, F) or (n, spatial..., C) as the shape of one sample.
 Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
   if (shape.size() < 2 || shape.size() > 5)
-    throw DataError(where + " has shape " + join(shape) +
+    throw DataError(where + " has shape " + shape_text(shape) +
                     "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
     if (shape[axis] < 1)
-      throw DataError(where + " has shape " + join(shape) + "; a sample holds nothing: make the file again");
+      throw DataError(where + " has shape " + shape_text(shape) + "; a sample holds nothing: make the file again");
   Shape result;
   result.axes = static_cast<int>(shape.size()) - 2;
   for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) result.spatial[axis + 4 - shape.size()] = shape[axis];
@@ -40,7 +35,7 @@ void check_type(const DatasetInfo& info, const std::string& where) {
 Index label_count(const DatasetInfo& labels, Index samples, const std::string& where) {
   check_type(labels, where);
   if (labels.shape.empty() || labels.shape.size() > 2 || labels.shape.back() < 1)
-    throw DataError(where + " has shape " + join(labels.shape) + "; labels are (n) or (n, outputs)");
+    throw DataError(where + " has shape " + shape_text(labels.shape) + "; labels are (n) or (n, outputs)");
   if (labels.rows() != samples)
     throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(samples) +
                     " samples; each sample needs its row of labels");
@@ -62,6 +57,9 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
   if (!spec.labels.empty())
     shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
+  if (spec.missing == MissingRule::fill) return shape;
+  file.require_written(spec.samples);
+  if (!spec.labels.empty()) file.require_written(spec.labels);
   return shape;
 }
 
@@ -88,6 +86,7 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
       throw DataError(place(path, spec.labels) + " has " + std::to_string(one.outputs) + " labels per sample, but " +
                       spec.files.front() + " has " + std::to_string(total.outputs) + "; leave one of them out");
     total.samples += one.samples;
+    require_countable({total.samples, total.sample.per_sample()}, "data set '" + spec.samples + "' of all files");
     total.file_samples.push_back(one.samples);
   }
   return total;

@@ -20,6 +20,7 @@ constexpr Index largest_read = Index{1} << 30;  // below what one read call may 
 
 h5::File open_file(const std::string& path) {
   h5::silence();
+  const Descriptor regular(path);  // or says why not
   const h5::Properties access = h5::file_access();
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!file) h5::check_readable(path);
@@ -107,6 +108,11 @@ const std::vector<Index>& RowReader::shape() const { return state_->shape; }
 Index RowReader::row_bytes() const { return state_->row_bytes; }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
+
+void RowReader::require_written() const {
+  const h5::Lock lock;
+  if (state_->rows) state_->rows->require_written();  // else it is one run of bytes, all there
+}
 
 void RowReader::read(Index first, Index count, std::byte* to) const {
   MRMF_CHECK(first >= 0 && count >= 0 && first + count <= state_->shape[0], state_->what + ": rows outside of it");

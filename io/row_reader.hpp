@@ -40,6 +40,8 @@ class RowReader {
   ReadingWay way() const;
   ChunkMemory chunk_memory() const;
 
+  /// DataError with the first row when some were never written, or come from a file that is not there. Reads no rows.
+  void require_written() const;
   /// Rows [first, first + count) to count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
   void read(Index first, Index count, std::byte* to) const;
 

@@ -45,6 +45,7 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
     if (!same)
       throw DataError(spec.files[i] + ": data set '" + spec.samples +
                       "' changed while it was being opened; start again when nothing writes to it");
+    if (spec.missing == MissingRule::refuse) file.reader.require_written();  // as this rank sees it
     files_.push_back(std::move(file));
   }
 }

@@ -78,7 +78,9 @@ void SampleStore::read_labels(const DatasetSpec& spec) {
     file_start += shape_.file_samples[i];
     if (rows.count == 0) continue;
     const Span part = out.first(static_cast<std::size_t>(rows.count * shape_.outputs));
-    Hdf5File::open(spec.files[i], Comm::self()).read_rows(spec.labels, rows.first, rows.count, part);
+    const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self());
+    if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
+    file.read_rows(spec.labels, rows.first, rows.count, part);
     const Index bad = first_not_finite(ElementType::float32, part.data(), std::ssize(part));
     if (bad < std::ssize(part))
       throw DataError(not_finite_text({spec.files[i], spec.labels, rows.first + bad / shape_.outputs},

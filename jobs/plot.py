@@ -37,25 +37,57 @@ def fail(message):
     sys.exit(f"plot.py: {message}")
 
 
+def damaged(message):
+    """Exit code 3: it is the data that is to blame."""
+    print(f"plot.py: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
+def read_text(path):
+    """A FIFO or a device would be waited for."""
+    try:
+        if path.exists() and not path.is_file():
+            damaged(f"{path}: is no regular file")
+        return path.read_text()
+    except OSError as error:
+        damaged(f"{path}: {error.strerror}; is this a run folder?")
+    except UnicodeDecodeError:
+        damaged(f"{path}: not text; is the run folder damaged?")
+
+
+def read_object(text, place, types):
+    """A JSON object that has at least these keys, with values of these types."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        damaged(f"{place}: not whole JSON; is the run folder damaged?")
+    if not isinstance(value, dict):
+        damaged(f"{place}: not a record of mrmf; is the run folder damaged?")
+    for key, kinds in types.items():
+        found = value.get(key, damaged)  # of none of the types
+        if isinstance(found, bool) or not isinstance(found, kinds):
+            damaged(f"{place}: not a record of mrmf (its '{key}' is missing or of another kind); is the run folder "
+                    "damaged?")
+    return value
+
+
+NUMBER = (int, float)
+EPOCH = {"stage": (int,), "role": (str,), "epoch": (int,), "total_seconds": NUMBER, "validation_loss": (*NUMBER, type(None))}
+RESULT = {"method": (str,), "resolutions": (list,), "top": (str,), "seed": (int,), "target": (*NUMBER, type(None))}
+
+
 def read_run(folder):
     """The epochs of a run, and its result where it is finished."""
     path = pathlib.Path(folder) / "epochs.jsonl"
-    epochs = []
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        fail(f"{path}: {error.strerror}; is this a run folder?")
-    for number, line in enumerate(lines, 1):
-        try:
-            epochs.append(json.loads(line))
-        except json.JSONDecodeError:
-            fail(f"{path}:{number}: not a line of JSON; is the run folder damaged?")
+    epochs = [read_object(line, f"{path}:{number}", EPOCH) for number, line in enumerate(read_text(path).splitlines(), 1)]
     if not epochs:
         fail(f"{path}: no epochs yet")
-    try:
-        result = json.loads((path.parent / "result.json").read_text())
-    except (OSError, json.JSONDecodeError):
+    result_path = path.parent / "result.json"
+    if not result_path.exists():
         return epochs, {}
+    result = read_object(read_text(result_path), result_path, RESULT)
+    if not all(isinstance(r, list) and all(isinstance(f, int) for f in r) for r in result["resolutions"]):
+        damaged(f"{result_path}: not a record of mrmf (its 'resolutions' are no lists of factors)")
     result["settings"] = read_settings(path.parent / "config.toml")
     result["bottom"] = result["settings"].get("method.bottom", "coarse")
     return epochs, result

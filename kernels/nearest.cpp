@@ -1,6 +1,7 @@
 #include "kernels/nearest.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace mrmf {
 
@@ -21,13 +22,37 @@ int edit_distance(const std::string& a, const std::string& b) {
   return at(a.size(), b.size());
 }
 
+namespace {
+
+/// By their first letters, which are enough to tell what is near: a distance takes the product of two lengths.
+int near_distance(const std::string& word, const std::string& candidate) {
+  constexpr std::size_t letters = 64;
+  return edit_distance(word.substr(0, letters), candidate.substr(0, letters));
+}
+
+}  // namespace
+
+std::string list_near(const std::string& word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t most = 10, longest = 100;
+  std::vector<std::pair<int, std::string>> listed;
+  for (const std::string& candidate : candidates)
+    listed.emplace_back(candidates.size() > most ? near_distance(word, candidate) : 0, candidate);
+  std::stable_sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(listed.size(), most); ++i) {
+    const std::string& name = listed[i].second;
+    text += (i > 0 ? ", " : "") + name.substr(0, longest) + (name.size() > longest ? "..." : "");
+  }
+  return listed.size() > most ? text + " and " + std::to_string(listed.size() - most) + " more" : text;
+}
+
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   // A third of the letters may be wrong, at most three: "bacth" means "batch", "foo" and "y" mean nothing.
   const int letters = static_cast<int>(word.size());
   int allowed = letters > 1 ? std::clamp(letters / 3, 1, 3) : 0;
   std::string best;
   for (const std::string& candidate : candidates) {
-    const int distance = edit_distance(word, candidate);
+    const int distance = near_distance(word, candidate);
     if (distance <= allowed) {
       best = candidate;
       allowed = distance - 1;

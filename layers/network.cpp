@@ -1,7 +1,10 @@
 #include "layers/network.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "layers/geometry.hpp"
 #include "layers/layers.hpp"
 
 namespace mrmf {
@@ -24,6 +27,23 @@ std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name)
   return static_cast<std::size_t>(found - entries.begin());
 }
 
+// Sizes from configuration and data, before anything is computed with them: their product may be beyond any Index.
+void require_countable(const Shape& in, const LayerSpec& spec) {
+  constexpr double most = 0x1p48;
+  const auto units = static_cast<double>(std::max<Index>(spec.units, 1)), channels = static_cast<double>(in.channels);
+  double window = 1, positions = static_cast<double>(in.n);
+  for (std::size_t a = 0; a < 3; ++a) {
+    window *= static_cast<double>(spec.window[a]);
+    positions *= static_cast<double>(in.spatial[a]) + static_cast<double>(spec.pad_before[a]) +
+                 static_cast<double>(spec.pad_after[a]);
+  }
+  const double largest = std::max(std::max(units, window) * channels * positions, units * channels * window);
+  require(largest <= most, spec,
+          fmt::format("on an input of {} rows of {} it comes to {:.3g} numbers, which no machine holds; use a smaller "
+                      "batch or sample, or fewer units",
+                      in.n, to_string(in), largest));
+}
+
 }  // namespace
 
 Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
@@ -32,6 +52,7 @@ Network::Network(Backend& backend, const NetworkSettings& settings) : input_(set
   std::vector<LayerSpec> layers = settings.layers;
   settle_axes(layers, input_.axes);
   for (const LayerSpec& spec : layers) {
+    require_countable(shape, spec);
     Entry entry;
     entry.name = spec.name;
     entry.kind = spec.kind;

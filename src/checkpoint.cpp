@@ -8,6 +8,7 @@
 
 #include "io/agreement.hpp"
 #include "src/continuation.hpp"
+#include "src/nesting.hpp"
 
 namespace mrmf {
 namespace {
@@ -58,6 +59,7 @@ void Checkpoints::find(Comm& world) {
 // All ranks see the same texts, so all of them fail where one does.
 void Checkpoints::adopt(const TrainStep& step, const CheckpointTexts& texts) try {
   const std::string origin = path(step.number);
+  require_shallow_json(texts.progress, origin);
   const Json json = Json::parse(texts.progress);
   require_continuable({parse_config(texts.config, origin, {}, Writer::run), json.at("samples"), json.at("ranks")},
                       {config_, samples_, ranks_});

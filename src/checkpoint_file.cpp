@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <set>
 #include <string_view>
 #include <vector>
 
 #include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
+#include "io/descriptor.hpp"
 #include "io/hdf5.hpp"
+#include "io/hdf5_copy.hpp"
 #include "src/model_parts.hpp"
 
 #define XXH_INLINE_ALL
@@ -115,8 +116,7 @@ void write(Backend& backend, const std::string& path, std::vector<Array>& arrays
 }
 
 void require_whole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const std::string bytes = read_file(path);
   const std::size_t sum = std::min(bytes.size(), checksum("").size());
   const std::string_view all = bytes, before = all.substr(0, all.size() - sum);
   if (all.substr(before.size()) != checksum(before))
@@ -132,6 +132,15 @@ Hdf5File open(const std::string& path) {
   return file;
 }
 
+// What this learner has no place for, it would go on without, and nobody would know.
+void require_nothing_else(const std::string& path, const std::vector<Array>& arrays) {
+  std::set<std::string> expected{"progress", "config"};
+  for (const Array& array : arrays) expected.insert(array.name);
+  for (const std::string& name : all_datasets(path))
+    if (!expected.contains(name))
+      throw DataError(path + ": data set " + name + " is not of this model and its optimizer");
+}
+
 void read(const std::string& path, std::vector<Array>& arrays) try {
   const Hdf5File file = open(path);
   for (Array& array : arrays) {
@@ -140,6 +149,7 @@ void read(const std::string& path, std::vector<Array>& arrays) try {
     array.make_room();
     file.read_rows(array.name, 0, array.shape.front(), array.values);
   }
+  require_nothing_else(path, arrays);
 } catch (const DataError& error) {
   damaged(error.what());
 }

@@ -28,7 +28,7 @@ void save_checkpoint(Backend& backend, const std::string& path, Learner& learner
 CheckpointTexts read_checkpoint_texts(const std::string& path);
 
 /// Collective: fills the learner's parameters, state and moments, the same bits that were saved. DataError as above,
-/// and for arrays of another network.
+/// and for arrays of another network: one of the learner's that the file lacks, or one of the file's that it lacks.
 void load_checkpoint(Backend& backend, const std::string& path, Learner& learner, StateRows rows, Comm& team);
 
 }  // namespace mrmf

@@ -68,6 +68,7 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
   copy.axes = factor.axes;
   copy.samples = options.samples;
   copy.type = options.type == "uint16" ? ElementType::uint16 : ElementType::float32;
+  copy.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   together(world, [&] {

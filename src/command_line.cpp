@@ -45,6 +45,10 @@ void add_coarsen(CLI::App& app, Command& command, Comm& world) {
   coarsen->add_option("--type", options->type, "of the copy's samples; uint16: means rounded to integers")
       ->check(CLI::IsMember({"float32", "uint16"}))
       ->capture_default_str();
+  coarsen
+      ->add_option("--missing", options->missing, "rows that were never written: refuse them, or take the fill value")
+      ->check(CLI::IsMember({"refuse", "fill"}))
+      ->capture_default_str();
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -134,6 +138,10 @@ void add_model_commands(CLI::App& app, Command& command, Comm& world) {
         ->check(CLI::IsMember({"train", "validation"}))
         ->capture_default_str();
     sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
+    sub.add_option("--missing", options.missing,
+                   "rows that were never written: refuse them, or take the fill value; the run's data.missing unless "
+                   "given")
+        ->check(CLI::IsMember({"refuse", "fill"}));
   };
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
   auto evaluated = held<ModelOptions>();
@@ -179,9 +187,35 @@ void require_known_subcommand(const CLI::App& app, int argc, char** argv) {
     throw ConfigError("there is no subcommand '" + given + "'" + did_you_mean(given, names) + " (see mrmf --help)");
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text = "mrmf";
+  for (const std::string& word : words) text += " " + word;
+  constexpr std::size_t most = 200;
+  return text.size() > most ? text.substr(0, most) + "..." : text;
+}
+
+// Ranks that go different ways would meet in collective calls that do not belong together.
+void require_same_command(int argc, char** argv, Comm& world) {
+  if (world.size() == 1) return;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::string all;
+  for (const std::string& word : words) all += word + '\0';
+  auto roots = static_cast<std::int64_t>(std::hash<std::string>{}(all));
+  const std::int64_t mine = roots;
+  world.broadcast(std::span(&roots, 1), 0);
+  const auto other = static_cast<int>(world.min(roots == mine ? world.size() : world.rank()));
+  if (other == world.size()) return;
+  std::string first = joined(words), second = first;
+  world.broadcast(first, 0);
+  world.broadcast(second, other);
+  throw ConfigError("the ranks were started with different commands: rank 0 with \"" + first + "\", rank " +
+                    std::to_string(other) + " with \"" + second + "\"; start all of them with the same");
+}
+
 }  // namespace
 
 int run_command_line(int argc, char** argv, Comm& world) {
+  require_same_command(argc, argv, world);
   CLI::App app{
       "mrmf trains convolutional networks on large scientific arrays by multi-resolution model fusion:\n"
       "coarse models on averaged-down data first, their bottom layers handed to finer ones, stage by stage.\n"

@@ -31,6 +31,7 @@ struct CoarsenOptions {
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
   std::string type = "float32";
+  std::string missing = "refuse";  ///< refuse | fill: as data.missing
   int threads = 0;
   bool overwrite = false;
 };
@@ -50,6 +51,7 @@ struct ModelOptions {
   std::vector<std::string> files;  ///< other data than the run's own
   std::string split = "validation";
   std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
+  std::string missing;          ///< refuse | fill, when not as the run's data.missing
   std::string output;           ///< predict: HDF5 file to write
 };
 /// Loss, mean absolute error and R^2 per label of a finished run's model.

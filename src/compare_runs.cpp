@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "io/descriptor.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -16,11 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string slurp(const fs::path& path, const std::string& hint) {
-  std::ifstream file(path);
-  if (!file || fs::is_directory(path)) throw DataError(path.string() + ": cannot be read; " + hint);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
+  try {
+    return read_file(path.string());
+  } catch (const DataError& error) {
+    throw DataError(std::string(error.what()) + "; " + hint);
+  }
 }
 
 std::vector<EpochRecord> read_epochs(const fs::path& path) {

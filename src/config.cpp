@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "io/descriptor.hpp"
 #include "kernels/check.hpp"
 #include "src/config_table.hpp"
+#include "src/nesting.hpp"
 
 namespace mrmf {
 namespace {
@@ -21,8 +21,6 @@ std::string describe(const std::string& path, const std::string& expected, const
                      meaning);
 }
 
-std::string why(const std::error_code& error) { return error ? " (" + error.message() + ")" : ""; }
-
 }  // namespace
 
 Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer) {
@@ -31,11 +29,15 @@ Config read_config(const std::string& path, const std::vector<std::string>& over
   if (type == std::filesystem::file_type::directory)
     throw ConfigError(path + ": is a folder; name the configuration file in it");
   if (type == std::filesystem::file_type::not_found) throw ConfigError(path + ": there is no such file");
-  std::ifstream file(path);
-  if (!file) throw ConfigError(path + ": cannot be read" + why(error) + "; check its permissions and its folder's");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_config(text.str(), path, overrides, writer);
+  if (error)
+    throw ConfigError(path + ": cannot be read" + " (" + error.message() + "); check its permissions and its folder's");
+  std::string text;
+  try {
+    text = read_file(path, kMostTomlBytes);
+  } catch (const DataError& reason) {
+    throw ConfigError(reason.what());
+  }
+  return parse_config(text, path, overrides, writer);
 }
 
 Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,

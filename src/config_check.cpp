@@ -42,6 +42,7 @@ void complete_data(DataConfig& data, const Checker& checker) {
   checker.require("data.validation.labels", !data.validation.labels.empty(), hint);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
   data.validation.layout = data.train.layout;
+  data.validation.missing = data.train.missing;
 }
 
 void complete_model(ModelConfig& model, const Checker& checker) {
@@ -163,6 +164,13 @@ void complete_method(Config& config, const Checker& checker) {
   }
 }
 
+// An empty folder would be found out when the training is done.
+void check_run(const RunConfig& run, const Checker& checker) {
+  if (run.folder.empty()) {
+    checker.fail("run.folder", "run.folder is empty; name the folder for the run's files, such as \"runs/first\"");
+  }
+}
+
 void check_optimizer(const Config& config, const Checker& checker) {
   const OptimizerSettings& optimizer = config.training.optimizer;
   const std::vector<double>& boundaries = optimizer.boundaries;
@@ -224,6 +232,7 @@ void complete(Config& config, const Places& places, const std::string& origin) {
   const Checker checker(places, origin);
   complete_data(config.data, checker);
   complete_model(config.model, checker);
+  check_run(config.run, checker);
   check_optimizer(config, checker);
   complete_method(config, checker);
 }

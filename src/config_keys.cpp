@@ -54,6 +54,11 @@ Rule at_least(double least) {
   rule.least = least;
   return rule;
 }
+Rule within(double least, double most) {
+  Rule rule = at_least(least);
+  rule.most = most;
+  return rule;
+}
 Rule above(double least) {
   Rule rule = at_least(least);
   rule.open_least = true;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
@@ -25,6 +26,7 @@ struct Rule {
   std::vector<std::string> words;  ///< the allowed texts; of an enum in the order of its enumerators
 };
 Rule at_least(double least);
+Rule within(double least, double most);
 Rule above(double least);
 Rule above_to(double least, double most);
 Rule from_below(double least, double most);
@@ -100,7 +102,8 @@ void read(const Value& value, const std::string& path, const Rule& rule, T& targ
     }
   } else if constexpr (std::is_integral_v<T>) {
     Rule narrowed = rule;
-    if (!std::in_range<T>(value.integer)) narrowed.most = static_cast<double>(std::numeric_limits<T>::max());
+    if (!std::in_range<T>(value.integer))
+      narrowed.most = std::min(rule.most, static_cast<double>(std::numeric_limits<T>::max()));
     target = static_cast<T>(read_integer(value, path, narrowed));
   } else {
     target = static_cast<T>(read_real(value, path, rule));

@@ -11,6 +11,9 @@ namespace {
 
 using Keys = std::vector<Key<Config>>;
 
+// Times the bytes of the largest sample (io/sizes.hpp), and of all ranks together, it still is a number.
+constexpr double kMostBatch = 1 << 22;
+
 template <class Field>
 void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
   keys.push_back(make_key<Config>(path, field, rule, meaning));
@@ -37,7 +40,7 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
         path, [=](auto& s) -> auto& { return member(role(s)); }, rule, meaning));
   };
   const std::string as_training = "; as under [training] unless set";
-  key(settings + "batch", MRMF_FIELD(batch), at_least(1), "samples per rank and step" + as_training);
+  key(settings + "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step" + as_training);
   key(settings + "learning_rate", MRMF_FIELD(learning_rate), above(0), "learning rate" + as_training);
   key(settings + "rule", MRMF_FIELD(rule), one_of(rules()), "learning-rate rule" + as_training);
   key(stop + "threshold", MRMF_FIELD(threshold), above(0),
@@ -59,6 +62,9 @@ void add_data(Keys& keys) {
       "channels of a sample, its last axis: other data is refused, and a shape that looks unusual is taken as meant");
   add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
       "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
+  add(keys, "data.missing", MRMF_FIELD(data.train.missing), one_of({"refuse", "fill"}),
+      "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
+      "value for them");
   add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
       "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
   add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
@@ -101,7 +107,7 @@ void add_optimizer(Keys& keys) {
 void add_training(Keys& keys) {
   add_optimizer(keys);
   add(keys, "training.loss", MRMF_FIELD(training.loss), one_of({"mse", "mae"}), "loss function");
-  add(keys, "training.batch", MRMF_FIELD(training.batch), at_least(1), "samples per rank and step");
+  add(keys, "training.batch", MRMF_FIELD(training.batch), within(1, kMostBatch), "samples per rank and step");
   add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
   add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
       "largest number of epochs of every training step of the plan");

@@ -6,6 +6,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config_value.hpp"
+#include "src/nesting.hpp"
 
 namespace mrmf {
 namespace {
@@ -50,6 +51,7 @@ Value convert(const toml::node& node, const std::string& origin, toml::source_in
 }  // namespace
 
 Value parse_toml(const std::string& text, const std::string& origin) {
+  require_shallow_toml(text, origin);
   try {
     const toml::table table = toml::parse(text);
     return convert(table, origin, 1);

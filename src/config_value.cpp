@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/check.hpp"
+#include "src/nesting.hpp"
 
 namespace mrmf {
 namespace {
@@ -79,6 +80,7 @@ const Value* Value::find(const std::string& name) const {
 
 void apply_override(Value& root, const std::string& setting) {
   const std::string where = "--set " + setting;
+  require_shallow_toml(setting, "--set " + setting.substr(0, 60) + (setting.size() > 60 ? "..." : ""));
   const std::size_t equals = setting.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw ConfigError(where + ": expected section.key=value, such as training.batch=256");

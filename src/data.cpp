@@ -38,6 +38,8 @@ Data::Data(const Config& config, Comm& team, Reading reading)
   require_channels(config.data, train_.shape.sample);
   validation_ = inspect_split(config.data.validation, config.data, team);
   require_same_samples(train_.shape, validation_.shape);
+  require_same_data(config.data.train, team);
+  require_same_data(config.data.validation, team);
   if (reading == Reading::now) read(team);
   load_seconds_ = timer.seconds();
 }

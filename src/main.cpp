@@ -1,10 +1,17 @@
 // mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
+#include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
+#include <new>
 
 #include "mpi/comm.hpp"
 #include "src/command_line.hpp"
@@ -13,7 +20,7 @@
 
 namespace {
 
-constexpr int kFault = 4;
+constexpr int kData = 3, kFault = 4;
 
 // The root speaks first. Another rank speaks only when it is the one that failed; then all of them end.
 int fail(const char* message, int exit_code) {
@@ -37,9 +44,42 @@ int guarded(const Command& command) {
     return mrmf::Stopped::exit_code;  // on all ranks, and the report has said so
   } catch (const mrmf::Error& error) {
     return fail(error.what(), error.exit_code());
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; use more ranks, more nodes, a smaller batch or a coarser resolution", kFault);
   } catch (const std::exception& error) {
     return fail(error.what(), kFault);
   }
+}
+
+// What the system does by default at some errors loses work, or does harm: it is changed before anything is opened.
+void prepare_process() {
+  // Writes beyond `ulimit -f`, and to a pipe that nobody reads, fail with a reason instead of ending the program.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  // A closed standard stream would make the next file that is opened take its place, and messages go into that file.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::_Exit(kFault);
+  // Data sets of many files keep many open, and the usual soft limit is 1,024.
+  constexpr rlim_t enough = 65536;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < std::min(files.rlim_max, enough)) {
+    files.rlim_cur = std::min(files.rlim_max, enough);
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+// Whether standard output is a pipe whose reader has gone, as in `mrmf plan ... | head -1`: that is no error.
+bool reader_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// What a command printed must have arrived: its exit code says so.
+void require_printed() {
+  std::cout.flush();
+  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (printed || reader_gone()) return;
+  throw mrmf::DataError("standard output cannot be written; is its disk full, or a limit on file sizes reached?");
 }
 
 // What a thread of its own throws, as one that watches over a call that hangs (mpi/deadline.hpp).
@@ -53,6 +93,7 @@ int guarded(const Command& command) {
 
 int main(int argc, char** argv) {
   mrmf::spin_briefly(argv);
+  prepare_process();
   // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron
   // Inverter, which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -60,7 +101,11 @@ int main(int argc, char** argv) {
     const mrmf::MpiSession session(argc, argv);
     std::set_terminate(end_uncaught);
     mrmf::Comm world = mrmf::Comm::world();
-    return guarded([&] { return mrmf::run_command_line(argc, argv, world); });
+    return guarded([&] {
+      const int code = mrmf::run_command_line(argc, argv, world);
+      require_printed();
+      return code;
+    });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mrmf: error: %s\n", error.what());
     return kFault;

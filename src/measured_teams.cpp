@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
+#include "io/descriptor.hpp"
+#include "src/nesting.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,21 +25,20 @@ std::string origin_of(const Config& config, int ranks) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 MeasuredTeams::MeasuredTeams(const Config& config, Comm& world, bool kept)
     : path_(kept ? path_in(config.run) : ""), origin_(origin_of(config, world.size())), world_(&world) {
-  if (world.root() && kept) text_ = read(path_);
+  together(world, [&] {
+    std::error_code unknown;
+    if (world.root() && kept && std::filesystem::exists(path_, unknown)) text_ = read_file(path_);
+  });
   world.broadcast(text_, 0);
   if (text_.empty()) text_ = "{}";
 }
 
 std::optional<TeamSizes> MeasuredTeams::find(int stage) try {
+  require_shallow_json(text_, path_);
   const Json all = Json::parse(text_);
   const auto found = all.find(std::to_string(stage));
   if (found == all.end()) return {};

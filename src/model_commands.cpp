@@ -6,6 +6,7 @@
 #include <functional>
 #include <iostream>
 
+#include "io/agreement.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "src/commands.hpp"
@@ -13,6 +14,7 @@
 #include "src/data.hpp"
 #include "src/data_memory.hpp"
 #include "src/model_file.hpp"
+#include "src/model_parts.hpp"
 #include "src/node.hpp"
 #include "src/plan.hpp"
 
@@ -38,10 +40,27 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels 
   if (!options.samples.empty()) spec.samples = options.samples;
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == Labels::unread) spec.labels.clear();
+  if (!options.missing.empty()) spec.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
   // Splits are often of one size: the run's labels would fit other samples without being theirs.
   if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
     throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
   return spec;
+}
+
+// All ranks have the same values.
+void require_finite(Backend& backend, Model& model, const std::string& file) {
+  const auto check = [&](const std::string& group, const PartPlace& part, Span arena) {
+    const Span place = part.in(arena);
+    std::vector<float> values(place.size());
+    backend.read(place, values);
+    if (!std::ranges::all_of(values, [](float w) { return std::isfinite(w); }))
+      throw DataError(
+          fmt::format("{}: data set '{}/{}' holds NaN or an infinity: this model cannot compute; train it "
+                      "again, or restore the file from a copy",
+                      file, group, part.name));
+  };
+  for (const PartPlace& part : parameter_places(model.network())) check("parameters", part, model.params());
+  for (const PartPlace& part : state_places(model.network())) check("state", part, model.state());
 }
 
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
@@ -52,6 +71,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.resolution = make_plan(t.config).last.resolution;
   t.shape = inspect_dataset(t.spec, world);
   require_channels(t.config.data, t.shape.sample);
+  require_same_data(t.spec, world);
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
@@ -67,8 +87,21 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   if (labels == Labels::needed && outputs != t.shape.outputs)
     throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
                                 t.spec.labels, t.shape.outputs));
-  load_model(*t.backend, options.run + "/checkpoints/final.h5", *t.model, world);
+  const std::string file = options.run + "/checkpoints/final.h5";
+  load_model(*t.backend, file, *t.model, world);
+  require_finite(*t.backend, *t.model, file);
   return t;
+}
+
+// Of one batch; the message names the first row.
+void require_finite(const Trained& t, Index first, ConstSpan outputs) {
+  const auto bad = std::ranges::find_if_not(outputs, [](float y) { return std::isfinite(y); });
+  if (bad == outputs.end()) return;
+  const Index row = first + (bad - outputs.begin()) / t.model->network().output().per_sample();
+  throw FaultError(
+      fmt::format("the model's output for row {} of data set '{}' is {}; its samples are too large for it, "
+                  "or it was not trained well",
+                  row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
 /// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both in the host's memory.
@@ -93,6 +126,7 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
     const ConstTensor y = t.model->forward(step, feed->submit(in.n).x);
     outputs.resize(static_cast<std::size_t>(y.shape.count()));
     t.backend->read_activation(y, outputs);
+    require_finite(t, ids.front(), outputs);
     visit(ids.front(), outputs, labels);
   }
 }
@@ -103,7 +137,7 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
   const auto outputs = static_cast<std::size_t>(t.shape.outputs);
   std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
-  for_each_batch(t, [&](Index, ConstSpan y, ConstSpan target) {
+  const auto add = [&](Index, ConstSpan y, ConstSpan target) {
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t k = i % outputs;
       const double label = target[i], error = y[i] - label;
@@ -112,7 +146,8 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
       sum[k] += label;
       sum_squares[k] += label * label;
     }
-  });
+  };
+  together(world, [&] { for_each_batch(t, add); });  // no rank waits for another in it
   for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
   if (!world.root()) return;
   const auto n = static_cast<double>(t.shape.samples);
@@ -135,7 +170,8 @@ void predict_command(const ModelOptions& options, Comm& world) {
   PartialFile partial(options.output, world);
   Hdf5File file = Hdf5File::create(partial.path(), world);
   file.create_dataset("prediction", {t.shape.samples, outputs});
-  for_each_batch(t, [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); });
+  const auto write = [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); };
+  together(world, [&] { for_each_batch(t, write); });
   file.close();
   partial.commit();
   if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);

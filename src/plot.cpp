@@ -43,6 +43,7 @@ void draw_plot(const std::string& script, const std::vector<std::string>& option
     throw ConfigError("cannot start " + words.front() + " to draw the plot");
   int status = 0;
   waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 3) throw DataError("the plot was not made (see above)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw ConfigError("the plot was not made (see above); needed is " + std::string(kPython) + " with matplotlib");
 }

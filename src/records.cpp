@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "src/nesting.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -19,6 +21,8 @@ Extent extent_of(const Json& json) {
   const auto values = json.get<std::vector<Index>>();
   Extent extent{1, 1, 1};
   if (values.empty() || values.size() > extent.size()) throw std::runtime_error("a resolution has 1 to 3 factors");
+  if (std::ranges::any_of(values, [](Index factor) { return factor < 1; }))
+    throw std::runtime_error("a resolution has a factor below 1");
   std::copy(values.begin(), values.end(), extent.end() - static_cast<std::ptrdiff_t>(values.size()));
   return extent;
 }
@@ -147,11 +151,18 @@ RunResult result_of(const Json& j) {
 
 template <class Read>
 auto parse(const std::string& text, const std::string& origin, Read read) {
+  require_shallow_json(text, origin);
+  std::string reason;
   try {
     return read(Json::parse(text));
+  } catch (const Json::parse_error&) {
+    reason = "not whole JSON";
   } catch (const std::exception& error) {
-    throw DataError(origin + ": not a record of mrmf (" + error.what() + "); is the run folder damaged?");
+    reason = error.what();
+    // "[json.exception.out_of_range.403] key 'stage' not found"
+    if (reason.starts_with('[')) reason.erase(0, std::min(reason.find("] ") + 2, reason.size()));
   }
+  throw DataError(origin + ": not a record of mrmf (" + reason + "); is the run folder damaged?");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "src/nesting.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -56,6 +58,7 @@ StepHistory history_of(const Json& j, const std::string& origin) {
 
 template <class Read>
 auto parse(const std::string& text, const std::string& origin, Read read) {
+  require_shallow_json(text, origin);
   try {
     return read(Json::parse(text));
   } catch (const Json::exception& error) {

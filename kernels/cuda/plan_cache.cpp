@@ -27,6 +27,10 @@ PlanCache::PlanCache(std::filesystem::path file, std::string device)
     : file_(std::move(file)), device_(std::move(device)) {
   std::error_code none;
   if (!std::filesystem::exists(file_, none)) return;
+  if (!std::filesystem::is_regular_file(file_, none)) {  // a FIFO would be waited for
+    ignored_ = file_.string() + " is not a regular file";
+    return;
+  }
   std::ifstream stream(file_);
   const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
   if (json.is_discarded()) {

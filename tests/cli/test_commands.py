@@ -260,7 +260,7 @@ class Commands(support.MrmfTest):
         for part in ("arithmetic of training [TFLOP]", "baseline, 2 seeds"):
             self.assertIn(part, drawn)
         self.assertNotIn("seed 2", drawn)
-        self.fails(2, "plot", "nowhere", "-o", "bad.png", message="plot")
+        self.fails(3, "plot", "nowhere", "-o", "bad.png", message="plot")
         self.assertFalse(os.path.exists(self.path("bad.png")))
 
     def test_runs_that_differ_in_one_key_are_told_apart(self):

@@ -122,6 +122,18 @@ TEST_CASE("checkpoint file: one of another network is an error that names the ar
   CHECK(saved.why_not().find("data set parameters/batch_norm2/gamma has another shape") != std::string::npos);
 }
 
+TEST_CASE("checkpoint file: what one of the two lacks is an error, not a default") {
+  Saved saved;
+  const auto refusal = [&](const std::string& from, const std::string& into) {
+    Learner trained = saved.trained(from), fresh = saved.learner(2, into);
+    saved.save(trained);
+    return message<DataError>([&] { load_checkpoint(*saved.backend, saved.path, fresh, StateRows::one, saved.team); });
+  };
+  CHECK(refusal("sgd", "adam").find("no data set 'moments/2/") != std::string::npos);
+  CHECK(refusal("adam", "sgd").find("data set moments/2/batch_norm1/beta is not of this model and its optimizer") !=
+        std::string::npos);
+}
+
 TEST_CASE("checkpoint file: one that cannot be written leaves the one before as it was") {
   Saved saved;
   Learner from = saved.trained("adam"), other = saved.learner(3);

@@ -399,7 +399,7 @@ TEST_CASE("folders that hold no finished run are errors that name them") {
   const std::string good = runs.write("good", a.result, a.epochs), bad = runs.write("bad", a.result, a.epochs);
   CHECK(error({good, "no/such/run"}) == "no/such/run: there is no such run folder");
   fs::remove(fs::path(bad) / "epochs.jsonl");
-  CHECK(error({good, bad}) == bad + "/epochs.jsonl: cannot be read; is the run folder complete?");
+  CHECK(error({good, bad}) == bad + "/epochs.jsonl: no such file; check the path; is the run folder complete?");
   std::ofstream(fs::path(bad) / "epochs.jsonl") << to_json(a.epochs[0]) << "\n{\"stage\"";
   CHECK(error({bad}).rfind(bad + "/epochs.jsonl:2: not a record of mrmf", 0) == 0);
   std::ofstream(fs::path(bad) / "result.json") << "half";

@@ -51,8 +51,9 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
 
 TEST_CASE("wrong types") {
   CHECK(error("[training]\nbatch = \"many\"\n") ==
-        "c.toml:8: training.batch is \"many\"; it must be an integer of at least 1");
-  CHECK(error("[training]\nbatch = 1.5\n") == "c.toml:8: training.batch is 1.5; it must be an integer of at least 1");
+        "c.toml:8: training.batch is \"many\"; it must be an integer of at least 1 and at most 4194304");
+  CHECK(error("[training]\nbatch = 1.5\n") ==
+        "c.toml:8: training.batch is 1.5; it must be an integer of at least 1 and at most 4194304");
   CHECK(error("[training]\noptimizer = \"adam\"\n") ==
         "c.toml:8: training.optimizer is \"adam\"; it must be a table of settings");
   CHECK(error("[training]\noptimizer = { learning_rate = true }\n") ==
@@ -70,9 +71,10 @@ TEST_CASE("wrong types") {
 }
 
 TEST_CASE("values out of range") {
-  CHECK(error("[training]\nbatch = 0\n") == "c.toml:8: training.batch is 0; it must be an integer of at least 1");
+  CHECK(error("[training]\nbatch = 0\n") ==
+        "c.toml:8: training.batch is 0; it must be an integer of at least 1 and at most 4194304");
   CHECK(error("[training]\nbatch = 3000000000\n") ==
-        "c.toml:8: training.batch is 3000000000; it must be an integer of at least 1 and at most 2147483647");
+        "c.toml:8: training.batch is 3000000000; it must be an integer of at least 1 and at most 4194304");
   CHECK(error("[training]\noptimizer = { learning_rate = -1 }\n") ==
         "c.toml:8: training.optimizer.learning_rate is -1; it must be a number above 0");
   CHECK(error("[training]\noptimizer = { learning_rate = inf }\n") ==
@@ -102,8 +104,9 @@ TEST_CASE("TOML that is no TOML") {
 TEST_CASE("overrides speak of themselves") {
   CHECK(error("", {"training.bacth=3"}) ==
         "--set training.bacth=3: unknown key 'training.bacth'; did you mean 'training.batch'?");
-  CHECK(error("", {"training.batch=many"}) ==
-        "--set training.batch=many: training.batch is \"many\"; it must be an integer of at least 1");
+  CHECK(
+      error("", {"training.batch=many"}) ==
+      "--set training.batch=many: training.batch is \"many\"; it must be an integer of at least 1 and at most 4194304");
   CHECK(error("", {"training.batch"}) ==
         "--set training.batch: expected section.key=value, such as training.batch=256");
   CHECK(error("", {"model.preset.x=1"}) == "--set model.preset.x=1: \"neuron_inverter\" (c.toml:6) holds no keys");

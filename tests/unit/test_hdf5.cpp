@@ -119,7 +119,7 @@ TEST_CASE("hdf5: files that cannot be read are told apart") {
   const std::string missing = folder.file("missing.h5");
   CHECK(refusal(missing) == missing + ": no such file; check the path");
   CHECK(contains(refusal("no-such-folder/a.h5"), "no such file (looked from /"));
-  CHECK(refusal(folder.path()) == folder.path() + ": is a folder, not an HDF5 file");
+  CHECK(refusal(folder.path()) == folder.path() + ": is a folder, not a file");
 
   const std::string empty = folder.file("empty.h5"), garbage = folder.file("garbage.h5");
   test::write_bytes(empty, "");

@@ -1,0 +1,26 @@
+// How deep texts are nested, found without recursion: parsers and what walks over their results recurse, and a text
+// that is deep enough ends a program by its stack.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+constexpr Index kMostTomlBytes = Index{1} << 20;  ///< of a configuration
+constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key
+
+/// The deepest nesting of brackets outside of strings and comments, or the most names joined by dots where that is
+/// more. Not less than a TOML parser would find before it meets an error.
+int toml_nesting(std::string_view text);
+/// The same for JSON.
+int json_nesting(std::string_view text);
+
+/// ConfigError naming `origin` when the text of a configuration is larger or nested more deeply than any can be.
+void require_shallow_toml(std::string_view text, const std::string& origin);
+/// DataError likewise for JSON read from a file of ours.
+void require_shallow_json(std::string_view text, const std::string& origin);
+
+}  // namespace mrmf
