@@ -1,5 +1,8 @@
 #include "io/hdf5_handle.hpp"
 
+#include <cerrno>
+#include <cstring>
+
 namespace mrmf::h5 {
 namespace {
 
@@ -17,7 +20,8 @@ std::string last_error() {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
   for (char& c : text)
     if (c == '\n') c = ' ';
-  return text.empty() ? text : "HDF5 says: " + text;
+  const bool descriptors = text.find(std::strerror(EMFILE)) != std::string::npos;
+  return text.empty() ? text : "HDF5 says: " + text + (descriptors ? "; raise `ulimit -n`, or use more ranks" : "");
 }
 
 void fail(const std::string& what) {
