@@ -90,7 +90,8 @@ void forget_teams(const RunConfig& run, const Comm& world) {
 }
 
 void forget_teams_of_others(const Config& config, const Comm& world) {
-  if (!world.root()) return;
+  std::error_code unknown;
+  if (!world.root() || !std::filesystem::exists(path_in(config.run), unknown)) return;
   const Json all = Json::parse(read_file(path_in(config.run)), nullptr, false);
   if (!all.is_object() || all.value("origin", "") != origin_of(config, world.size())) forget_teams(config.run, world);
 }
