@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def measure(options):
                 with others_computing(count):
                     for name, run in programs(options).items():
                         seconds.setdefault((name, batch, count), []).append(run(batch))
-        print(f"repeat {repeat + 1} of {options.repeats} done", file=sys.stderr, flush=True)
+                        print(f"repeat {repeat + 1}: {name}, batch {batch}, {count} others: "
+                              f"{seconds[name, batch, count][-1]:.3f} s/step", file=sys.stderr, flush=True)
     return seconds
 
 
@@ -81,6 +83,7 @@ def main():
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--ours", nargs="*", action="append", metavar="NAME=VALUE")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the other processes end, too
 
     seconds = measure(options)
     medians = {key: statistics.median(values) for key, values in seconds.items()}

@@ -3,6 +3,7 @@
 // says why its cases are well conditioned.
 #include <doctest/doctest.h>
 
+#include "kernels/onednn/instruction_set.hpp"
 #include "tests/unit/peer_torch.hpp"
 
 namespace mrmf::test {
@@ -40,6 +41,12 @@ std::vector<LayerSpec> neuron_inverter(const Json& with) {
   return layers;
 }
 
+// Sums in vectors of four, without FMA, have longer chains: the worst bias gradient is off by 36 roundings.
+double multiple_of(const Backend& backend) {
+  const bool short_vectors = onednn::instruction_set() == onednn::InstructionSet::generic;
+  return backend.name() == "onednn" && short_vectors ? 5 : 4;
+}
+
 void compare_neuron_inverter(Backend& backend) {
   const Json golden = read_golden("golden.json");
   for (const Json& with : golden.at("cases")) {
@@ -47,7 +54,7 @@ void compare_neuron_inverter(Backend& backend) {
       const std::string name = with.at("name").get<std::string>() + (fuse ? ", fused" : ", layer by layer");
       INFO(name);
       const Shape sample{0, {1, 1, with.at("length").get<Index>()}, 3, 1};
-      compare_with_torch(backend, {golden, with, sample, neuron_inverter(with)}, fuse);
+      compare_with_torch(backend, {golden, with, sample, neuron_inverter(with), multiple_of(backend)}, fuse);
     }
   }
 }
