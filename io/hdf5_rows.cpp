@@ -13,7 +13,7 @@ namespace mrmf::h5 {
 namespace {
 
 /// That one call of the library reads: it makes selections for each of them first.
-constexpr Index most_chunks = 256;
+constexpr Index most_chunks = 64;
 
 /// A chunk that is one row is wanted once, and parts of a row are wanted together: none need stay, though chunks that
 /// are not packed are read a piece at a time unless there is room for one. Of longer chunks, those of one row stay: the
@@ -41,10 +41,10 @@ struct ChunkCache {
     constexpr double record = 512, slot = sizeof(void*);
     return chunks * bytes + (chunks > few_chunks ? chunks * record + slots() * slot : 0);
   }
-  // While chunks are read, each has selections of its own.
+  // While chunks are read, each has selections of its own, and a part of their index stays (io/row_reader.cpp).
   double reading() const {
-    constexpr double selections = 16384;
-    return at_once > few_chunks ? at_once * selections : 0;
+    constexpr double selections = 16384, index = 1 << 22;
+    return at_once > few_chunks ? at_once * selections + index : 0;
   }
   void fit(Index most) {
     if (memory() > static_cast<double>(most)) chunks *= static_cast<double>(most) / memory();

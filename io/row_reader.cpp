@@ -18,10 +18,22 @@ namespace {
 
 constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
 
+/// Of indices of chunks the library would keep up to 32 MiB per file; a row's part of them is used once.
+void limit_index_memory(const h5::Properties& access) {
+  H5AC_cache_config_t cache{};
+  cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  if (H5Pget_mdc_config(access.get(), &cache) < 0) return;
+  cache.set_initial_size = true;
+  cache.initial_size = cache.min_size = std::size_t{1} << 20;
+  cache.max_size = std::size_t{1} << 22;
+  H5Pset_mdc_config(access.get(), &cache);
+}
+
 h5::File open_file(const std::string& path) {
   h5::silence();
   const Descriptor regular(path);  // or says why not
   const h5::Properties access = h5::file_access();
+  limit_index_memory(access);
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!file) h5::check_readable(path);
   h5::require(bool(file), path + ": cannot be opened");
