@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
 #include "io/coarsen.hpp"
-#include "io/hdf5_copy.hpp"
+#include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_files.hpp"
 #include "io/sizes.hpp"
@@ -120,7 +120,7 @@ std::vector<std::uint16_t> rounded(ConstSpan means, const RowPlace& first, Index
 }
 
 /// This rank's rows of one data set.
-void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5File& target) {
+void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5Output& target) {
   const Index step = std::max<Index>(1, block_bytes / samples.reader.row_bytes());
   const Index width = samples.coarse.per_sample(), lines = samples.coarse.spatial[0] * samples.coarse.spatial[1];
   std::vector<std::byte> fine;
@@ -169,8 +169,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     }
   });
   for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
-  PartialFile partial(copy.target, world);
-  Hdf5File target = Hdf5File::create(partial.path(), world);
+  Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, with_rows(samples.reader.shape().front(), samples.coarse), copy.type);
   target.write_attribute("coarsened", provenance(copy, source, all));
@@ -178,15 +177,11 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     for (const Samples& samples : all)
       copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
   });
-  target.close();
-  together(world, [&] {
-    if (!world.root()) return;
-    copy_datasets(copy.source, others, partial.path());
-    std::vector<std::string> averaged = made.samples;
-    averaged.emplace_back("/");
-    copy_attributes(copy.source, averaged, partial.path());
-  });
-  partial.commit();
+  target.copy_datasets(copy.source, others);
+  std::vector<std::string> averaged = made.samples;
+  averaged.emplace_back("/");
+  target.copy_attributes(copy.source, averaged);
+  target.commit();
   // Of the root: where files come over a network, other ranks may not see the new one yet.
   together(world, [&] {
     if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));

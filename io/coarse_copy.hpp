@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/output_file.hpp"
 
 namespace mrmf {
 
 struct CoarseCopy {
   std::string source, target;
+  Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
   int axes = 1;                             ///< of the samples
   std::vector<std::string> samples;         ///< data sets to average; empty: all that have so many axes

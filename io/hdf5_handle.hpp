@@ -44,6 +44,7 @@ using Attribute = Handle<H5Aclose>;
 using Space = Handle<H5Sclose>;
 using Type = Handle<H5Tclose>;
 using Properties = Handle<H5Pclose>;
+using Driver = Handle<H5FDunregister>;
 
 /// Switches HDF5's own printing of errors off: their text goes into our one-line messages.
 void silence();

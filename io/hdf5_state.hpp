@@ -1,7 +1,6 @@
 // What an open file holds. Private to io/hdf5_*.cpp.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,19 +13,12 @@ namespace mrmf {
 struct Hdf5File::State {
   std::string path;
   h5::File file;
-  std::optional<Comm> comm;                                ///< set when the file is being written
-  std::vector<std::pair<std::string, std::string>> texts;  ///< written by the root when the file is closed
 
-  State(std::string where, h5::File opened, std::optional<Comm> team = std::nullopt)
-      : path(std::move(where)), file(std::move(opened)), comm(std::move(team)) {}
+  State(std::string where, h5::File opened) : path(std::move(where)), file(std::move(opened)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
 
-  /// Collective when writing.
-  void close();
-  /// The communicator of a file being written; FaultError for a file opened for reading.
-  Comm& writers();
   std::string at(const std::string& name) const { return path + ": data set '" + name + "'"; }
 };
 

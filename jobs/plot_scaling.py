@@ -66,8 +66,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", help="CSV of mrmf bench scaling")
     parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
+    parser.add_argument("--format", choices=["png", "svg"], help="whatever the name of the image says")
     options = parser.parse_args()
-    if pathlib.Path(options.output).suffix not in (".png", ".svg"):
+    if not options.format and pathlib.Path(options.output).suffix not in (".png", ".svg"):
         fail(f"{options.output}: the name must end in .png or .svg")
     rows = read_table(options.table)
     if not rows:
@@ -81,7 +82,7 @@ def main():
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
     try:
-        figure.savefig(options.output, dpi=200)
+        figure.savefig(options.output, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
     except (OSError, ValueError) as error:
         fail(f"{options.output}: {error}")
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/atomic_file.hpp"
+#include "io/output_file.hpp"
 #include "kernels/host/start_threads.hpp"
 #include "src/commands.hpp"
 #include "src/cuda_module.hpp"
@@ -49,19 +49,11 @@ std::string default_plans() {
   return {};
 }
 
-// Ranks and jobs may keep plans in the same file at the same time: each writes beside it under a name of its own, and
-// the last to rename wins.
+// Ranks and jobs may keep plans in the same file at the same time: the last one's stay.
 void replace_plans(const std::string& path, std::string_view text) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
-  const std::string own = path + "." + host_name() + "." + std::to_string(getpid());
-  atomic_write(own, text);
-  try {
-    atomic_replace(own, path);
-  } catch (const DataError&) {
-    std::filesystem::remove(own);
-    throw;
-  }
+  if (!folder.empty()) make_folders(folder.string());
+  write_file(path, text, Replace::file);
 }
 
 // The GPUs of a node go round among its ranks; a scheduler may also show each rank its own alone.

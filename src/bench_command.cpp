@@ -85,6 +85,7 @@ void compare_gradients(BenchOptions& options, Comm& world) {
 void run_bench(const std::string& what, BenchOptions options, Comm& world) {
   if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
   preset_layers(options.settings.preset);  // an unknown name fails here
+  options.settings.json.require();
   options.settings.sample = bench_sample(options, what == "parity");
   if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
   options.run.graphs = options.graph;
@@ -127,9 +128,11 @@ void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) 
   sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  sub->add_option("--json", options->bench.json, "file to write the figures to");
+  sub->add_option("--json", options->bench.json.file, "file to write the figures to");
+  add_overwrite(*sub, options->bench.json.replace);
   sub->callback([=, &command, &world] {
     command = [=, &world] {
+      if (world.root()) options->bench.json.require();
       BenchIo io = options->bench;
       io.config = read_config(options->config, options->overrides);
       omp_set_num_threads(choose_threads(io.config.run.threads, world));
@@ -155,10 +158,12 @@ void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
   sub->add_option("--epochs", options->settings.epochs, "measured epochs per team, after one that is not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  sub->add_option("--csv", options->settings.csv, "file to write the table to");
-  sub->add_option("--plot", options->settings.plot, "image to draw, .png or .svg (needs Python with matplotlib)");
+  sub->add_option("--csv", options->settings.csv.file, "file to write the table to");
+  sub->add_option("--plot", options->settings.plot.file, "image to draw, .png or .svg (needs Python with matplotlib)");
+  add_overwrite(*sub, options->settings.csv.replace);
   sub->callback([=, &command, &world] {
     command = [=, &world] {
+      options->settings.plot.replace = options->settings.csv.replace;
       bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
     };
   });
@@ -215,7 +220,8 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
       add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
     }
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
-    sub->add_option("--json", options->settings.json, "file to write the figures to");
+    sub->add_option("--json", options->settings.json.file, "file to write the figures to");
+    add_overwrite(*sub, options->settings.json.replace);
     sub->callback([=, &command, &world, kind = what] { command = [=, &world] { run_bench(kind, *options, world); }; });
   }
 }

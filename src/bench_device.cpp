@@ -156,8 +156,8 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, const 
   out << (peak ? fmt::format("{:>12.1f}{:>6.0f} %\n", 1e6 * floor_sum, 100 * floor_sum / step) : std::string("\n"));
   out << "roofline: the larger of bytes / bandwidth and operations / peak, with cuDNN's fusions; units are timed "
          "apart\n";
-  write_figures(
-      "--json", settings.json,
+  settings.json.write(
+
       fmt::format("{{\"layers\": [{}], \"step_us\": {:.2f}, \"step_roofline_us\": {}}}\n", fmt::join(lines, ", "),
                   1e6 * step, peak ? fmt::format("{:.2f}", 1e6 * floor_sum) : "null"));
 }

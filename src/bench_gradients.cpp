@@ -103,7 +103,7 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
   for (const GradientError& error : worst)
     out << fmt::format("{:<24} {:>10.2e} {:>10}\n", error.name, error.distance,
                        error.counts ? fmt::format("{:.5f}", error.along) : "-");
-  write_figures("--json", settings.json, figures(worst, check));
+  settings.json.write(figures(worst, check));
   for (const GradientError& error : worst) {
     const GradientTolerance allowed = check.tolerance.of(error.values);
     if (!(error.distance <= allowed.distance) || !(off(error) <= allowed.along))

@@ -179,7 +179,7 @@ void bench_io(const BenchIo& bench, Comm& world, std::ostream& out) {
       plain_cold, loader_cold, plain_warm, loader_warm, left, speeds.file_bytes, speeds.sample_bytes, world.size(),
       bench.rounds);
   out << json;
-  write_figures("--json", bench.json, json);
+  bench.json.write(json);
 }
 
 }  // namespace mrmf

@@ -6,13 +6,14 @@
 
 #include "mpi/comm.hpp"
 #include "src/config.hpp"
+#include "src/output_option.hpp"
 
 namespace mrmf {
 
 struct BenchIo {
-  Config config;     ///< data, batch, resolution of the last step of the plan
-  int rounds = 1;    ///< medians are printed
-  std::string json;  ///< file for the figures; empty: none
+  Config config;      ///< data, batch, resolution of the last step of the plan
+  int rounds = 1;     ///< medians are printed
+  OutputOption json;  ///< for the figures
 };
 
 /// Collective. Each rank takes its part of the training samples through the loader as training does, streamed, twice:

@@ -56,11 +56,11 @@ void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostr
   for (std::size_t i = 0; i < host.losses.size(); ++i)
     out << fmt::format("{:>5} {:>14.7f} {:>14.7f}\n", i + 1, device.losses[i], host.losses[i]);
   const double worst = worst_difference(device.losses, host.losses);
-  write_figures("--json", settings.json,
-                fmt::format("{{\"losses\": {{\"device\": {}, \"host\": {}}}, \"parameters_hash\": \"{:016x}\", "
-                            "\"worst\": {:.3g}, \"tolerance\": {:g}, \"backend\": \"{}\"}}\n",
-                            exact(device.losses), exact(host.losses), device.parameters, std::min(worst, 1e30),
-                            parity.tolerance, parity.device.description()));
+  settings.json.write(
+      fmt::format("{{\"losses\": {{\"device\": {}, \"host\": {}}}, \"parameters_hash\": \"{:016x}\", "
+                  "\"worst\": {:.3g}, \"tolerance\": {:g}, \"backend\": \"{}\"}}\n",
+                  exact(device.losses), exact(host.losses), device.parameters, std::min(worst, 1e30), parity.tolerance,
+                  parity.device.description()));
   if (!(worst <= parity.tolerance))
     throw FaultError(fmt::format("{} and {} part by {:.2g} of the loss within {} steps, more than {:g}",
                                  parity.device.name(), parity.host.name(), worst, settings.steps, parity.tolerance));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "io/agreement.hpp"
 #include "src/bench_tools.hpp"
 #include "src/commands.hpp"
 #include "src/node.hpp"
@@ -79,22 +80,31 @@ ScalingPoint measure(const Config& config, Comm& team) {
   return point;
 }
 
+// A plot is drawn of a table, which stays beside it.
+OutputOption table_of(const ScalingSettings& settings) {
+  if (settings.csv.given() || !settings.plot.given()) return settings.csv;
+  return {settings.plot.file + ".csv", settings.plot.replace};
+}
+
 void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {
   out << scaling_table(points)
       << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks, which also went on "
          "hidden "
          "behind computation; ideal: the first line's epoch shared out evenly\n";
-  write_figures("--csv", settings.csv, scaling_csv(points));
-  if (settings.plot.empty()) return;
-  const std::string table = settings.csv.empty() ? settings.plot + ".csv" : settings.csv;
-  if (settings.csv.empty()) write_figures("--plot", table, scaling_csv(points));
-  draw_plot("plot_scaling.py", {table, "-o", settings.plot});
+  const OutputOption table = table_of(settings);
+  table.write(scaling_csv(points));
+  if (settings.plot.given()) draw_plot("plot_scaling.py", {table.file}, settings.plot);
 }
 
 }  // namespace
 
 void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
   Config config = last_step_alone(configured, settings.epochs + 1);
+  together(world, [&] {
+    if (!world.root()) return;
+    table_of(settings).require();
+    if (settings.plot.given()) require_plot(settings.plot);
+  });
   world.limit(config.run.timeout);
   config.run.threads = choose_threads(config.run.threads, world);  // a small team's ranks take no more cores than all
   const std::vector<int> teams = scaling_teams(settings.ranks, world.size());

@@ -7,6 +7,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/config.hpp"
+#include "src/output_option.hpp"
 
 namespace mrmf {
 
@@ -14,7 +15,7 @@ struct ScalingSettings {
   std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
   bool weak = false;       ///< batch per rank as configured; else the mini-batch that they make on the largest team
   int epochs = 3;          ///< measured, after one that is not; the median one is shown
-  std::string csv, plot;   ///< files to write; empty: none
+  OutputOption csv, plot;
 };
 
 /// One team's median epoch. Seconds are means over its ranks.

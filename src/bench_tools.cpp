@@ -1,9 +1,6 @@
 #include "src/bench_tools.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <system_error>
 
 #include "kernels/random.hpp"
 
@@ -13,16 +10,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
-}
-
-void write_figures(const std::string& option, const std::string& file, const std::string& text) {
-  if (file.empty()) return;
-  std::ofstream out(file);
-  out << text;
-  out.close();
-  if (!out)
-    throw ConfigError(option + " " + file + ": cannot be written (" + std::generic_category().message(errno) +
-                      "); give a file in a folder that is there and may be written to");
 }
 
 void fill_normal(Span values, std::uint64_t seed) {

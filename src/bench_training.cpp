@@ -117,7 +117,7 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
       "\"batch\": {}, \"steps\": {}}}\n",
       settings.batch / step, step, mean, settings.batch / loaded, settings.batch, settings.steps);
   out << "\n" << json;
-  write_figures("--json", settings.json, json);
+  settings.json.write(json);
 }
 
 }  // namespace mrmf

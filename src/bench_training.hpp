@@ -6,6 +6,7 @@
 
 #include "src/config.hpp"
 #include "src/learner.hpp"
+#include "src/output_option.hpp"
 
 namespace mrmf {
 
@@ -15,7 +16,7 @@ struct BenchSettings {
   int batch = 0;   ///< 0: Preset::batch
   int steps = 10;  ///< timed, after two that are not
   OptimizerSettings optimizer{};
-  std::string json;  ///< file for the figures; empty: none
+  OutputOption json;  ///< for the figures
 };
 
 /// A model in training on one batch of normal random samples and labels.

@@ -9,6 +9,7 @@
 #include "io/agreement.hpp"
 #include "src/continuation.hpp"
 #include "src/nesting.hpp"
+#include "src/run_folder.hpp"
 
 namespace mrmf {
 namespace {
@@ -95,14 +96,8 @@ void Checkpoints::add(const TrainStep& step, const StepHistory& history) {
   ended_.insert_or_assign(step.number, history);
 }
 
-// By name, not by number: the plan may have been another one.
 void Checkpoints::clear(const Comm& world) {
-  if (!world.root()) return;
-  std::error_code ignored;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder_of(config_), ignored))
-    if (entry.path().filename().string().starts_with("step-")) files.push_back(entry.path());
-  std::ranges::for_each(files, remove);
+  if (world.root()) remove_checkpoints(config_.run.folder);
 }
 
 std::optional<TrainState> Checkpoints::load(Backend& backend, Learner& learner, const TrainStep& step,

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
-#include "io/descriptor.hpp"
+#include "io/checksummed_file.hpp"
 #include "io/hdf5.hpp"
-#include "io/hdf5_copy.hpp"
+#include "io/hdf5_output.hpp"
 #include "src/model_parts.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace mrmf {
 namespace {
@@ -81,32 +76,27 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   }
 }
 
-std::string checksum(std::string_view bytes) { return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())); }
-
 // Array by array: the learner's size in memory twice, as a file and as its bytes, which src/memory.cpp counts.
 std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
   std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
   for (const Array& array : arrays) size += kHeader + array.bytes();
-  Hdf5File file = Hdf5File::create_in_memory(path, size);
+  Hdf5Image file(path, size);
   file.write_attribute("format", kFormat);
   for (Array& array : arrays) {
     if (array.values.empty()) {
       array.make_room();
       backend.read(array.place, array.values);
     }
-    file.create_dataset(array.name, array.shape);
-    file.write_rows(array.name, 0, array.values);
+    file.add(array.name, array.shape, array.values);
     array.give_back();
   }
   file.write_text("progress", texts.progress);
   file.write_text("config", texts.config);
-  return file.image();
+  return file.bytes();
 }
 
 void write(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  std::string bytes = image(backend, path, arrays, texts);
-  bytes += checksum(bytes);
-  atomic_write(path, bytes);
+  write_checksummed(path, image(backend, path, arrays, texts), Replace::file);
 }
 
 [[noreturn]] void damaged(const std::string& what) {
@@ -116,10 +106,7 @@ void write(Backend& backend, const std::string& path, std::vector<Array>& arrays
 }
 
 void require_whole(const std::string& path) {
-  const std::string bytes = read_file(path);
-  const std::size_t sum = std::min(bytes.size(), checksum("").size());
-  const std::string_view all = bytes, before = all.substr(0, all.size() - sum);
-  if (all.substr(before.size()) != checksum(before))
+  if (verify(path) != Checksum::right)
     throw DataError(path + ": torn, damaged or no checkpoint: it does not end with the checksum of what it holds");
 }
 

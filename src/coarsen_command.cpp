@@ -49,10 +49,7 @@ void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
   for (const std::string& file : options.files) {
     const fs::path target = fs::path(options.output) / fs::path(file).filename();
-    std::error_code missing;
-    if (fs::equivalent(file, target, missing) && !missing)
-      throw ConfigError("--output " + options.output + ": " + file + " would be replaced; name another folder");
-    if (!options.overwrite) refuse_existing(target.string());
+    require_output(target.string(), options.replace, options.files);
     if (!names.insert(target).second)
       throw ConfigError("two files are called " + target.filename().string() + "; copy them into different folders");
   }
@@ -66,19 +63,17 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
   const Factor factor = factor_of(options.factor);
   copy.factor = factor.extent;
   copy.axes = factor.axes;
+  copy.replace = options.replace;
   copy.samples = options.samples;
   copy.type = options.type == "uint16" ? ElementType::uint16 : ElementType::float32;
   copy.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   together(world, [&] {
-    check_names(options);
     if (!world.root()) return;
-    std::error_code error;
-    fs::create_directories(options.output, error);
-    if (error)
-      throw ConfigError("--output " + options.output + ": cannot be made: " + error.message() +
-                        "; name another folder");
+    if (options.output.empty()) throw ConfigError("--output is empty; name a folder");
+    check_names(options);
+    make_folders(options.output);
   });
   Index samples = 0, bytes = 0;
   for (const std::string& file : options.files) {

@@ -52,7 +52,7 @@ void add_coarsen(CLI::App& app, Command& command, Comm& world) {
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  coarsen->add_flag("--overwrite", options->overwrite, "replace copies that are there");
+  add_overwrite(*coarsen, options->replace, "replace copies that are there");
   coarsen->callback([=, &command, &world] { command = [=, &world] { coarsen_command(*options, world); }; });
 }
 
@@ -118,10 +118,11 @@ void add_plot(CLI::App& app, Command& command, Comm& world) {
       app.add_subcommand("plot", "draw validation loss over what training cost (needs Python with matplotlib)");
   auto options = held<PlotOptions>();
   plot->add_option("runs", options->runs, "run folders")->required();
-  plot->add_option("--output,-o", options->output, "image to write, .png or .svg")->required();
+  plot->add_option("--output,-o", options->output.file, "image to write, .png or .svg")->required();
   plot->add_option("--x", options->x, "what the horizontal axis counts")
       ->check(CLI::IsMember({"seconds", "gflop", "epochs"}))
       ->capture_default_str();
+  add_overwrite(*plot, options->output.replace);
   plot->add_flag("--mean", options->mean, "one line per method: the mean over its seeds, and their range");
   plot->callback([=, &command, &world] {
     command = [=, &world] {
@@ -142,6 +143,7 @@ void add_model_commands(CLI::App& app, Command& command, Comm& world) {
                    "rows that were never written: refuse them, or take the fill value; the run's data.missing unless "
                    "given")
         ->check(CLI::IsMember({"refuse", "fill"}));
+    sub.add_flag("--checkpoint", options.checkpoint, "use the newest checkpoint of a run that is not done");
   };
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
   auto evaluated = held<ModelOptions>();
@@ -155,6 +157,7 @@ void add_model_commands(CLI::App& app, Command& command, Comm& world) {
   common(*predict, *predicted);
   predict->add_option("--labels", predicted->labels, "accepted as for evaluate; labels are never read");
   predict->add_option("--output,-o", predicted->output, "HDF5 file to write; data set \"prediction\"")->required();
+  add_overwrite(*predict, predicted->replace);
   predict->callback([=, &command, &world] { command = [=, &world] { predict_command(*predicted, world); }; });
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "io/output_file.hpp"
 #include "kernels/backend.hpp"
 #include "mpi/comm.hpp"
 #include "src/config.hpp"
@@ -17,11 +18,8 @@ int choose_threads(int wanted, Comm& world);
 /// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
-/// ConfigError when there is a file of this name.
-void refuse_existing(const std::string& file);
-
 struct NeuronSimulation;
-void simulate_neuron_command(NeuronSimulation settings, bool overwrite, Comm& world);
+void simulate_neuron_command(NeuronSimulation settings, Comm& world);
 struct CosmologySimulation;
 void simulate_cosmology_command(CosmologySimulation settings, Comm& world);
 
@@ -33,7 +31,7 @@ struct CoarsenOptions {
   std::string type = "float32";
   std::string missing = "refuse";  ///< refuse | fill: as data.missing
   int threads = 0;
-  bool overwrite = false;
+  Replace replace = Replace::nothing;
 };
 /// Writes coarse copies of files, under their own names.
 void coarsen_command(const CoarsenOptions& options, Comm& world);
@@ -53,6 +51,8 @@ struct ModelOptions {
   std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
   std::string missing;          ///< refuse | fill, when not as the run's data.missing
   std::string output;           ///< predict: HDF5 file to write
+  Replace replace = Replace::nothing;
+  bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
 };
 /// Loss, mean absolute error and R^2 per label of a finished run's model.
 void evaluate_command(const ModelOptions& options, Comm& world);

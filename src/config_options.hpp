@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/output_file.hpp"
+
 namespace mrmf {
 
 /// `what` describes the file in --help.
@@ -15,6 +17,13 @@ inline void add_config(CLI::App& app, std::string& config, std::vector<std::stri
       ->take_all()
       ->expected(1)
       ->type_name("KEY=VALUE");
+}
+
+/// The flag of every command that has an output.
+inline void add_overwrite(CLI::App& app, Replace& replace,
+                          const std::string& what = "replace an output that is there") {
+  app.add_flag_callback(
+      "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
 
 }  // namespace mrmf

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <thread>
 
 #include "kernels/check.hpp"
@@ -40,8 +38,6 @@ FolderLock::FolderLock(const std::string& folder) {
   // The ranks of an mpirun that was killed go a moment after it; who starts again at once waits for them.
   const Clock::time_point end = Clock::now() + std::chrono::seconds(3);
   for (;;) {
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
     descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor_ < 0) return;
     const Held held = try_lock(descriptor_);

@@ -9,8 +9,7 @@ namespace mrmf {
 /// is left in the folder. Where a file system has no locks, or only some nodes see them, nothing is held.
 class FolderLock {
  public:
-  /// Makes the folder when there is none; one that cannot be made or looked into is not held. ConfigError: another
-  /// process holds it.
+  /// One that is not there or cannot be looked into is not held. ConfigError: another process holds it.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

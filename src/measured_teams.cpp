@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
 #include "io/descriptor.hpp"
+#include "io/output_file.hpp"
 #include "src/nesting.hpp"
 
 #define XXH_INLINE_ALL
@@ -80,7 +80,7 @@ void MeasuredTeams::write(const std::string& text) {
   text_ = all.dump();
   if (path_.empty()) return;
   together(*world_, [&] {
-    if (world_->root()) atomic_write(path_, text_ + "\n");
+    if (world_->root()) write_file(path_, text_ + "\n", Replace::file);
   });
 }
 

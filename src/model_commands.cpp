@@ -7,12 +7,12 @@
 #include <iostream>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "src/commands.hpp"
 #include "src/config_warnings.hpp"
 #include "src/data.hpp"
 #include "src/data_memory.hpp"
+#include "src/model_choice.hpp"
 #include "src/model_file.hpp"
 #include "src/model_parts.hpp"
 #include "src/node.hpp"
@@ -63,12 +63,25 @@ void require_finite(Backend& backend, Model& model, const std::string& file) {
   for (const PartPlace& part : state_places(model.network())) check("state", part, model.state());
 }
 
+// The output, before any work: it may not be what the command reads.
+void require_free(const ModelOptions& options, const DatasetSpec& spec, const ModelChoice& choice) {
+  if (options.output.empty()) return;
+  std::vector<std::string> inputs = spec.files;
+  inputs.insert(inputs.end(), {choice.file, options.run + "/config.toml"});
+  require_output(options.output, options.replace, inputs);
+}
+
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   Trained t;
-  t.config = read_config(options.run + "/config.toml", {}, Writer::run);
+  t.config = read_run_config(options.run);
+  const ModelChoice choice = choose_model(options.run, t.config, options.checkpoint);
+  t.resolution = choice.resolution;
   t.spec = dataset(options, t.config.data, labels);
+  if (options.files.empty()) find_from_run(t.spec.files, options.run, t.config);
+  together(world, [&] {
+    if (world.root()) require_free(options, t.spec, choice);
+  });
   t.backend = make_backend(t.config.run, world);
-  t.resolution = make_plan(t.config).last.resolution;
   t.shape = inspect_dataset(t.spec, world);
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, world);
@@ -87,9 +100,11 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   if (labels == Labels::needed && outputs != t.shape.outputs)
     throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
                                 t.spec.labels, t.shape.outputs));
-  const std::string file = options.run + "/checkpoints/final.h5";
-  load_model(*t.backend, file, *t.model, world);
-  require_finite(*t.backend, *t.model, file);
+  const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
+  require_finite(*t.backend, *t.model, choice.file);
+  if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  if (world.root() && checksum == Checksum::missing)
+    std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
   return t;
 }
 
@@ -167,13 +182,11 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
 void predict_command(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::unread, world);
   const Index outputs = t.model->network().output().per_sample();
-  PartialFile partial(options.output, world);
-  Hdf5File file = Hdf5File::create(partial.path(), world);
+  Hdf5Output file(options.output, options.replace, world);
   file.create_dataset("prediction", {t.shape.samples, outputs});
   const auto write = [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); };
   together(world, [&] { for_each_batch(t, write); });
-  file.close();
-  partial.commit();
+  file.commit();
   if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
 }
 

@@ -1,14 +1,15 @@
 #include "src/model_file.hpp"
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
+#include "io/checksummed_file.hpp"
 #include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "src/model_parts.hpp"
 
 namespace mrmf {
 namespace {
 
-constexpr const char* kFormat = "mrmf model 1";
+constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // with more in it
 
 // Calls visit(data set name, its shape, its span) for every part of every layer.
 template <typename Floats, typename Visit>
@@ -18,19 +19,16 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
 }
 
 void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
-  PartialFile partial(path, Comm::self());
-  Hdf5File file = Hdf5File::create(partial.path(), Comm::self());
+  Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
   file.write_attribute("config", config_toml);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
-                  file.create_dataset(name, shape);
                   std::vector<float> host(values.size());
                   backend.read(values, host);
-                  file.write_rows(name, 0, host);
+                  file.add(name, shape, host);
                 });
-  file.close();
-  partial.commit();
+  write_checksummed(path, file.bytes(), Replace::file);
 }
 
 }  // namespace
@@ -43,9 +41,20 @@ void save_model(Backend& backend, const std::string& path, const Model& model, c
   });
 }
 
-void load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
+Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
+  std::int64_t checksum = 0;
+  together(comm, [&] {
+    if (!comm.root()) return;
+    checksum = static_cast<std::int64_t>(verify(path));
+  });
+  comm.broadcast(std::span(&checksum, 1), 0);
+  if (static_cast<Checksum>(checksum) == Checksum::wrong)
+    throw DataError(path +
+                    ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
+                    "copy, or train again");
   const Hdf5File file = Hdf5File::open(path, comm);
-  if (file.read_attribute("format") != kFormat)
+  const std::string format = file.read_attribute("format");
+  if (format != kFormat && format != kCheckpointFormat)
     throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, Span values) {
@@ -59,6 +68,7 @@ void load_model(Backend& backend, const std::string& path, Model& model, Comm& c
                   comm.broadcast(host, 0);
                   backend.write(host, values);
                 });
+  return static_cast<Checksum>(checksum);
 }
 
 }  // namespace mrmf

@@ -1,9 +1,11 @@
 // A trained model on disk: HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>, channels-last and
-// float32, and the configuration that made it. Portable between backends and resolutions of the same network.
+// float32, and the configuration that made it; a checksum is behind it. Portable between backends and resolutions of
+// the same network.
 #pragma once
 
 #include <string>
 
+#include "io/checksummed_file.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 
@@ -13,8 +15,9 @@ namespace mrmf {
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
                 Comm& comm);
 
-/// Collective; every rank ends with the same values. DataError naming the data set that is missing or has another
-/// shape.
-void load_model(Backend& backend, const std::string& path, Model& model, Comm& comm);
+/// Collective; every rank ends with the same values. A checkpoint's model can be loaded too. Returns whether the file
+/// had a checksum: those of earlier versions have none. DataError: the file is damaged, which is seen before HDF5 looks
+/// at it; a data set is missing or has another shape.
+Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm);
 
 }  // namespace mrmf

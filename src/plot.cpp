@@ -26,12 +26,23 @@ std::string script_path(const std::string& name) {
 
 void plot_runs(const PlotOptions& options) {
   std::vector<std::string> words = options.runs;
-  words.insert(words.end(), {"-o", options.output, "--x", options.x});
+  words.insert(words.end(), {"--x", options.x});
   if (options.mean) words.emplace_back("--mean");
-  draw_plot("plot.py", words);
+  draw_plot("plot.py", words, options.output);
 }
 
-void draw_plot(const std::string& script, const std::vector<std::string>& options) {
+void require_plot(const OutputOption& output) {
+  const std::string suffix = std::filesystem::path(output.file).extension();
+  if (suffix != ".png" && suffix != ".svg")
+    throw ConfigError(output.file + ": the name of a plot ends in .png or .svg");
+  output.require();
+}
+
+void draw_plot(const std::string& script, std::vector<std::string> options, const OutputOption& output) {
+  require_plot(output);
+  OutputFile picture(output.file, output.replace);  // the script draws into the file of the name it has for now
+  options.insert(options.end(),
+                 {"-o", picture.path(), "--format", std::filesystem::path(output.file).extension().string().substr(1)});
   std::vector<std::string> words{kPython, script_path(script)};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> argv;
@@ -46,6 +57,7 @@ void draw_plot(const std::string& script, const std::vector<std::string>& option
   if (WIFEXITED(status) && WEXITSTATUS(status) == 3) throw DataError("the plot was not made (see above)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw ConfigError("the plot was not made (see above); needed is " + std::string(kPython) + " with matplotlib");
+  picture.commit();
 }
 
 }  // namespace mrmf

@@ -4,16 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "src/output_option.hpp"
+
 namespace mrmf {
 
 struct PlotOptions {
   std::vector<std::string> runs;
-  std::string output;         ///< .png or .svg
+  OutputOption output;        ///< .png or .svg
   std::string x = "seconds";  ///< the horizontal axis: seconds | gflop | epochs
   bool mean = false;          ///< one line per method: the mean over its seeds, and their range
 };
-/// Runs a script of jobs/ that draws. ConfigError as below.
-void draw_plot(const std::string& script, const std::vector<std::string>& words);
+/// ConfigError when it cannot be written, or its name ends in neither .png nor .svg.
+void require_plot(const OutputOption& output);
+
+/// Runs a script of jobs/ that draws, with these words and where to draw. ConfigError as below.
+void draw_plot(const std::string& script, std::vector<std::string> words, const OutputOption& output);
 
 /// ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
 void plot_runs(const PlotOptions& options);

@@ -9,7 +9,8 @@
 #include <iterator>
 #include <ostream>
 
-#include "io/atomic_file.hpp"
+#include "io/output_file.hpp"
+#include "src/run_folder.hpp"
 
 namespace mrmf {
 namespace {
@@ -20,75 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-[[noreturn]] void unwritable(const fs::path& path, const std::string& why) {
-  throw ConfigError("run.folder: cannot write " + path.string() + " (" + why +
-                    "); free it up or set another folder, --set run.folder=...");
-}
-
-// Flushed line by line: after a crash the records hold every finished epoch.
-class LineFile {
- public:
-  explicit LineFile(const fs::path& path, std::ios::openmode mode = std::ios::trunc) : path_(path), file_(path, mode) {
-    if (!file_) unwritable(path_, "permission, or no such folder");
-  }
-  void write(const std::string& line) {
-    file_ << line << '\n' << std::flush;
-    check();
-  }
-  /// Other lines in the place of all: the old file or the new one is there at any moment.
-  void replace(const std::vector<std::string>& lines) {
-    std::string text;
-    for (const std::string& line : lines) text += line + '\n';
-    atomic_write(path_.string(), text);
-    file_ = std::ofstream(path_, std::ios::app);
-    check();
-  }
-  /// Returns when all lines are on disk.
-  void sync() const { sync_to_disk(path_.string()); }
-
- private:
-  void check() const {
-    if (!file_) throw FaultError(path_.string() + " can no longer be written; is the disk full?");
-  }
-
-  fs::path path_;
-  std::ofstream file_;
-};
-
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << std::flush;
-  if (!file) unwritable(path, "permission, or the disk is full");
-}
-
-// What an earlier run left and this one replaces; config.toml and the lines are truncated when they are opened.
-fs::path clear(const ReportSettings& settings, bool continued) {
-  fs::path folder = settings.folder;
-  std::error_code ignored;
-  if (!continued) fs::remove_all(folder / kTeamFolder, ignored);
-  for (const char* stale : {"result.json", "checkpoints/final.h5"}) {
-    std::error_code error;
-    fs::remove(folder / stale, error);
-    if (error) unwritable(folder / stale, error.message());
-  }
-  return folder;
-}
-
 }  // namespace
-
-void prepare_run_folder(const ReportSettings& settings) {
-  const fs::path folder = settings.folder;
-  std::error_code error;
-  if (fs::exists(folder / "result.json", error) && !settings.overwrite)
-    throw ConfigError("run.folder: " + folder.string() +
-                      " holds a finished run; give --overwrite to replace it, or another folder with "
-                      "--set run.folder=...");
-  fs::create_directories(folder / "checkpoints", error);
-  if (error) unwritable(folder, error.message());
-  const fs::path probe = folder / ".writable";
-  write_file(probe, "");
-  fs::remove(probe, error);
-}
 
 struct RunReport::State {
   fs::path folder;
@@ -106,9 +39,9 @@ struct RunReport::State {
       : folder(at),
         out(settings.out),
         terminal(settings.terminal),
-        epochs(at / "epochs.jsonl"),
-        stages(at / "stages.jsonl"),
-        log(at / kLog, continued ? std::ios::app : std::ios::trunc) {}
+        epochs((at / "epochs.jsonl").string(), LineFile::Start::append),
+        stages((at / "stages.jsonl").string(), LineFile::Start::append),
+        log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty) {}
 
   StepHistory& history(int stage, const std::string& role) {
     const auto found = std::ranges::find_if(
@@ -149,13 +82,14 @@ RunReport::~RunReport() {
 RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
                      const std::vector<StepHistory>& earlier)
     : settings_(settings) {
-  prepare_run_folder(settings);
-  const fs::path folder = clear(settings, !earlier.empty());
+  const fs::path folder = settings.folder;
+  if (earlier.empty()) remove_team_records(settings.folder);
+  remove_result(settings.folder);
   state_ = std::make_unique<State>(settings, folder, !earlier.empty());
   state_->steps = earlier;
   state_->rewrite();
-  write_file(folder / "config.toml", config_toml);
-  write_file(folder / "plan.json", plan_json);
+  if (!config_toml.empty()) write_file((folder / "config.toml").string(), config_toml, Replace::file);
+  write_file((folder / "plan.json").string(), plan_json, Replace::file);
 }
 
 void RunReport::log(const std::string& line) {
@@ -204,10 +138,9 @@ RunReport RunReport::of_team(bool continued) const {
   ReportSettings settings = *settings_;
   settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
   settings.terminal = false;  // one live line is as much as a terminal shows
-  std::error_code error;
-  fs::create_directories(settings.folder, error);
-  if (error) unwritable(settings.folder, error.message());
+  make_folders(settings.folder);
   report.state_ = std::make_unique<State>(settings, settings.folder, continued);
+  report.state_->rewrite();
   return report;
 }
 
@@ -224,8 +157,7 @@ void RunReport::take_over(const std::vector<StepHistory>& steps, const std::stri
   std::ranges::sort(state_->steps, {}, [](const StepHistory& s) { return std::pair(s.record.stage, s.record.role); });
   state_->rewrite();
   if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without its last line's end
-  std::error_code ignored;
-  fs::remove_all(state_->folder / kTeamFolder, ignored);
+  remove_team_records(state_->folder.string());
 }
 
 void RunReport::finish(const RunResult& result) {
@@ -233,7 +165,7 @@ void RunReport::finish(const RunResult& result) {
   state_->say(result_table(result));
   // The run's checkpoints go when this is done: the records must outlast a crash of the machine by themselves.
   for (const LineFile* lines : {&state_->epochs, &state_->stages, &state_->log}) lines->sync();
-  atomic_write((state_->folder / "result.json").string(), to_json(result) + "\n");
+  write_file((state_->folder / "result.json").string(), to_json(result) + "\n", Replace::file);
 }
 
 // Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe

@@ -1,9 +1,4 @@
-// What a run tells people and leaves in its folder.
-//
-//   config.toml   the effective configuration       stages.jsonl  one line per training step of the plan
-//   plan.json     the plan                          result.json   written last: its presence means the run is done
-//   epochs.jsonl  one line per epoch                log.txt       what was printed, without the live line
-//   team/         the second team's lines, while two teams train at once
+// What a run tells people, and the records that it leaves in its folder (src/run_folder.hpp lists them).
 #pragma once
 
 #include <iosfwd>
@@ -20,7 +15,6 @@ namespace mrmf {
 
 struct ReportSettings {
   std::string folder;
-  bool overwrite = false;       ///< replace a finished run
   std::ostream* out = nullptr;  ///< where lines for people go; outlives the report
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
 };
@@ -34,19 +28,15 @@ struct Progress {
   Index rows = 0;   ///< of this step, over all ranks
 };
 
-/// Makes the folder and tries to write into it, before any data is read; an earlier run in it stays as it is.
-/// ConfigError: it cannot be written, or it holds a finished run and overwrite is false.
-void prepare_run_folder(const ReportSettings& settings);
-
 /// Value type, movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
 class RunReport {
  public:
   RunReport();
   /// Empty, for a rank that is not the root but may be the root of a team.
   explicit RunReport(const ReportSettings& settings);
-  /// Creates the folder and writes config.toml and plan.json. ConfigError: the folder cannot be written, or it holds a
-  /// finished run and overwrite is false. Earlier unfinished records in it are replaced: by those of `earlier` where a
-  /// run goes on, whose log.txt is then added to.
+  /// Writes config.toml (unless its text is empty) and plan.json into the folder, a RunFolder's. Earlier records in it
+  /// are replaced: by those of `earlier` where a run goes on, whose log.txt is then added to. DataError: the folder
+  /// cannot be written.
   RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
             const std::vector<StepHistory>& earlier = {});
   RunReport(RunReport&&) noexcept;

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "io/unfinished_files.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -40,6 +42,7 @@ void tell(int number, std::string_view what) {
 }
 
 void end_by(int number) {
+  remove_unfinished_files();
   std::signal(number, SIG_DFL);
   std::raise(number);
 }

@@ -1,10 +1,8 @@
 // `mrmf simulate`.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <iostream>
 
-#include "io/agreement.hpp"
 #include "src/commands.hpp"
 #include "src/cosmology/simulate.hpp"
 #include "src/neuron/simulate.hpp"
@@ -12,17 +10,8 @@
 
 namespace mrmf {
 
-void refuse_existing(const std::string& file) {
-  std::error_code unknown;
-  if (std::filesystem::exists(file, unknown))
-    throw ConfigError(file + ": is there already; give --overwrite to replace it, or another --output");
-}
-
-void simulate_neuron_command(NeuronSimulation settings, bool overwrite, Comm& world) {
+void simulate_neuron_command(NeuronSimulation settings, Comm& world) {
   check(settings);
-  together(world, [&] {
-    if (!overwrite && world.root()) refuse_existing(settings.file);
-  });
   settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
   const NeuronReport report = simulate_neuron(settings, world, [&](Index done, Index samples) {

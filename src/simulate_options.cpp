@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "src/commands.hpp"
+#include "src/config_options.hpp"
 #include "src/cosmology/simulate.hpp"
 #include "src/neuron/simulate.hpp"
 #include "src/simulate_options.hpp"
@@ -30,10 +31,8 @@ void add_simulate_neuron(CLI::App& simulate, std::function<void()>& command, Com
                    "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  auto overwrite = std::make_shared<bool>();
-  neuron->add_flag("--overwrite", *overwrite, "replace the file if it is there");
-  neuron->callback(
-      [=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, *overwrite, world); }; });
+  add_overwrite(*neuron, options->replace);
+  neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
 }
 
 void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, Comm& world) {
@@ -59,6 +58,7 @@ void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, 
   add("--ranks-per-cube", options->ranks_per_cube,
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
       "files' bytes are the same for any");
+  add_overwrite(*cubes, options->replace);
   cubes->callback([=, &command, &world] { command = [=, &world] { simulate_cosmology_command(*options, world); }; });
 }
 

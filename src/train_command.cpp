@@ -2,18 +2,18 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <filesystem>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "src/commands.hpp"
 #include "src/config_warnings.hpp"
-#include "src/folder_lock.hpp"
 #include "src/fusion.hpp"
 #include "src/measured_teams.hpp"
 #include "src/model_file.hpp"
 #include "src/orders.hpp"
 #include "src/pipeline.hpp"
+#include "src/run_folder.hpp"
 
 namespace mrmf {
 namespace {
@@ -71,38 +71,15 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     networks.back().output().per_sample(), shape.outputs));
 }
 
-// The run's folder, which the root holds against other runs. Removes what this command made of it, unless training
-// began.
-class RunFolder {
- public:
-  RunFolder(const ReportSettings& settings, const Comm& world) {
-    if (!world.root()) return;
-    find_new(settings.folder);
-    lock_.emplace(settings.folder);  // when it throws, nothing is removed: it is another run's
-    std::error_code unreadable;      // likewise where another run came and went meanwhile
-    if (std::filesystem::exists(settings.folder + "/checkpoints", unreadable)) mine_.clear();
-  }
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  ~RunFolder() {
-    std::error_code ignored;
-    if (!mine_.empty()) std::filesystem::remove_all(mine_, ignored);
-  }
-  void keep() { mine_.clear(); }
-
- private:
-  void find_new(const std::string& path) {
-    std::error_code error;
-    std::filesystem::path at = std::filesystem::absolute(path, error);
-    if (!error && std::filesystem::exists(at, error)) at /= "checkpoints";
-    // The outermost folder that is not there yet; what cannot be looked at cannot be ours.
-    for (; !error && !at.empty() && !std::filesystem::exists(at, error); at = at.parent_path()) mine_ = at;
-    if (error) mine_.clear();
-  }
-
-  std::filesystem::path mine_;
-  std::optional<FolderLock> lock_;
-};
+// What the command reads it does not replace: --set would change the configuration that a run keeps.
+void require_kept_config(const RunFolder& folder, const TrainOptions& options) {
+  if (options.overrides.empty() || !folder.is_own_config(options.config)) return;
+  const Config changed = read_config(options.config, options.overrides), kept = read_config(options.config, {});
+  if (to_toml(changed) != to_toml(kept))
+    throw ConfigError(options.config +
+                      ": is the configuration that run.folder keeps, and --set would replace it; copy "
+                      "it to another place and start from there, or leave --set out");
+}
 
 // Warnings go into the run's log; to standard error where the run fails before it has one.
 class Warnings {
@@ -124,9 +101,12 @@ class Warnings {
 
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
-                      const Checkpoints& checkpoints, Comm& world) {
-  if (!world.root()) return RunReport(settings);
-  RunReport report(settings, to_toml(config), to_json(plan), checkpoints.history());
+                      const Checkpoints& checkpoints, const std::optional<RunFolder>& folder,
+                      const TrainOptions& options) {
+  if (!folder) return RunReport(settings);
+  // A configuration that is trained from where it lies is the user's: it stays as it is.
+  const std::string text = folder->is_own_config(options.config) ? "" : to_toml(config);
+  RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
 }
@@ -164,9 +144,12 @@ void train_command(const TrainOptions& options, Comm& world) {
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
 
-  const ReportSettings settings{config.run.folder, options.overwrite, &std::cout, stdout_is_terminal()};
-  RunFolder folder(settings, world);
-  if (world.root()) prepare_run_folder(settings);
+  const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
+  std::optional<RunFolder> folder;  // of the root
+  if (world.root()) {
+    folder.emplace(config.run.folder, options.overwrite);
+    require_kept_config(*folder, options);
+  }
   Checkpoints checkpoints(config, plan, shape.samples, world.size());
   if (!options.overwrite) checkpoints.find(world);
   const auto backend = make_backend(config.run, world);
@@ -178,7 +161,7 @@ void train_command(const TrainOptions& options, Comm& world) {
     if (options.overwrite) forget_teams(config.run, world);
     forget_teams_of_others(config, world);
   }
-  RunReport report = open_report(config, plan, settings, checkpoints, world);
+  RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
   warnings.log(report);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
@@ -188,7 +171,7 @@ void train_command(const TrainOptions& options, Comm& world) {
 
   const bool lanes = shard_by_shard(config, *backend);
   if (lanes) report.log(lanes_text(config.data.shards, world.size()));
-  folder.keep();
+  if (folder) folder->keep();
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);

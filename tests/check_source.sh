@@ -22,6 +22,10 @@ rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|
 rule "no printing outside src"                 'std::c(out|err)|printf\('        layers io mpi kernels
 rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                 src layers io mpi kernels
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
+writers='ofstream|\bfopen\(|O_WRONLY|O_RDWR|O_CREAT|H5Fcreate|remove_all\(|(fs|filesystem)::rename|std::rename\('
+hits=$(grep -nE --include='*.?pp' --include='*.cu*' -r "$writers" src layers io mpi kernels |
+  grep -vE '^io/(output_file|hdf5_driver|hdf5_output)\.cpp:|"/dev/null"')  # the latter make HDF5 files through the first, or in memory
+if [ -n "$hits" ]; then echo "RULE: files are opened for writing by io/output_file.cpp alone"; echo "$hits"; failed=1; fi
 stale=$(grep -v '^#' tests/mutants.txt | grep '|' | while IFS='|' read -r file expression _; do
   file=${file// /} expression=$(sed 's/^ *//; s/ *$//' <<<"$expression")
   sed "$expression" "$file" 2>&1 | cmp -s - "$file" && echo "$file: $expression"

@@ -26,5 +26,5 @@ done
 echo
 echo "== all of them"
 "$mrmf" compare "${runs[@]}"
-"$mrmf" plot "${runs[@]}" --output "$folder/validation-loss.png"
+"$mrmf" plot "${runs[@]}" --overwrite --output "$folder/validation-loss.png"
 echo "plot: $folder/validation-loss.png; the demo took $((SECONDS - started)) s"

@@ -64,7 +64,7 @@ def rivals(shop, application):
     for axis in ("gflop", "seconds"):
         for suffix in ("png", "svg"):
             image = shop.root / "figures" / f"{application.name}-loss-{axis}.{suffix}"
-            subprocess.run([shop.program, "plot", *folders, "--mean", "--x", axis, "-o", str(image)], check=True)
+            subprocess.run([shop.program, "plot", *folders, "--mean", "--x", axis, "-o", str(image), "--overwrite"], check=True)
             text += f"\ndrawn: {image}"
     return text + "\n"
 

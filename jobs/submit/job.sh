@@ -49,7 +49,7 @@ train() {
 
 # All rank counts in this one job, on the first ranks of it. Nothing is kept of a part, so a stopped one is not requeued.
 bench() {
-  local code=0 options=(--ranks "$(xargs <<<"$rank_counts" | tr ' ' ',')" --csv "$run/scaling.csv")
+  local code=0 options=(--ranks "$(xargs <<<"$rank_counts" | tr ' ' ',')" --csv "$run/scaling.csv" --overwrite)
   [ "$weak" = 0 ] || options+=(--weak)
   "${launch[@]}" "$program" bench scaling "$config" "${options[@]}" "${overrides[@]}" || code=$?
   [ "$code" = 0 ] || fail "mrmf bench scaling ended with exit code $code; its message is above; 138 and 143: it was \

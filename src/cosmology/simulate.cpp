@@ -7,13 +7,12 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "src/cosmology/metadata.hpp"
 #include "src/cosmology/universe.hpp"
 #include "src/records.hpp"
@@ -66,7 +65,7 @@ class Workers {
   }
 
   /// Rows of a file from `first` on. Errors are the whole group's.
-  void write(const Samples& samples, Index first, Hdf5File& file) {
+  void write(const Samples& samples, Index first, Hdf5Output& file) {
     const auto action = [&] {
       const std::span<const std::uint16_t> counts = samples.counts;
       for (std::size_t i = 0; i * part_ < counts.size(); ++i)
@@ -89,18 +88,42 @@ class Workers {
   std::vector<std::unique_ptr<UniverseMaker::Memory>> memories_;
 };
 
-void create_datasets(Hdf5File& file, Index rows, Index size) {
+std::string path_of(const CosmologySimulation& settings, const CubeFile& cubes) {
+  return (std::filesystem::path(settings.folder) / cubes.name).string();
+}
+
+std::string data_section_path(const CosmologySimulation& settings) {
+  return (std::filesystem::path(settings.folder) / "data.toml").string();
+}
+
+void create_datasets(Hdf5Output& file, Index rows, Index size) {
   file.create_dataset("3Dmap", {rows, size, size, size, kRedshiftAxis}, ElementType::uint16);
   file.create_dataset("unitPar", {rows, kLabelAxis});
   file.create_dataset("physPar", {rows, kLabelAxis});
   file.create_dataset("redshifts", {kRedshiftAxis});
 }
 
+/// Whether an earlier start of this very simulation, which did not come to its end, has made the file. Collective.
+bool is_made(const CosmologySimulation& settings, const CubeFile& cubes, Comm& comm) {
+  bool made = false;
+  together(comm, [&] {
+    const std::string path = path_of(settings, cubes);
+    std::error_code error;
+    if (!comm.root() || settings.replace == Replace::file || !std::filesystem::exists(path, error)) return;
+    const Hdf5File file = Hdf5File::open(path, Comm::self());
+    made = file.has("meta.JSON") && file.read_text("meta.JSON") == metadata(settings, cubes);
+    if (!made)
+      throw ConfigError(path +
+                        ": is there already, and of another simulation; give --overwrite to replace it, or name "
+                        "another folder");
+  });
+  return comm.any(made);
+}
+
 /// One file, every rank or group of ranks a piece of its rows. Collective.
-void write_file(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
-                const std::function<void(Index)>& progress) {
-  PartialFile partial((std::filesystem::path(settings.folder) / cubes.name).string(), comm);
-  Hdf5File file = Hdf5File::create(partial.path(), comm);
+void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
+                 const std::function<void(Index)>& progress) {
+  Hdf5Output file(path_of(settings, cubes), settings.replace, comm);
   create_datasets(file, cubes.samples.count, settings.size);
   const Index sharing = settings.ranks_per_cube;
   const Range rows = piece(cubes.samples.count, comm.rank() / sharing, comm.size() / sharing);
@@ -117,39 +140,23 @@ void write_file(const CosmologySimulation& settings, const CubeFile& cubes, Work
   for (const char* name : kLabelNames) names += (names.empty() ? "" : ",") + std::string(name);
   file.write_text("namePar", names);
   file.write_text("meta.JSON", metadata(settings, cubes));
-  file.close();
-  partial.commit();
+  file.commit();
 }
 
 void prepare_folder(const CosmologySimulation& settings, Comm& comm) {
   together(comm, [&] {
     if (!comm.root()) return;
-    const std::filesystem::path folder = settings.folder;
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error)
-      throw DataError(fmt::format("{}: cannot be made: {}; name another folder", settings.folder, error.message()));
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      if (const std::string name = entry.path().filename().string();
-          name.starts_with(kFilePrefix) || name == "data.toml")
-        throw DataError(
-            fmt::format("{}: holds cubes already ({}); name another folder, or remove them", settings.folder, name));
-    if (error)
-      throw DataError(fmt::format("{}: cannot be read: {}; name another folder", settings.folder, error.message()));
+    if (settings.folder.empty()) throw ConfigError("--output is empty; name a folder");
+    make_folders(settings.folder);
+    // Written last: the cubes are all there.
+    require_output(data_section_path(settings), settings.replace);
   });
 }
 
 void write_data_section(const CosmologySimulation& settings, Comm& comm) {
-  const std::string path = (std::filesystem::path(settings.folder) / "data.toml").string();
-  PartialFile partial(path, comm);
   together(comm, [&] {
-    if (!comm.root()) return;
-    std::ofstream file(partial.path());
-    file << data_section(settings);
-    file.close();
-    if (!file) throw DataError(path + ": cannot be written; check space and permissions");
+    if (comm.root()) write_file(data_section_path(settings), data_section(settings), settings.replace);
   });
-  partial.commit();
 }
 
 void check_memory(const CosmologySimulation& settings) {
@@ -194,9 +201,10 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
   CosmologyReport report;
   for (const auto* split : {&files.train, &files.validation, &files.test})
     for (const CubeFile& file : *split) {
-      write_file(settings, file, workers, comm, [&](Index done) {
-        if (progress && comm.root()) progress(report.samples + done, settings.samples);
-      });
+      if (!is_made(settings, file, comm))
+        write_cubes(settings, file, workers, comm, [&](Index done) {
+          if (progress && comm.root()) progress(report.samples + done, settings.samples);
+        });
       report.samples += file.samples.count;
       ++report.files;
     }

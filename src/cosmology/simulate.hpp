@@ -9,12 +9,13 @@
 #include <functional>
 #include <string>
 
-#include "mpi/comm.hpp"
+#include "io/output_file.hpp"
 
 namespace mrmf {
 
 struct CosmologySimulation {
   std::string folder;
+  Replace replace = Replace::nothing;
   Index samples = 160;   ///< of all three splits, 8:1:1 as published
   Index per_file = 128;  ///< samples per file, at most
   int size = 64;         ///< voxels per axis; a power of two
@@ -54,8 +55,9 @@ double bytes_per_thread(const CosmologySimulation& settings);
 ///   redshifts  (4,) float32                      0, 0.5, 1.5, 3
 ///   namePar, meta.JSON (1,) string               names of the parameters; how the file was made
 /// and data.toml, the [data] section of a configuration that trains on them.
-/// DataError when the folder cannot be written or holds such files already. FaultError when more than 65535 particles
-/// meet in a voxel.
+/// Files that an earlier start with the same settings has made are kept, so it goes on where that one ended.
+/// ConfigError when the folder holds such a data set, whole, or files of another one, and settings.replace is nothing.
+/// DataError when the folder cannot be written. FaultError when more than 65535 particles meet in a voxel.
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
 
 }  // namespace mrmf

@@ -6,8 +6,7 @@
 #include <string>
 
 #include "io/agreement.hpp"
-#include "io/atomic_file.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "src/neuron/metadata.hpp"
 
 namespace mrmf {
@@ -55,7 +54,7 @@ class Share {
     scales_ = normalisation.finish(comm_);
   }
 
-  void write(Hdf5File& file, const ProgressFunction& progress) {
+  void write(Hdf5Output& file, const ProgressFunction& progress) {
     together(comm_, [&] {
       for (Index first = rows_.first; first < rows_.first + rows_.count; first += kBlock) {
         const Range block{first, std::min(kBlock, rows_.first + rows_.count - first)};
@@ -103,7 +102,7 @@ class Share {
     return samples;
   }
 
-  void write_block(Hdf5File& file, const Range& block, const Samples& samples) const {
+  void write_block(Hdf5Output& file, const Range& block, const Samples& samples) const {
     for (const Split& split : splits(settings_)) {
       const Index first = std::max(block.first, split.rows.first);
       const Index count = std::min(block.first + block.count, split.rows.first + split.rows.count) - first;
@@ -129,7 +128,7 @@ class Share {
   Index spiking_ = 0;
 };
 
-void create_datasets(Hdf5File& file, const NeuronSimulation& settings) {
+void create_datasets(Hdf5Output& file, const NeuronSimulation& settings) {
   for (const Split& split : splits(settings)) {
     const std::string name = split.name;
     file.create_dataset(name + "_frames", {split.rows.count, kBins, kProbes});
@@ -142,15 +141,13 @@ void create_datasets(Hdf5File& file, const NeuronSimulation& settings) {
 NeuronReport simulate_neuron(const NeuronSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
-  PartialFile partial(settings.file, comm);
-  Hdf5File file = Hdf5File::create(partial.path(), comm);
+  Hdf5Output file(settings.file, settings.replace, comm);
   create_datasets(file, settings);
   Share share(settings, comm);
   share.normalise_cells();
   share.write(file, progress);
   file.write_text("meta.JSON", share.metadata());
-  file.close();
-  partial.commit();
+  file.commit();
 
   NeuronReport report;
   report.samples = settings.samples;

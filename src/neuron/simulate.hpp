@@ -9,12 +9,13 @@
 #include <functional>
 #include <string>
 
-#include "mpi/comm.hpp"
+#include "io/output_file.hpp"
 
 namespace mrmf {
 
 struct NeuronSimulation {
   std::string file;
+  Replace replace = Replace::nothing;
   Index samples = 16000;   ///< in all, over all cells and splits
   int cells = 8;           ///< the electrical types take turns
   std::uint64_t seed = 1;  ///< draws conductances and the order of rows; the cells are the same for every seed
@@ -35,7 +36,7 @@ using ProgressFunction = std::function<void(Index done, Index samples)>;
 /// ConfigError when the settings are impossible.
 void check(const NeuronSimulation& settings);
 
-/// Collective. Writes `settings.file`, whole or not at all:
+/// Collective. Writes `settings.file`, whole or not at all; errors as OutputFile's:
 ///   train_frames, val_frames, test_frames        (n, 1600, 3)  potential of soma, axon, dendrite at 8 kHz, per cell
 ///   and
 ///                                                              probe (x - mean) / standard deviation

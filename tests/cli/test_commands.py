@@ -271,7 +271,7 @@ class Commands(support.MrmfTest):
                       f"training.optimizer.learning_rate={rate}")
         runs = ("rate-0.003", "rate-0.001")
         for options in ([], ["--mean"]):
-            self.mrmf("plot", *runs, *options, "-o", "rates.svg")
+            self.mrmf("plot", *runs, *options, "--overwrite", "-o", "rates.svg")
             image = self.read("rates.svg")
             for rate in ("0.003", "0.001"):
                 self.assertEqual(image.count(f"baseline, optimizer.learning_rate = {rate}"), 1, rate)

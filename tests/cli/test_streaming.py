@@ -98,7 +98,7 @@ class Streaming(support.MrmfTest):
         # Each sample counts once where there is no order to shuffle.
         predictions = []
         for ranks in (1, 2):
-            self.mrmf("predict", "a", "-o", "p.h5", ranks=ranks)
+            self.mrmf("predict", "a", "--overwrite", "-o", "p.h5", ranks=ranks)
             with h5py.File(self.path("p.h5")) as file:
                 predictions.append(file["prediction"][:])
         np.testing.assert_allclose(predictions[1], predictions[0], rtol=1e-5, atol=1e-6)

@@ -144,7 +144,7 @@ class Scaling(support.MrmfTest):
         self.config(replace=[("batch = 16", "batch = 4")])
 
     def measure(self, *words, ranks=4):
-        return self.mrmf("bench", "scaling", "config.toml", "--epochs", "1", "--csv", "out.csv", *words, ranks=ranks)
+        return self.mrmf("bench", "scaling", "config.toml", "--epochs", "1", "--csv", "out.csv", "--overwrite", *words, ranks=ranks)
 
     def rows(self):
         with open(self.path("out.csv"), newline="") as file:
@@ -175,7 +175,7 @@ class Scaling(support.MrmfTest):
             self.measure("--ranks", "1,2", "--plot", name, ranks=2)
             with open(self.path(name), "rb") as file:
                 self.assertTrue(file.read(5).startswith(begin[:4]))
-        self.fails(2, "bench", "scaling", "config.toml", "--epochs", "1", "--plot", "s.gif", message="the plot was not made")
+        self.fails(2, "bench", "scaling", "config.toml", "--epochs", "1", "--plot", "s.gif", message="the name of a plot ends in .png or .svg")
 
     def test_more_ranks_than_cores_are_told(self):
         cores = os.sysconf("SC_NPROCESSORS_ONLN")

@@ -187,7 +187,7 @@ class Train(support.MrmfTest):
             output = self.mrmf("evaluate", "run", ranks=ranks)
             mean = [line.split() for line in output.splitlines() if line.strip().startswith("mean")][0]
             self.assertAlmostEqual(float(mean[1]), loss, places=5)
-            self.mrmf("predict", "run", "-o", "out.h5", ranks=ranks)
+            self.mrmf("predict", "run", "--overwrite", "-o", "out.h5", ranks=ranks)
             with h5py.File(self.path("out.h5")) as out, h5py.File(self.path("data.h5")) as data:
                 error = out["prediction"][:] - data["val_unitStar_par"][:]
                 self.assertAlmostEqual(float(np.mean(error**2)), loss, places=6)

@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "io/atomic_file.hpp"
+#include "io/agreement.hpp"
 #include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "io/order.hpp"
 #include "tests/mpi/shared_folder.hpp"
 
@@ -17,7 +18,7 @@ const std::string json = "{\"cells\": [\"bbp102\"], \"note\": \"written by the r
 
 /// A file as simulate and checkpoints write them: each rank its part of the rows, some ranks none.
 void write(const std::string& path, Index rows, const Comm& comm) {
-  Hdf5File file = Hdf5File::create(path, comm);
+  Hdf5Output file(path, Replace::nothing, comm);
   file.create_dataset("train_frames", {rows, 5, 3});
   file.create_dataset("parameters/conv1/weight", {rows, 2});
   file.create_dataset("parameters/conv1/bias", {3});
@@ -29,7 +30,7 @@ void write(const std::string& path, Index rows, const Comm& comm) {
   if (comm.root()) file.write_rows("parameters/conv1/bias", 0, test::ramp(3));
   file.write_text("meta.JSON", json);
   file.write_attribute("plan", "two fusions");
-  file.close();
+  file.commit();
 }
 
 }  // namespace
@@ -82,19 +83,35 @@ TEST_CASE("hdf5: what the root finds wrong with a file, all ranks throw") {
   world.barrier();
   CHECK(refusal(garbage).find("not an HDF5 file") != std::string::npos);
   const std::string nowhere = folder.file("no/folder/out.h5");
-  CHECK(test::message<DataError>([&] { Hdf5File::create(nowhere, world); }).find("No such file or directory") !=
-        std::string::npos);
+  CHECK(test::message<DataError>([&] {
+          Hdf5Output(nowhere, Replace::nothing, world);
+        }).find("No such file or directory") != std::string::npos);
   CHECK(world.sum(1.0) == world.size());  // the ranks are still in step
 }
 
-TEST_CASE("hdf5: an error in a collective call reaches all ranks, and the file can still be closed") {
+TEST_CASE("hdf5: an error in a collective call reaches all ranks, and the file can still be finished") {
   Comm world = Comm::world();
   const test::SharedFolder folder(world);
-  Hdf5File file = Hdf5File::create(folder.file("twice.h5"), world);
+  Hdf5Output file(folder.file("twice.h5"), Replace::nothing, world);
   file.create_dataset("x", {4});
   CHECK_THROWS_AS(file.create_dataset("x", {4}), DataError);
-  file.close();
+  if (world.root()) file.write_rows("x", 0, test::ramp(4));
+  file.commit();
   CHECK(Hdf5File::open(folder.file("twice.h5"), world).has("x"));
+}
+
+TEST_CASE("hdf5: rows that one rank did not write are an error of all, and no file") {
+  Comm world = Comm::world();
+  const test::SharedFolder folder(world);
+  const std::string target = folder.file("out.h5");
+  {
+    Hdf5Output file(target, Replace::nothing, world);
+    file.create_dataset("x", {world.size(), 3});
+    if (world.rank() != world.size() - 1) file.write_rows("x", world.rank(), test::ramp(3));
+    CHECK_THROWS_AS(file.commit(), FaultError);
+  }
+  world.barrier();
+  CHECK_FALSE(std::filesystem::exists(target));
 }
 
 TEST_CASE("hdf5: one rank's exception unwinds past an open file without waiting for the others") {
@@ -103,9 +120,9 @@ TEST_CASE("hdf5: one rank's exception unwinds past an open file without waiting 
   const std::string target = folder.file("out.h5");
   const bool bad = world.rank() == world.size() - 1;
   bool caught = false;
+  std::string partial;
   try {
-    const PartialFile partial(target, world);
-    Hdf5File file = Hdf5File::create(partial.path(), world);
+    Hdf5Output file(target, Replace::nothing, world);
     file.create_dataset("x", {4});
     if (bad) throw DataError("this rank's own trouble");
     world.barrier();  // the others go on, and would not meet the bad rank in a collective close
@@ -116,22 +133,34 @@ TEST_CASE("hdf5: one rank's exception unwinds past an open file without waiting 
   }
   CHECK(caught);
   world.barrier();
-  CHECK_FALSE(std::filesystem::exists(target));
-  CHECK_FALSE(std::filesystem::exists(target + ".partial"));
+  CHECK(std::filesystem::is_empty(std::filesystem::path(target).parent_path()));
 }
 
-TEST_CASE("partial file: commit is seen by all ranks, its failure too") {
+TEST_CASE("output file: what one rank reads back wrong, or finds in its place, is an error of all") {
   Comm world = Comm::world();
   const test::SharedFolder folder(world);
-  const std::string target = folder.file("out.h5");
-  PartialFile partial(target, world);
-  write(partial.path(), 23, world);
-  CHECK_FALSE(std::filesystem::exists(target));
+  const std::string target = folder.file("out");
+  {
+    OutputFile file(target, Replace::nothing, world);
+    const std::vector<float> mine = test::ramp(100, static_cast<float>(world.rank()));
+    const auto bytes = std::as_bytes(std::span(mine));
+    file.write(static_cast<std::uint64_t>(world.rank()) * bytes.size(), bytes);
+    if (world.rank() == world.size() - 1) {
+      std::fstream disk(file.path(), std::ios::in | std::ios::out);
+      disk.seekp(world.rank() * 400 + 17);
+      disk << "x";
+    }
+    CHECK_THROWS_AS(file.commit(), DataError);
+  }
+  {
+    OutputFile late(target, Replace::nothing, world);
+    if (world.root()) {
+      late.append("late");
+      test::write_bytes(target, "first");
+    }
+    world.barrier();
+    CHECK_THROWS_AS(late.commit(), ConfigError);
+  }
   world.barrier();
-  partial.commit();
-  CHECK(Hdf5File::open(target, world).info("train_frames").rows() == 23);
-  CHECK_FALSE(std::filesystem::exists(partial.path()));
-
-  PartialFile nothing(folder.file("never-written"), world);
-  CHECK_THROWS_AS(nothing.commit(), DataError);
+  CHECK(test::read_bytes(target) == "first");
 }

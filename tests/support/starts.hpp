@@ -49,7 +49,7 @@ class Starts {
     checkpoints.find(*team_);
     RunReport report;
     if (team_->root())
-      report = RunReport({config_.run.folder, false, nullptr, false}, to_toml(config_), "", checkpoints.history());
+      report = RunReport({config_.run.folder, nullptr, false}, to_toml(config_), "", checkpoints.history());
     const StopSignals signals;
     if (stop && (signalled_rank < 0 || team_->rank() == signalled_rank)) std::raise(SIGUSR1);
     SaveTimes times(config_.run, signals);

@@ -5,6 +5,7 @@
 
 #include "src/checkpoint_file.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/size_limit.hpp"
 #include "tests/unit/small_model.hpp"
 
 #define XXH_INLINE_ALL
@@ -139,8 +140,10 @@ TEST_CASE("checkpoint file: one that cannot be written leaves the one before as 
   Learner from = saved.trained("adam"), other = saved.learner(3);
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
-  std::filesystem::create_directory(saved.path + ".partial");
-  CHECK(message<DataError>([&] { saved.save(other); }).find(".partial: cannot be written: Is a directory") !=
-        std::string::npos);
+  for (const std::size_t bytes : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {
+    const test::SizeLimit full(bytes);
+    CHECK(message<DataError>([&] { saved.save(other); }).find("cannot be written: File too large") !=
+          std::string::npos);
+  }
   CHECK(read_bytes(saved.path) == whole);
 }

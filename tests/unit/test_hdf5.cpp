@@ -6,9 +6,9 @@
 #include <limits>
 #include <thread>
 
-#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "io/hdf5_blocks.hpp"
+#include "io/hdf5_output.hpp"
 #include "io/hdf5_types.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -182,7 +182,7 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
   const TemporaryFolder folder;
   const std::string path = folder.file("out.h5");
   const std::string text = "{\"cells\": [\"bbp102\", \"\u00b5V\"]}";
-  Hdf5File out = Hdf5File::create(path, Comm::self());
+  Hdf5Output out(path, Replace::nothing, Comm::self());
   out.create_dataset("frames", {5, 2, 3});
   out.create_dataset("parameters/conv1/weight", {2, 2});
   const std::vector<float> values = ramp(30);
@@ -197,7 +197,7 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
   CHECK_THROWS_AS(out.write_rows("frames", 0, ConstSpan(values).first(7)), FaultError);
   CHECK(contains(message<DataError>([&] { out.create_dataset("frames", {1}); }),
                  path + ": data set 'frames' cannot be created; HDF5 says: "));
-  out.close();
+  out.commit();
 
   const Hdf5File in = open(path);
   CHECK(in.datasets() == std::vector<std::string>{"empty", "frames", "meta.JSON"});
@@ -214,19 +214,30 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
   CHECK(contains(message<DataError>([&] { in.info("parameters/conv1/bias"); }),
                  "no data set 'parameters/conv1/bias'; there are weight in parameters/conv1"));
   CHECK(message<DataError>([&] { in.info("parameters"); }) == path + ": 'parameters' is a group, not a data set");
-  CHECK_THROWS_AS(open(path).write_attribute("a", "b"), FaultError);
+}
+
+TEST_CASE("hdf5: rows that nobody wrote, or somebody twice, are an error and no file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.h5");
+  for (const Index rows : {0, 1, 3}) {
+    Hdf5Output out(path, Replace::nothing, Comm::self());
+    out.create_dataset("x", {2, 2});
+    for (Index row = 0; row < rows; ++row) out.write_rows("x", row % 2, ramp(2));
+    CHECK_THROWS_AS(out.commit(), FaultError);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("hdf5: a file has the same bytes whenever it is written") {
   const TemporaryFolder folder;
   const std::string path = folder.file("out.h5");
   const auto written = [&] {
-    Hdf5File out = Hdf5File::create(path, Comm::self());
+    Hdf5Output out(path, Replace::file, Comm::self());
     out.create_dataset("group/x", {2});
     out.write_rows("group/x", 0, ramp(2));
     out.write_text("text", "t");
     out.write_attribute("attribute", "a");
-    out.close();
+    out.commit();
     return test::read_bytes(path);
   };
   const std::string early = written();
@@ -237,36 +248,7 @@ TEST_CASE("hdf5: a file has the same bytes whenever it is written") {
 TEST_CASE("hdf5: a file that cannot be created says why") {
   const TemporaryFolder folder;
   const std::string path = folder.file("no/such/folder/out.h5");
-  CHECK(message<DataError>([&] { Hdf5File::create(path, Comm::self()); }) ==
-        path + ": cannot be created: No such file or directory; check its folder and the rights on it");
-}
-
-TEST_CASE("partial file: the target appears whole at commit, and nothing is left without") {
-  const TemporaryFolder folder;
-  const std::string target = folder.file("out.h5");
-  {
-    const PartialFile partial(target, Comm::self());
-    test::write_bytes(partial.path(), "half");
-    CHECK(partial.path() == target + ".partial");
-  }
-  CHECK(std::filesystem::is_empty(folder.path()));
-
-  test::write_bytes(target, "old");
-  PartialFile partial(target, Comm::self());
-  test::write_bytes(partial.path(), "new");
-  CHECK(test::read_bytes(target) == "old");
-  partial.commit();
-  CHECK(test::read_bytes(target) == "new");
-  CHECK_FALSE(std::filesystem::exists(partial.path()));
-
-  CHECK(contains(message<DataError>([&] { atomic_replace(folder.file("none"), target); }), "No such file"));
-  CHECK(test::read_bytes(target) == "new");
-}
-
-TEST_CASE("atomic write: what cannot be put in its place leaves nothing beside it") {
-  const TemporaryFolder folder;
-  const std::string target = folder.file("result");
-  std::filesystem::create_directories(target + "/in-the-way");
-  CHECK(contains(message<DataError>([&] { atomic_write(target, "new"); }), "cannot be put in place: "));
-  CHECK_FALSE(std::filesystem::exists(target + ".partial"));
+  CHECK(message<DataError>([&] { Hdf5Output(path, Replace::nothing, Comm::self()); }) ==
+        path +
+            ": cannot be created: No such file or directory; check its folder, and the rights, space and quota there");
 }

@@ -16,8 +16,14 @@ namespace {
 
 struct Folder {
   fs::path path = fs::temp_directory_path() / ("mrmf_test_report_" + std::to_string(getpid()));
-  Folder() { fs::remove_all(path); }
-  ~Folder() { fs::remove_all(path); }
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path / "checkpoints");
+  }
+  ~Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path / "checkpoints");
+  }
   std::string text(const std::string& name) const {
     std::ifstream file(path / name);
     std::ostringstream out;
@@ -135,7 +141,7 @@ TEST_CASE("a stage adds its epochs up") {
 TEST_CASE("a run folder holds every record, flushed as it comes") {
   const Folder folder;
   std::ostringstream out;
-  RunReport report({folder.path.string(), false, &out, false}, "[run]\n", "{}\n");
+  RunReport report({folder.path.string(), &out, false}, "[run]\n", "{}\n");
   CHECK(folder.text("config.toml") == "[run]\n");
   CHECK(folder.text("plan.json") == "{}\n");
   TrainStep step;
@@ -150,7 +156,6 @@ TEST_CASE("a run folder holds every record, flushed as it comes") {
   CHECK_FALSE(fs::exists(folder.path / "result.json"));
   report.finish(result());
   CHECK(result_from_json(folder.text("result.json"), "here") == result());
-  CHECK_FALSE(fs::exists(folder.path / "result.json.partial"));
   CHECK(folder.text("log.txt") == out.str());
   CHECK(out.str() == "hello\n" + epoch_line(epoch(1, 0.5)) + "\n" + epoch_line(epoch(2, 0.25)) + "\n" +
                          result_table(result()) + "\n");
@@ -162,7 +167,7 @@ TEST_CASE("a terminal sees a live line that the next line clears") {
   TrainStep step;
   step.role = Role::dense;
   {
-    RunReport report({folder.path.string(), false, &out, true}, "", "");
+    RunReport report({folder.path.string(), &out, true}, "", "");
     report.progress({&step, 0, 1, 10, 0.5, 64});
     CHECK(out.str().empty());  // no speed known yet
     report.progress({&step, 0, 2, 10, 0.5, 64});
@@ -174,27 +179,21 @@ TEST_CASE("a terminal sees a live line that the next line clears") {
   CHECK(folder.text("log.txt") == "next\n");
 }
 
-TEST_CASE("a finished run is replaced only on demand, an unfinished one always") {
+TEST_CASE("records of another run in the folder are replaced") {
   const Folder folder;
-  const ReportSettings settings{folder.path.string(), false, nullptr, false};
+  const ReportSettings settings{folder.path.string(), nullptr, false};
   RunReport(settings, "first", "").epoch(epoch(1, 0.5));
   RunReport(settings, "second", "").finish(result());
   CHECK(folder.text("epochs.jsonl").empty());
-  CHECK_THROWS_WITH_AS(RunReport(settings, "third", ""),
-                       ("run.folder: " + folder.path.string() +
-                        " holds a finished run; give --overwrite to replace it, or another folder with "
-                        "--set run.folder=...")
-                           .c_str(),
-                       ConfigError);
   CHECK(folder.text("config.toml") == "second");
-  const RunReport replaced({folder.path.string(), true, nullptr, false}, "third", "");
-  CHECK(folder.text("config.toml") == "third");
+  const RunReport replaced(settings, "", "");
+  CHECK(folder.text("config.toml") == "second");  // an empty text leaves what is there
   CHECK_FALSE(fs::exists(folder.path / "result.json"));
 }
 
 TEST_CASE("a run that goes on has the records it knows of, and adds to its log") {
   const Folder folder;
-  const ReportSettings settings{folder.path.string(), false, nullptr, false};
+  const ReportSettings settings{folder.path.string(), nullptr, false};
   {
     RunReport killed(settings, "", "");
     killed.log("first start");
@@ -210,17 +209,6 @@ TEST_CASE("a run that goes on has the records it knows of, and adds to its log")
   const std::string log = folder.text("log.txt");  // all that was printed, the epochs of before too
   CHECK(log.find("first start\n") == 0);
   CHECK(log.rfind("second start\n") == log.size() - std::string("second start\n").size());
-}
-
-TEST_CASE("a folder that cannot be made is one clear line") {
-  const Folder folder;
-  std::ofstream(folder.path) << "a file in the way";
-  const std::string below = (folder.path / "run").string();
-  CHECK_THROWS_WITH_AS(RunReport({below, false, nullptr, false}, "", ""),
-                       ("run.folder: cannot write " + below +
-                        " (Not a directory); free it up or set another folder, --set run.folder=...")
-                           .c_str(),
-                       ConfigError);
 }
 
 TEST_CASE("an empty report does nothing") {
@@ -287,14 +275,15 @@ TEST_CASE("this machine has a name, cores and memory") {
 
 TEST_CASE("records that cannot be written in the end are an error of files, and no half of a result is left") {
   const Folder folder;
-  RunReport report({folder.path.string(), false, nullptr, false}, "", "");
+  RunReport report({folder.path.string(), nullptr, false}, "", "");
   fs::create_directories(folder.path / "result.json" / "in-the-way");
-  CHECK_THROWS_AS(report.finish(result()), DataError);
-  CHECK_FALSE(fs::exists(folder.path / "result.json.partial"));
+  CHECK_THROWS_AS(report.finish(result()), ConfigError);
+  for (const auto& entry : fs::directory_iterator(folder.path))
+    CHECK(entry.path().string().find(".partial-") == std::string::npos);
 }
 
 TEST_CASE("records that cannot be written anew are an error of files") {
   const Folder folder;
-  fs::create_directories(folder.path / "epochs.jsonl.partial" / "in-the-way");
-  CHECK_THROWS_AS(RunReport({folder.path.string(), false, nullptr, false}, "", ""), DataError);
+  fs::create_directories(folder.path / "epochs.jsonl" / "in-the-way");
+  CHECK_THROWS_AS(RunReport({folder.path.string(), nullptr, false}, "", ""), DataError);
 }

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "io/hdf5.hpp"
+#include "io/hdf5_output.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_store.hpp"
 #include "tests/support/data_files.hpp"
@@ -242,12 +243,11 @@ TEST_CASE("streaming: a file is made in memory while compressed rows are read on
   test::write_stored(path, "x", {rows, width}, {.chunk_rows = 1, .deflate = true}, values);
 
   const auto image = [&] {
-    Hdf5File file = Hdf5File::create_in_memory("memory", 4096);
+    Hdf5Image file("memory", 4096);
     file.write_attribute("version", hdf5_version());
-    file.create_dataset("group/x", {rows, width});
-    file.write_rows("group/x", 0, values);
+    file.add("group/x", {rows, width}, values);
     file.write_text("text", "as long as it takes");
-    return file.image();
+    return file.bytes();
   };
   const std::string alone = image();
 

@@ -1,0 +1,68 @@
+#include "io/checksummed_file.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "io/descriptor.hpp"
+#include "kernels/check.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+constexpr std::uint64_t kDigits = 16;
+
+std::string digits(std::uint64_t number) { return fmt::format("{:016x}", number); }
+
+// Where an HDF5 file ends by its own header (the superblock, of offsets of 8 bytes); 0: its header is none.
+std::uint64_t stated_end(const std::string& head) {
+  constexpr char signature[] = "\211HDF\r\n\032\n";
+  if (head.size() < 64 || head.compare(0, 8, signature, 8) != 0) return 0;
+  const auto version = static_cast<unsigned char>(head[8]);
+  const std::size_t at = version == 0 ? 40 : version == 1 ? 44 : 28;
+  std::uint64_t end = 0;
+  for (std::size_t i = 8; i-- > 0;) end = end << 8 | static_cast<unsigned char>(head[at + i]);
+  return end;
+}
+
+}  // namespace
+
+void write_checksummed(const std::string& path, std::string bytes, Replace replace) {
+  bytes += digits(XXH3_64bits(bytes.data(), bytes.size()));
+  write_file(path, bytes, replace);
+}
+
+Checksum verify(const std::string& path) {
+  const Descriptor file(path);
+  const auto size = static_cast<std::uint64_t>(file.bytes()), before = size - std::min(size, kDigits);
+  const auto read = [&](std::uint64_t offset, std::size_t count) {
+    std::string piece(count, '\0');
+    for (std::size_t done = 0; done < count;) {
+      const ssize_t got = ::pread(file.number(), piece.data() + done, count - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0)
+        throw DataError(path + ": cannot be read" + (got < 0 ? std::string(": ") + std::strerror(errno) : "") +
+                        "; copy it again, or restore it");
+      done += static_cast<std::size_t>(got);
+    }
+    return piece;
+  };
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  constexpr std::uint64_t most = 1 << 20;
+  for (std::uint64_t done = 0; done < before; done += most) {
+    const std::string piece = read(done, std::min(most, before - done));
+    XXH3_64bits_update(&state, piece.data(), piece.size());
+  }
+  if (read(before, size - before) == digits(XXH3_64bits_digest(&state))) return Checksum::right;
+  return size > 0 && stated_end(read(0, std::min<std::uint64_t>(size, 64))) == size ? Checksum::missing
+                                                                                    : Checksum::wrong;
+}
+
+}  // namespace mrmf

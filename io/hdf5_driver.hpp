@@ -1,0 +1,46 @@
+// HDF5 files that are written through OutputFile. Private to io/hdf5_*.cpp.
+//
+// The library writes late: small data sets when they are closed, its own structures when the file is. Where a write
+// then fails, some of its closing functions say nothing, and later ones crash. So its file driver is ours: it never
+// fails towards the library, remembers the first error, and check() throws it.
+#pragma once
+
+#include <exception>
+#include <map>
+#include <vector>
+
+#include "io/hdf5_handle.hpp"
+#include "io/output_file.hpp"
+
+namespace mrmf::h5 {
+
+/// What the driver writes into; it must outlive the library's file.
+class DriverFile {
+ public:
+  explicit DriverFile(OutputFile& output) : output_(&output) {}
+  DriverFile(const DriverFile&) = delete;
+  DriverFile& operator=(const DriverFile&) = delete;
+
+  /// An empty HDF5 file, in the formats of one fixed library version.
+  File create();
+  /// Throws the first error that the driver met, if any.
+  void check() const;
+
+  // What the library's callbacks do. None throws.
+  void write(bool data, haddr_t at, std::span<const std::byte> bytes) noexcept;
+  void read(haddr_t at, std::span<std::byte> to) noexcept;
+  void extend(haddr_t end) noexcept;
+  void close() noexcept;
+  haddr_t end() const { return end_; }
+
+ private:
+  template <typename Action>
+  void remember(const Action& action) noexcept;
+
+  OutputFile* output_;
+  std::map<haddr_t, std::vector<std::byte>> structures_;  // the library's own, until the file is closed
+  haddr_t end_ = 0;
+  std::exception_ptr error_;
+};
+
+}  // namespace mrmf::h5

@@ -1,0 +1,316 @@
+#include "io/hdf5_output.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "io/agreement.hpp"
+#include "io/hdf5_driver.hpp"
+#include "io/hdf5_lock.hpp"
+
+namespace mrmf {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "rows are written as this machine holds them");
+
+/// Where a data set lies.
+struct Place {
+  Index offset = 0;  // of its first byte
+  ElementType type = ElementType::float32;
+  std::vector<Index> shape;
+};
+
+Index product(std::span<const Index> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), Index{1}, std::multiplies<>());
+}
+
+std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
+
+/// Making objects of an open file; `path` is for messages.
+h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const Place& place) {
+  const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
+  H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(creation.get(), false);
+  const std::vector<hsize_t> sizes(place.shape.begin(), place.shape.end());
+  const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
+  const hid_t stored = place.type == ElementType::uint16 ? H5T_STD_U16LE : H5T_IEEE_F32LE;
+  h5::Dataset dataset(H5Dcreate2(file, name.c_str(), stored, space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  h5::require(bool(dataset), at(path, name) + " cannot be created");
+  return dataset;
+}
+
+void add_text(hid_t file, const std::string& path, const std::string& name, const std::string& text) {
+  const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  H5Pset_obj_track_times(creation.get(), false);
+  const h5::Type type(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type.get(), H5T_VARIABLE);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  const hsize_t one = 1;
+  const h5::Space space(H5Screate_simple(1, &one, nullptr));
+  h5::Dataset dataset(
+      H5Dcreate2(file, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  const char* pointer = text.c_str();
+  h5::require(
+      dataset && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer) >= 0 && dataset.close(),
+      at(path, name) + " cannot be written");
+}
+
+void add_attribute(hid_t file, const std::string& path, const std::string& name, const std::string& text) {
+  const h5::Type type(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type.get(), text.size() + 1);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  const h5::Space space(H5Screate(H5S_SCALAR));
+  h5::Attribute attribute(H5Acreate2(file, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
+  h5::require(attribute && H5Awrite(attribute.get(), type.get(), text.c_str()) >= 0 && attribute.close(),
+              path + ": attribute '" + name + "' of " + std::to_string(text.size()) +
+                  " bytes cannot be written (64 KiB is the most)");
+}
+
+h5::File open_source(const std::string& path) {
+  h5::silence();
+  const h5::Properties access = h5::file_access();
+  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::require(bool(file), path + ": cannot be opened");
+  return file;
+}
+
+herr_t list_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {
+  if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+herr_t list_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+void copy_attribute(hid_t from, hid_t to, const char* name, const std::string& what) {
+  const h5::Attribute source(H5Aopen(from, name, H5P_DEFAULT));
+  h5::require(bool(source), what + " cannot be opened");
+  const h5::Type type(H5Aget_type(source.get()));
+  if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return;
+  const h5::Space space(H5Aget_space(source.get()));
+  std::vector<std::byte> value(
+      static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0)) *
+      H5Tget_size(type.get()));
+  h5::require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
+  h5::Attribute target(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
+  const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
+  h5::require(written, what + " cannot be written");
+}
+
+}  // namespace
+
+struct Hdf5Output::State {
+  Comm comm;
+  OutputFile output;
+  h5::DriverFile driver;
+  h5::File file;  // of the root
+  std::map<std::string, Place> places;
+  Index wanted = 0, written = 0;  // bytes of all data sets; of rows by this rank
+
+  State(const std::string& target, Replace replace, const Comm& ranks)
+      : comm(ranks.duplicate()), output(target, replace, comm), driver(output) {}
+
+  const std::string& path() const { return output.target(); }
+
+  /// Collective: what the root does to its file, and everyone's error.
+  template <typename Action>
+  void on_root(const Action& action) {
+    const h5::Lock lock;
+    together(comm, [&] {
+      if (!comm.root()) return;
+      action();
+      driver.check();
+    });
+  }
+};
+
+Hdf5Output::Hdf5Output(const std::string& target, Replace replace, const Comm& comm)
+    : state_(std::make_unique<State>(target, replace, comm)) {
+  state_->on_root([&] {
+    h5::silence();
+    state_->file = state_->driver.create();
+  });
+}
+
+Hdf5Output::~Hdf5Output() {
+  const h5::Lock lock;
+  state_->file.close();  // into a partial file that goes with it
+}
+
+void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
+  MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16,
+             "type " + to_string(type) + " is not written");
+  Place place{0, type, shape};
+  const Index bytes = product(shape) * size_of(type);
+  state_->on_root([&] {
+    const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, place);
+    if (bytes == 0) return;
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    h5::require(offset != HADDR_UNDEF, at(state_->path(), name) + " has no place in the file");
+    place.offset = static_cast<Index>(offset);
+    state_->output.reserve(offset + static_cast<std::uint64_t>(bytes));
+  });
+  state_->comm.broadcast(std::span(&place.offset, 1), 0);
+  state_->places[name] = std::move(place);
+  state_->wanted += bytes;
+}
+
+template <typename Element>
+void Hdf5Output::write_elements(const std::string& name, std::initializer_list<Index> first,
+                                std::span<const Element> values) {
+  const auto found = state_->places.find(name);
+  MRMF_CHECK(found != state_->places.end(), at(state_->path(), name) + " was not created");
+  const Place& place = found->second;
+  MRMF_CHECK(size_of(place.type) == static_cast<Index>(sizeof(Element)), at(state_->path(), name));
+  const std::string where = at(state_->path(), name);
+  // Whole pieces of the last axis that is named, in one piece of each axis before.
+  const std::size_t axis = first.size() - 1;
+  const Index piece = product(std::span(place.shape).subspan(axis + 1));
+  const Index count = piece == 0 ? 0 : static_cast<Index>(values.size()) / piece;
+  MRMF_CHECK(count * piece == static_cast<Index>(values.size()), where + ": not whole rows");
+  Index index = 0;
+  for (std::size_t i = 0; i <= axis; ++i) {
+    const Index begin = first.begin()[i];
+    MRMF_CHECK(begin >= 0 && begin + (i == axis ? count : 1) <= place.shape[i], where + ": rows outside of it");
+    index = index * place.shape[i] + begin;
+  }
+  const auto bytes = std::as_bytes(values);
+  state_->output.write(static_cast<std::uint64_t>(place.offset + index * piece * size_of(place.type)), bytes);
+  state_->written += static_cast<Index>(bytes.size());
+}
+
+void Hdf5Output::write_rows(const std::string& name, Index first, ConstSpan values) {
+  write_elements(name, {first}, values);
+}
+
+void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values) {
+  write_elements(name, {first}, values);
+}
+
+void Hdf5Output::write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values) {
+  write_elements(name, {row, first}, values);
+}
+
+void Hdf5Output::write_text(const std::string& name, const std::string& text) {
+  state_->on_root([&] { add_text(state_->file.get(), state_->path(), name, text); });
+}
+
+void Hdf5Output::write_attribute(const std::string& name, const std::string& text) {
+  state_->on_root([&] { add_attribute(state_->file.get(), state_->path(), name, text); });
+}
+
+void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std::string>& names) {
+  state_->on_root([&] {
+    const h5::File from = open_source(source);
+    const h5::Properties links(H5Pcreate(H5P_LINK_CREATE));
+    H5Pset_create_intermediate_group(links.get(), 1);
+    for (const std::string& name : names) {
+      const bool copied =
+          H5Ocopy(from.get(), name.c_str(), state_->file.get(), name.c_str(), H5P_DEFAULT, links.get()) >= 0;
+      state_->driver.check();
+      h5::require(copied, source + ": data set '" + name + "' cannot be copied to " + state_->path());
+    }
+  });
+}
+
+void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects) {
+  state_->on_root([&] {
+    const h5::File from = open_source(source);
+    for (const std::string& object : objects) {
+      const h5::Object here(H5Oopen(from.get(), object.c_str(), H5P_DEFAULT));
+      const h5::Object there(H5Oopen(state_->file.get(), object.c_str(), H5P_DEFAULT));
+      h5::require(here && there, source + ": '" + object + "' cannot be opened");
+      std::vector<std::string> names;
+      hsize_t first = 0;
+      h5::require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
+                  source + ": the attributes of '" + object + "' cannot be listed");
+      for (const std::string& name : names)
+        if (H5Aexists(there.get(), name.c_str()) == 0)
+          copy_attribute(here.get(), there.get(), name.c_str(),
+                         source + ": attribute '" + name + "' of '" + object + "' for " + state_->path());
+    }
+  });
+}
+
+void Hdf5Output::commit() {
+  state_->on_root([&] { h5::require(state_->file.close(), state_->path() + ": cannot be closed"); });
+  const double written = state_->comm.sum(static_cast<double>(state_->written));
+  MRMF_CHECK(written == static_cast<double>(state_->wanted), state_->path() + ": rows were left out or written twice");
+  state_->output.commit();
+}
+
+struct Hdf5Image::State {
+  std::string name;
+  h5::File file;
+};
+
+Hdf5Image::Hdf5Image(const std::string& name, std::size_t size) : state_(std::make_unique<State>()) {
+  constexpr std::size_t least = std::size_t{1} << 16;
+  const h5::Lock lock;
+  h5::silence();
+  const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
+  H5Pset_fapl_core(access.get(), std::max(size, least), false);
+  H5Pset_obj_track_times(creation.get(), false);
+  state_->name = name;
+  state_->file = h5::File(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  h5::require(bool(state_->file), name + ": cannot be made in memory");
+}
+
+Hdf5Image::~Hdf5Image() {
+  const h5::Lock lock;
+  state_->file.close();
+}
+
+void Hdf5Image::add(const std::string& dataset, const std::vector<Index>& shape, ConstSpan values) {
+  const h5::Lock lock;
+  h5::Dataset made = make_dataset(state_->file.get(), state_->name, dataset, {0, ElementType::float32, shape});
+  MRMF_CHECK(product(shape) == static_cast<Index>(values.size()), at(state_->name, dataset) + ": not whole");
+  h5::require(H5Dwrite(made.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0 && made.close(),
+              at(state_->name, dataset) + " cannot be made in memory");
+}
+
+void Hdf5Image::write_text(const std::string& name, const std::string& text) {
+  const h5::Lock lock;
+  add_text(state_->file.get(), state_->name, name, text);
+}
+
+void Hdf5Image::write_attribute(const std::string& name, const std::string& text) {
+  const h5::Lock lock;
+  add_attribute(state_->file.get(), state_->name, name, text);
+}
+
+std::string Hdf5Image::bytes() {
+  const h5::Lock lock;
+  const hid_t file = state_->file.get();
+  const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
+  const auto size = flushed ? H5Fget_file_image(file, nullptr, 0) : -1;
+  h5::require(size > 0, state_->name + ": cannot be made in memory");
+  constexpr std::size_t behind = 64;  // for a checksum: adding it must not copy all
+  std::string bytes;
+  bytes.reserve(static_cast<std::size_t>(size) + behind);
+  bytes.resize(static_cast<std::size_t>(size));
+  h5::require(H5Fget_file_image(file, bytes.data(), bytes.size()) == size, state_->name + ": cannot be made in memory");
+  return bytes;
+}
+
+std::vector<std::string> all_datasets(const std::string& path) {
+  const h5::Lock lock;
+  const h5::File file = open_source(path);
+  std::vector<std::string> names;
+  h5::require(H5Ovisit2(file.get(), H5_INDEX_NAME, H5_ITER_INC, list_dataset, &names, H5O_INFO_BASIC) >= 0,
+              path + ": its contents cannot be listed");
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,337 @@
+#include "io/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "io/agreement.hpp"
+#include "kernels/check.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what, int reason) {
+  const bool full = reason == ENOSPC || reason == EDQUOT;
+  throw DataError(path + ": " + what + ": " + std::strerror(reason) +
+                  (full              ? "; make room, or name another place"
+                   : reason == EFBIG ? "; raise `ulimit -f`, or name another place"
+                   : reason == EMFILE || reason == ENFILE
+                       ? "; raise `ulimit -n`"
+                       : "; check its folder, and the rights, space and quota there"));
+}
+
+/// Calls until no signal interrupts; the call's result.
+template <typename Call>
+auto uninterrupted(const Call& call) {
+  for (;;)
+    if (const auto result = call(); result >= 0 || errno != EINTR) return result;
+}
+
+int open_file(const std::string& path, int flags) {
+  return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); });
+}
+
+// 0, or errno. Some file systems have nothing to sync, above all for folders, and say so.
+int sync(int descriptor) {
+  if (uninterrupted([&] { return ::fsync(descriptor); }) == 0) return 0;
+  return errno == EINVAL || errno == ENOSYS || errno == ENOTSUP ? 0 : errno;
+}
+
+// 0, or errno. At the offset, or where the file's mode says.
+int write_all(int descriptor, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset) {
+  constexpr std::size_t most = std::size_t{1} << 30;  // Linux takes less than 2 GiB at once
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), most);
+    const ssize_t written = uninterrupted([&] {
+      return offset ? ::pwrite(descriptor, bytes.data(), size, static_cast<off_t>(*offset))
+                    : ::write(descriptor, bytes.data(), size);
+    });
+    if (written < 0) return errno;
+    if (written == 0) return ENOSPC;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (offset) *offset += static_cast<std::uint64_t>(written);
+  }
+  return 0;
+}
+
+// How many bytes there were, or -1 and errno.
+ssize_t read_all(int descriptor, std::uint64_t offset, std::span<std::byte> to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got = uninterrupted(
+        [&] { return ::pread(descriptor, to.data() + done, to.size() - done, static_cast<off_t>(offset + done)); });
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+void sync_folder_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  FileDescriptor open(uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!open && errno == EACCES) return;  // a folder may be written to and not be read
+  const int reason = open ? sync(open.number()) : errno;
+  if (reason != 0) fail(folder, "cannot be put on disk", reason);
+}
+
+std::string random_digits() {
+  std::uint64_t number = 0;
+  // Without the system's own source, O_EXCL still keeps two files apart.
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = static_cast<std::uint64_t>(::getpid()) * 0x9e3779b97f4a7c15U;
+  return fmt::format("{:016x}", number);
+}
+
+/// Makes a file that was not there before and returns its name.
+std::string create_partial(const std::string& target, FileDescriptor& file) {
+  for (int attempt = 0;; ++attempt) {
+    std::string path = target + ".partial-" + random_digits();
+    file = FileDescriptor(open_file(path, O_RDWR | O_CREAT | O_EXCL));
+    if (file) return path;
+    if (errno != EEXIST || attempt > 100) fail(target, "cannot be created", errno);
+  }
+}
+
+[[noreturn]] void refuse_existing(const std::string& target) {
+  throw ConfigError(target + ": is there already; give --overwrite to replace it, or name another output");
+}
+
+// 0, or errno; EEXIST where the target is there.
+int rename_to_new(const std::string& from, const std::string& to) {
+  const auto done = [](int result) { return result == 0 ? 0 : errno; };
+  int reason =
+      done(uninterrupted([&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE); }));
+  if (reason != EINVAL && reason != ENOSYS && reason != ENOTSUP) return reason;
+  // Not every file system can: a second name, which fails where there is one, and the first one goes.
+  reason = done(uninterrupted([&] { return ::link(from.c_str(), to.c_str()); }));
+  if (reason == 0) return done(::unlink(from.c_str()));
+  if (reason != EPERM && reason != ENOTSUP && reason != ENOSYS && reason != EMLINK) return reason;
+  // Nor that: an empty file takes the name, which fails where there is one, and is replaced.
+  FileDescriptor place(open_file(to, O_WRONLY | O_CREAT | O_EXCL));
+  if (!place) return errno;
+  reason = done(uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }));
+  if (reason != 0) ::unlink(to.c_str());
+  return reason;
+}
+
+void put_in_place(const std::string& from, const std::string& to, Replace replace) {
+  const int reason = replace == Replace::nothing                                              ? rename_to_new(from, to)
+                     : uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }) == 0 ? 0
+                                                                                              : errno;
+  if (reason == EEXIST) refuse_existing(to);
+  if (reason != 0) fail(to, "cannot be put in place", reason);
+}
+
+std::string kind_of(const struct stat& facts) {
+  if (S_ISDIR(facts.st_mode)) return "a folder";
+  if (S_ISLNK(facts.st_mode)) return "a link";
+  return "no plain file";
+}
+
+}  // namespace
+
+void require_output(const std::string& target, Replace replace, const std::vector<std::string>& inputs) {
+  if (target.empty()) throw ConfigError("an output has an empty name; give it one");
+  struct stat there {};
+  if (::lstat(target.c_str(), &there) != 0) {
+    if (errno == ENOENT) return;
+    fail(target, "cannot be written", errno);
+  }
+  if (!S_ISREG(there.st_mode))
+    throw ConfigError(target + ": is " + kind_of(there) + ", which no output takes the place of; name another output");
+  for (const std::string& input : inputs) {
+    struct stat other {};
+    if (::stat(input.c_str(), &other) == 0 && other.st_dev == there.st_dev && other.st_ino == there.st_ino)
+      throw ConfigError(target + ": is read by this very command" + (input == target ? "" : " (as " + input + ")") +
+                        "; name another output");
+  }
+  if (replace == Replace::nothing) refuse_existing(target);
+}
+
+// Errors of one rank are everyone's.
+template <typename Action>
+void OutputFile::on_all(const Action& action) {
+  if (comm_)
+    together(*comm_, action);
+  else
+    action();
+}
+
+void OutputFile::create() {
+  require_output(target_, replace_);
+  partial_ = create_partial(target_, file_);
+  unfinished_.emplace(partial_);
+}
+
+OutputFile::OutputFile(std::string target, Replace replace) : target_(std::move(target)), replace_(replace) {
+  create();
+}
+
+OutputFile::OutputFile(std::string target, Replace replace, const Comm& comm)
+    : target_(std::move(target)), replace_(replace), comm_(comm.duplicate()) {
+  on_all([&] {
+    if (root()) create();
+  });
+  comm_->broadcast(partial_, 0);
+  on_all([&] {
+    if (root()) return;
+    file_ = FileDescriptor(open_file(partial_, O_RDWR));
+    if (!file_) fail(partial_, "cannot be opened", errno);
+  });
+}
+
+OutputFile::~OutputFile() {
+  if (!committed_ && !partial_.empty() && root()) ::unlink(partial_.c_str());
+}
+
+void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const int reason = write_all(file_.number(), bytes, offset);
+  if (reason != 0) fail(target_, "cannot be written", reason);
+  forget(offset, bytes.size());
+  written_[offset] = {bytes.size(), XXH3_64bits(bytes.data(), bytes.size())};
+  end_ = offset + bytes.size();
+}
+
+void OutputFile::append(std::string_view bytes) { write(end_, std::as_bytes(std::span(bytes))); }
+
+// What is written again is compared as it was written last; of a range that was in part, the rest is not compared.
+void OutputFile::forget(std::uint64_t offset, std::uint64_t size) {
+  auto at = written_.upper_bound(offset);
+  if (at != written_.begin() && std::prev(at)->first + std::prev(at)->second.size > offset) --at;
+  while (at != written_.end() && at->first < offset + size) at = written_.erase(at);
+}
+
+void OutputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  const ssize_t got = read_all(file_.number(), offset, to);
+  if (got < 0) fail(target_, "cannot be read back", errno);
+  std::ranges::fill(to.subspan(static_cast<std::size_t>(got)), std::byte{0});
+}
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  if (uninterrupted([&] { return ::fallocate(file_.number(), 0, 0, static_cast<off_t>(bytes)); }) == 0) return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+    fail(target_, "needs " + std::to_string(bytes) + " bytes, which are not to be had", errno);
+}
+
+void OutputFile::resize(std::uint64_t bytes) {
+  if (uninterrupted([&] { return ::ftruncate(file_.number(), static_cast<off_t>(bytes)); }) != 0)
+    fail(target_, "cannot be written", errno);
+}
+
+void OutputFile::read_back() const {
+  constexpr std::size_t most = std::size_t{1} << 22;
+  FileDescriptor again(open_file(partial_, O_RDONLY));
+  if (!again) fail(partial_, "cannot be read back", errno);
+  std::vector<std::byte> buffer;
+  for (const auto& [offset, extent] : written_) {
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    for (std::uint64_t done = 0; done < extent.size; done += buffer.size()) {
+      buffer.resize(std::min<std::uint64_t>(most, extent.size - done));
+      const ssize_t got = read_all(again.number(), offset + done, buffer);
+      if (got < 0) fail(partial_, "cannot be read back", errno);
+      if (static_cast<std::size_t>(got) < buffer.size()) break;
+      XXH3_64bits_update(&state, buffer.data(), buffer.size());
+    }
+    if (XXH3_64bits_digest(&state) != extent.checksum)
+      throw DataError(target_ + ": " + std::to_string(extent.size) + " bytes at " + std::to_string(offset) +
+                      " read back are not those that were written; the disk or its file system is at fault: nothing "
+                      "was replaced, name another place");
+  }
+}
+
+void OutputFile::commit() {
+  on_all([&] {
+    const int reason = sync(file_.number());
+    if (reason != 0) fail(target_, "cannot be put on disk", reason);
+    // Interrupted, it is closed all the same, and what was synced is on disk.
+    if (!file_.close() && errno != EINTR) fail(target_, "cannot be closed", errno);
+    read_back();
+  });
+  on_all([&] {
+    if (!root()) return;
+    put_in_place(partial_, target_, replace_);
+    committed_ = true;
+    unfinished_.reset();
+    sync_folder_of(target_);
+  });
+  committed_ = true;
+}
+
+void write_file(const std::string& target, std::string_view bytes, Replace replace) {
+  OutputFile file(target, replace);
+  file.append(bytes);
+  file.commit();
+}
+
+LineFile::LineFile(std::string path, Start start) : path_(std::move(path)) {
+  if (start == Start::empty) write_file(path_, "", Replace::file);
+  open();
+}
+
+void LineFile::open() {
+  file_ = FileDescriptor(open_file(path_, O_WRONLY | O_APPEND | O_CREAT));
+  struct stat facts {};
+  if (!file_ || ::fstat(file_.number(), &facts) != 0) fail(path_, "cannot be written", errno);
+  if (!S_ISREG(facts.st_mode)) throw DataError(path_ + ": is no plain file; remove it");
+}
+
+void LineFile::write(const std::string& line) {
+  struct stat before {};
+  const bool known = ::fstat(file_.number(), &before) == 0;
+  const std::string text = line + '\n';
+  const int reason = write_all(file_.number(), std::as_bytes(std::span(text)), std::nullopt);
+  if (reason == 0) return;
+  // Best left out, the error itself is told.
+  if (known) [[maybe_unused]]
+    const int ignored = ::ftruncate(file_.number(), before.st_size);
+  fail(path_, "cannot be written", reason);
+}
+
+void LineFile::replace(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  write_file(path_, text, Replace::file);
+  open();
+}
+
+void LineFile::sync() const {
+  const int reason = mrmf::sync(file_.number());
+  if (reason != 0) fail(path_, "cannot be put on disk", reason);
+}
+
+std::vector<std::string> make_folders(const std::string& folder) {
+  std::vector<std::string> made;
+  fs::path at;
+  for (const fs::path& part : fs::path(folder)) {
+    at /= part;
+    if (part.empty() || ::mkdir(at.c_str(), 0777) == 0) {
+      if (!part.empty()) made.push_back(at.string());
+      continue;
+    }
+    const int reason = errno;
+    struct stat there {};
+    if (::stat(at.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) continue;
+    while (!made.empty()) ::rmdir(made.back().c_str()), made.pop_back();
+    fail(at.string(), "cannot be made", reason == EEXIST ? ENOTDIR : reason);
+  }
+  return made;
+}
+
+}  // namespace mrmf
