@@ -50,9 +50,9 @@ bool is_checkpoint(const std::string& name) {
   return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "teams.json");
 }
 
-// As jobs/submit.sh and the batch system name them.
-bool is_of_submit(const std::string& name) {
-  static const std::regex form("job\\.sh|job\\.toml|job-[0-9_]+\\.log");
+// As jobs/submit.sh, jobs/reproduce.sh and the batch system name them.
+bool is_of_jobs(const std::string& name) {
+  static const std::regex form("job\\.sh|job\\.toml|job-[0-9_]+\\.log|asked\\.txt");
   return std::regex_match(name, form);
 }
 
@@ -146,7 +146,7 @@ void RunFolder::require_own(bool overwrite) const {
   if (!is_file(folder / kMark) && !is_older_run(folder)) {
     std::vector<std::string> foreign;
     for (const std::string& name : names_in(folder))
-      if (!is_of_submit(name) && !is_partial_of(name, kMark)) foreign.push_back(name);
+      if (!is_of_jobs(name) && !is_partial_of(name, kMark)) foreign.push_back(name);
     constexpr std::size_t most = 3;
     const std::size_t more = foreign.size() - std::min(foreign.size(), most);
     if (!foreign.empty()) {

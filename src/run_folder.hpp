@@ -22,8 +22,8 @@ namespace mrmf {
 class RunFolder {
  public:
   /// ConfigError: another run holds it; it holds a finished run, and `overwrite` is false; it is not a run's and not
-  /// empty (but for an older version's run, and what jobs/submit.sh puts there first), whatever `overwrite` says; a
-  /// name that a run writes is a link or a folder. DataError: it cannot be written.
+  /// empty (but for an older version's run, and what the scripts of jobs/ put there first), whatever `overwrite` says;
+  /// a name that a run writes is a link or a folder. DataError: it cannot be written.
   RunFolder(const std::string& path, bool overwrite);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

@@ -69,7 +69,7 @@ TEST_CASE("run folder: a folder of something else is refused by name, also with 
 
 TEST_CASE("run folder: what a batch job puts there first, and runs of older versions, are no strangers") {
   const TemporaryFolder folder;
-  for (const char* name : {"job.sh", "job.toml", "job-12.log", "job-12_3.log"})
+  for (const char* name : {"job.sh", "job.toml", "job-12.log", "job-12_3.log", "asked.txt"})
     test::write_bytes(folder.file(name), "x");
   CHECK(refused(folder.path()).empty());
   test::write_bytes(folder.file("job.sh~"), "x");
