@@ -334,4 +334,10 @@ std::vector<std::string> make_folders(const std::string& folder) {
   return made;
 }
 
+OutputFolder::OutputFolder(const std::string& folder) : made_(make_folders(folder)) {}
+
+OutputFolder::~OutputFolder() {
+  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());
+}
+
 }  // namespace mrmf

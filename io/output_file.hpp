@@ -107,6 +107,19 @@ class LineFile {
   FileDescriptor file_;
 };
 
+/// The folder of an output. Its end removes those folders that it made and that are empty, as they are when nothing
+/// came of the output. On one rank. Errors as make_folders()'s.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& folder);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+ private:
+  std::vector<std::string> made_;  // outermost first
+};
+
 /// Makes the folders that are missing on the way to `folder`; returns those that it made, outermost first. DataError
 /// when one cannot be made; those made before it are then removed again.
 std::vector<std::string> make_folders(const std::string& folder);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -69,11 +70,12 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
   copy.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
+  std::optional<OutputFolder> folder;
   together(world, [&] {
     if (!world.root()) return;
     if (options.output.empty()) throw ConfigError("--output is empty; name a folder");
     check_names(options);
-    make_folders(options.output);
+    folder.emplace(options.output);
   });
   Index samples = 0, bytes = 0;
   for (const std::string& file : options.files) {

@@ -21,7 +21,11 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
 void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
-  file.write_attribute("config", config_toml);
+  constexpr std::size_t most = 60000;  // of an attribute, with room for its header
+  if (config_toml.size() < most)
+    file.write_attribute("config", config_toml);
+  else
+    file.write_text("config", config_toml);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
                   std::vector<float> host(values.size());

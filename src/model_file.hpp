@@ -1,6 +1,7 @@
 // A trained model on disk: HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>, channels-last and
-// float32, and the configuration that made it; a checksum is behind it. Portable between backends and resolutions of
-// the same network.
+// float32, and the configuration that made it (the attribute "config", or a
+// data set of that name where it is longer than an attribute may be); a checksum is behind it. Portable between
+// backends and resolutions of the same network.
 #pragma once
 
 #include <string>

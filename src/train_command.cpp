@@ -161,6 +161,7 @@ void train_command(const TrainOptions& options, Comm& world) {
     if (options.overwrite) forget_teams(config.run, world);
     forget_teams_of_others(config, world);
   }
+  if (folder) folder->keep();  // from here on there are records
   RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
   warnings.log(report);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
@@ -171,7 +172,6 @@ void train_command(const TrainOptions& options, Comm& world) {
 
   const bool lanes = shard_by_shard(config, *backend);
   if (lanes) report.log(lanes_text(config.data.shards, world.size()));
-  if (folder) folder->keep();
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);

@@ -143,11 +143,11 @@ void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Wor
   file.commit();
 }
 
-void prepare_folder(const CosmologySimulation& settings, Comm& comm) {
+void prepare_folder(const CosmologySimulation& settings, std::optional<OutputFolder>& folder, Comm& comm) {
   together(comm, [&] {
     if (!comm.root()) return;
     if (settings.folder.empty()) throw ConfigError("--output is empty; name a folder");
-    make_folders(settings.folder);
+    folder.emplace(settings.folder);
     // Written last: the cubes are all there.
     require_output(data_section_path(settings), settings.replace);
   });
@@ -195,7 +195,8 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
   const auto start = std::chrono::steady_clock::now();
   std::optional<Comm> group = group_of(settings, comm);
   together(comm, [&] { check_memory(settings); });
-  prepare_folder(settings, comm);
+  std::optional<OutputFolder> folder;  // of the root
+  prepare_folder(settings, folder, comm);
   Workers workers(settings, group ? &*group : nullptr);
   const CubeFiles files = cube_files(settings);
   CosmologyReport report;

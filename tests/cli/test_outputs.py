@@ -54,6 +54,15 @@ class FullDisk(Outputs):
                 self.assertIn(at, errors[0])
                 self.assertIn("File too large", errors[0])
                 self.assertEqual(self.contents(), before)
+                self.assertEqual(sorted(os.listdir(self.folder)), ["data.h5"])  # nor folders
+
+    def test_a_run_whose_first_records_did_not_fit_starts_again(self):
+        support.make_data(self.path("data.h5"), train=32, validation=16)
+        self.write("config.toml", support.CONFIG)
+        for size in (0, 50, 150, 600):
+            code, output = self.limited(size, "train", "config.toml")
+            self.assertEqual(code, 3, output)
+        self.mrmf("train", "config.toml")
 
     def test_predictions(self):
         support.make_data(self.path("data.h5"), train=32, validation=2000)
@@ -225,6 +234,16 @@ class Models(Outputs):
         older = self.mrmf("evaluate", "run")
         self.assertIn("without a checksum", older)
         self.assertEqual(older[older.index("\n") + 1:], numbers)
+
+    def test_a_configuration_longer_than_an_attribute(self):
+        files = [f"data-{i:04}.h5" for i in range(1000)]
+        for name in files:
+            os.link(self.path("data.h5"), self.path(name))
+        self.write("config.toml", support.CONFIG.replace('["data.h5"]', str([os.path.join(self.folder, f) for f in files])))
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", 'data.validation.files=["data.h5"]')
+        with h5py.File(self.path("run/checkpoints/final.h5")) as model:
+            self.assertIn(files[-1], model["config"][0].decode())
+        self.mrmf("evaluate", "run")
 
     def test_runs_are_found_from_anywhere_and_what_is_missing_is_said(self):
         self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", "run.folder=runs/one")

@@ -205,7 +205,7 @@ class Streaming(support.MrmfTest):
     def test_what_coarsen_refuses(self):
         self.fails(2, "coarsen", TRAIN[0], "--factor", "3,3,3", "-o", "new", message="resolution 3 does not divide")
         self.fails(2, "coarsen", TRAIN[0], "--factor", "2,x", "-o", "new", message="--factor 2,x")
-        self.fails(2, "coarsen", TRAIN[0], "--factor", "2,2,2", "-o", ".", message="would be replaced")
+        self.fails(2, "coarsen", TRAIN[0], "--factor", "2,2,2", "-o", ".", message="is read by this very command")
         self.fails(2, "coarsen", TRAIN[0], "--factor", "2", "-o", "new", message="no data set has samples of 1 axis")
         with h5py.File(self.path("whole.h5"), "w") as file:
             file["cubes"] = np.zeros((2, 4, 4, 4, 1), "int64")
