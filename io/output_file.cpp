@@ -329,7 +329,8 @@ std::vector<std::string> make_folders(const std::string& folder) {
     struct stat there {};
     if (::stat(at.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) continue;
     while (!made.empty()) ::rmdir(made.back().c_str()), made.pop_back();
-    fail(at.string(), "cannot be made", reason == EEXIST ? ENOTDIR : reason);
+    fail(folder, at == fs::path(folder) ? "cannot be made" : "cannot be made, nor " + at.string(),
+         reason == EEXIST ? ENOTDIR : reason);
   }
   return made;
 }
