@@ -21,7 +21,7 @@ using namespace mrmf::cuda;
 
 namespace {
 
-constexpr std::size_t limit = PlanLimits{}.workspace;
+const std::size_t limit = PlanLimits{}.workspace;
 
 /// Where the tensor-core engines want more than the limit, from a number of positions (rows x input size) on.
 struct Exception {
