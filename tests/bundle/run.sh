@@ -33,15 +33,18 @@ make_node() {
   touch "$1"/dev/{null,zero,urandom}
 }
 
-# Runs a command there; the mounts vanish with their name space.
+# Runs a command there, without a network but for the loopback that MPI's ranks meet on; the mounts vanish with their name
+# space.
 on_node() {
   timeout "${seconds:-50}" unshare --mount --net sh -c '
-    node=$1; shift
+    node=$1 python=$2; shift 2
+    "$python" -c "import fcntl, socket, struct  # SIOCSIFFLAGS: IFF_UP
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sh22x\", b\"lo\", 1))"
     for device in null zero urandom; do mount --bind /dev/$device "$node/dev/$device"; done
     if [ -d "$node/$1" ]; then mount --bind "$1" "$node/$1"; fi
     shift
     mount -t tmpfs none "$node/dev/shm"; mount --bind /sys "$node/sys"; mount --bind /proc "$node/proc"
-    exec env -i "$(command -v chroot)" "$node" /bin/sh -c "$@"' sh "$work/node" "$python_home" "$@"
+    exec env -i "$(command -v chroot)" "$node" /bin/sh -c "$@"' sh "$work/node" "$python" "$python_home" "$@"
 }
 
 add_libraries() {  # node, file
