@@ -49,6 +49,7 @@ rate = 0.1
 type = "dense"
 units = 2
 """
+TIMEOUT = ("--set", "run.timeout=8")  # seconds after which a rank that hangs is noticed
 STOP = "stop = { coarse = { epochs = 2 }, dense = { epochs = 1 }, finetune = { epochs = 2 } }"
 METHODS = {
     "baseline": 'name = "baseline"',
@@ -151,10 +152,10 @@ CASES = {case.name: case for case in (
     train("continued", "mrmf", *SAVING, make=stopped, weight=3, trusted=STEPS,
           inputs=("data.h5", "run/config.toml", "run/plan.json", "run/epochs.jsonl", "run/stages.jsonl", *STEPS)),
     train("overwriting", "baseline", "--overwrite", make=finished(), weight=2),
-    train("2 ranks", "mrmf", *SAVING, "--set", "training.batch=4", ranks=2, weight=2, cost=4),
-    train("3 ranks", "mrt", "--set", "training.batch=2", ranks=3, cost=5),
-    train("4 ranks", "baseline", "--set", "training.batch=2", ranks=4, cost=6),
-    train("two teams", "teams", *SAVING, "--set", "training.batch=4", ranks=2, weight=2, cost=4),
+    train("2 ranks", "mrmf", *SAVING, "--set", "training.batch=4", *TIMEOUT, ranks=2, weight=2, cost=4),
+    train("3 ranks", "mrt", "--set", "training.batch=2", *TIMEOUT, ranks=3, cost=5),
+    train("4 ranks", "baseline", "--set", "training.batch=2", *TIMEOUT, ranks=4, cost=6),
+    train("two teams", "teams", *SAVING, "--set", "training.batch=4", *TIMEOUT, ranks=2, weight=2, cost=4),
     Case("evaluate", ("evaluate", "run"), finished(), prints=True, inputs=("data.h5", "run/config.toml", *MODEL), trusted=MODEL),
     Case("predict", ("predict", "run", "-o", "out.h5"), finished(), outputs=("out.h5",), weight=4,
          inputs=("data.h5", "run/config.toml", *MODEL), trusted=MODEL),

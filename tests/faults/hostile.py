@@ -8,11 +8,17 @@ import numpy as np
 # Each maker replaces the file at `path`, which holds the data sets x, y, val_x and val_y.
 
 
-def changed(path, name="x", **options):
-    """The file with one data set made anew."""
+def samples(rng):
+    return rng.choice(("x", "val_x"))
+
+
+def changed(path, name, **options):
+    """The file with one data set made anew; its chunks are at most as large as it is, unless they may be larger."""
     with h5py.File(path, "a") as file:
         old = file[name][()]
         del file[name]
+        if "maxshape" not in options:
+            options["chunks"] = tuple(map(min, options["chunks"], old.shape))
         file.create_dataset(name, **{"data": old, **options})
 
 
@@ -27,50 +33,51 @@ def huge_shape(path, rng):
     sizes = [1 << rng.choice((31, 32, 33, 40, 62)), rng.choice((1, 16, 1 << 31)), rng.choice((1, 2, 1 << 20))]
     rng.shuffle(sizes)
     chunks = tuple(min(size, 4) for size in sizes)
-    replaced(path, rng.choice(("x", "y")), lambda file, name: file.create_dataset(name, sizes, "f4", chunks=chunks))
+    replaced(path, rng.choice(("x", "y", "val_x", "val_y")), lambda file, name: file.create_dataset(name, sizes, "f4", chunks=chunks))
 
 
 def zero_sizes(path, rng):
     shape = [32, 16, 2]
     shape[rng.randrange(3)] = 0
-    replaced(path, "x", lambda file, name: file.create_dataset(name, shape, "f4"))
+    replaced(path, samples(rng), lambda file, name: file.create_dataset(name, shape, "f4"))
 
 
 def odd_rank(path, rng):
     shape = rng.choice(((), (32,), (32, 16), (2,) * 12, (32, 2, 2, 2, 2, 2)))
-    replaced(path, rng.choice(("x", "y", "val_y")), lambda file, name: file.create_dataset(name, shape, "f4"))
+    replaced(path, rng.choice(("x", "y", "val_x", "val_y")), lambda file, name: file.create_dataset(name, shape, "f4"))
 
 
 def tiny_chunks(path, rng):
-    changed(path, "x", chunks=(1, 1, 1), maxshape=(None, None, None))
+    changed(path, samples(rng), chunks=(1, 1, 1), maxshape=(None, None, None))
 
 
 def chunk_larger_than_the_data(path, rng):
-    changed(path, "x", chunks=(4096, 16, 2), maxshape=(None, 16, 2))
+    changed(path, samples(rng), chunks=(4096, 64, 2), maxshape=(None, None, 2))
 
 
 def chunks_never_written(path, rng):
     def make(file, name):
         data = file.create_dataset(name, (32, 16, 2), "f4", chunks=(4, 16, 2))
         data[:8] = 1
-    replaced(path, rng.choice(("x", "val_x")), make)
+    replaced(path, samples(rng), make)
 
 
 def filters(path, rng):
-    changed(path, "x", chunks=(3, 16, 2), compression="gzip", shuffle=rng.random() < 0.5, fletcher32=True)
+    changed(path, samples(rng), chunks=(3, 16, 2), compression="gzip", shuffle=rng.random() < 0.5, fletcher32=True)
 
 
 def damaged_chunk(path, rng):
-    changed(path, "x", chunks=(4, 16, 2), compression="gzip", fletcher32=True)
+    name = samples(rng)
+    changed(path, name, chunks=(4, 16, 2), compression="gzip", fletcher32=True)
     with h5py.File(path) as file:
-        place = file["x"].id.get_chunk_info(rng.randrange(8)).byte_offset
+        place = file[name].id.get_chunk_info(rng.randrange(4)).byte_offset
     with open(path, "r+b") as file:
         file.seek(place + 5)
         file.write(b"\xff\xff\xff")
 
 
 def scale_offset(path, rng):
-    changed(path, "x", chunks=(4, 16, 2), scaleoffset=4)
+    changed(path, samples(rng), chunks=(4, 16, 2), scaleoffset=4)
 
 
 def virtual_source_missing(path, rng):
@@ -78,7 +85,7 @@ def virtual_source_missing(path, rng):
         layout = h5py.VirtualLayout((32, 16, 2), "f4")
         layout[:] = h5py.VirtualSource("nowhere.h5", "x", (32, 16, 2))
         file.create_virtual_dataset(name, layout)
-    replaced(path, "x", make)
+    replaced(path, samples(rng), make)
 
 
 def virtual_of_itself(path, rng):
@@ -86,35 +93,35 @@ def virtual_of_itself(path, rng):
         layout = h5py.VirtualLayout((32, 16, 2), "f4")
         layout[:] = h5py.VirtualSource(".", name, (32, 16, 2))
         file.create_virtual_dataset(name, layout)
-    replaced(path, "x", make)
+    replaced(path, samples(rng), make)
 
 
 def virtual_of_another(path, rng):
     other = path.parent / "other.h5"
     with h5py.File(path) as file, h5py.File(other, "w") as to:
-        to["x"] = file["x"][: rng.choice((32, 16))]
+        to["x"] = np.resize(file["x"][()], (rng.choice((32, 16)), 16, 2))
 
     def make(file, name):
         layout = h5py.VirtualLayout((32, 16, 2), "f4")
         rows = h5py.File(other)["x"].shape[0]
         layout[:rows] = h5py.VirtualSource("other.h5", "x", (rows, 16, 2))
         file.create_virtual_dataset(name, layout)
-    replaced(path, "x", make)
+    replaced(path, samples(rng), make)
 
 
 def links_in_a_circle(path, rng):
     def make(file, name):
         file[name] = h5py.SoftLink("/loop")
         file["loop"] = h5py.SoftLink(f"/{name}")
-    replaced(path, "x", make)
+    replaced(path, samples(rng), make)
 
 
 def external_link_to_itself(path, rng):
-    replaced(path, "x", lambda file, name: file.__setitem__(name, h5py.ExternalLink(os.path.basename(path), f"/{name}")))
+    replaced(path, samples(rng), lambda file, name: file.__setitem__(name, h5py.ExternalLink(os.path.basename(path), f"/{name}")))
 
 
 def link_to_nowhere(path, rng):
-    replaced(path, "y", lambda file, name: file.__setitem__(name, h5py.SoftLink("/nowhere")))
+    replaced(path, rng.choice(("y", "val_y")), lambda file, name: file.__setitem__(name, h5py.SoftLink("/nowhere")))
 
 
 def group_in_a_circle(path, rng):
@@ -124,18 +131,18 @@ def group_in_a_circle(path, rng):
 
 
 def group_in_its_place(path, rng):
-    replaced(path, rng.choice(("x", "y")), lambda file, name: file.create_group(name))
+    replaced(path, rng.choice(("x", "y", "val_x", "val_y")), lambda file, name: file.create_group(name))
 
 
 def named_type_in_its_place(path, rng):
-    replaced(path, "x", lambda file, name: file.__setitem__(name, np.dtype("f4")))
+    replaced(path, samples(rng), lambda file, name: file.__setitem__(name, np.dtype("f4")))
 
 
 def raw_bytes_in_another_file(path, rng):
     other = path.parent / "outside.bin"
     size = 32 * 16 * 2 * 4
     other.write_bytes(bytes(rng.choice((size, size // 2, 0))))
-    replaced(path, "x", lambda file, name: file.create_dataset(name, (32, 16, 2), "f4",
+    replaced(path, samples(rng), lambda file, name: file.create_dataset(name, (32, 16, 2), "f4",
                                                               external=[(str(other), 0, h5py.h5f.UNLIMITED)]))
 
 
@@ -159,12 +166,12 @@ def other_types(path, rng):
             file.create_dataset(name, (32, 16, 2), "V4")
         else:
             file.create_dataset(name, (32, 16, 2), {"complex": "c8", "bool": "?", "int64": "i8"}[kind])
-    replaced(path, rng.choice(("x", "y")), make)
+    replaced(path, rng.choice(("x", "y", "val_x", "val_y")), make)
 
 
 def numbers_that_are_none(path, rng):
     with h5py.File(path, "a") as file:
-        file["x"][rng.randrange(32), 3, 1] = rng.choice((np.nan, np.inf, -np.inf, 3e38))
+        file[samples(rng)][rng.randrange(16), 3, 1] = rng.choice((np.nan, np.inf, -np.inf, 3e38))
 
 
 def many_names(path, rng):
@@ -172,11 +179,11 @@ def many_names(path, rng):
         group = file.create_group("many")
         for number in range(3000):
             group.create_group(f"x{number}")
-        del file["x"]
+        del file[samples(rng)]
 
 
 def null_space(path, rng):
-    replaced(path, "x", lambda file, name: file.create_dataset(name, data=h5py.Empty("f4")))
+    replaced(path, samples(rng), lambda file, name: file.create_dataset(name, data=h5py.Empty("f4")))
 
 
 def user_block(path, rng):
@@ -287,6 +294,9 @@ def many_files(path, rng):
 
 CONFIGS = (deep_lists, deep_tables, huge_numbers, other_types_of_values, bytes_that_are_no_text, long_line, many_layers,
            names_of_files, names_of_run_folders, many_files, fifo_in_its_place, folder_in_its_place)
+
+
+NAMES_OF_THEIR_OWN = (names_of_files, names_of_run_folders, many_files)  # the messages have those
 
 
 # Records of runs: a JSON document, or a line of one.

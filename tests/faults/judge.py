@@ -184,9 +184,10 @@ def file_problems(case, fault, before, after, folder, reference, code):
                 problems.append(f"{name} is left behind")
         elif not mine(name) and name not in fault.allowed:
             problems.append(f"{name} has come")
-        elif mine(name) and case.words[0] != "train" and contents(folder / name) != reference.outputs.get(name):
+        elif (mine(name) and case.words[0] != "train" and not fault.changes_input and
+              contents(folder / name) != reference.outputs.get(name)):
             problems.append(f"{name} has come and is not whole")
-    if code not in (0, 75, None) and case.words[0] != "train" and not killed:
+    if code in (2, 3, 4) and case.words[0] != "train" and not killed:
         for name, what in after.items():
             if what == "folder" and name not in before and not any(other.startswith(name + "/") for other in after):
                 problems.append(f"the empty folder {name} is left behind")

@@ -25,7 +25,6 @@ class Fault:
     limits: dict | None = None
     during: typing.Callable | None = None
     stdout: str | None = None
-    words: tuple = ()               # more words of the command
     prepare: typing.Callable | None = None  # what is done to the folder before
     repair: typing.Callable | None = None   # and undone before the second start
     mount: str | None = None        # options of a tmpfs around the folder
@@ -33,6 +32,7 @@ class Fault:
     names: list = dataclasses.field(default_factory=list)  # the message has one of these
     deadly: frozenset = frozenset()  # signals that may end it
     kills: bool = False             # it is given no chance to clean up
+    leaves: bool = False            # it may leave files of its own that it could not remove
     changes_input: bool = False     # what it reads is not what the undisturbed run read, so its result may differ
     allowed: frozenset = frozenset()  # new files that are not its own
 
@@ -58,8 +58,8 @@ def at_call(call, error, times=1):
         settings = {"call": call, "nth": nth, "rank": rank, "times": times}
         settings |= {"action": "short"} if error == "short" else {"errno": getattr(errno, rng.choice(error.split()))}
         said = "short" if error == "short" else errno.errorcode[settings["errno"]]
-        return Fault(f"{call} {nth} of {len(paths)}{' and all after it' if times == 0 else ''}: {said}, rank {rank}, "
-                     f"{short_path(paths[nth - 1])}", settings, names=names_of(case, paths[nth - 1]))
+        return Fault(leaves=call == "unlink", what=f"{call} {nth} of {len(paths)}{' and all after it' if times == 0 else ''}: {said}, rank {rank}, "
+                     f"{short_path(paths[nth - 1])}", settings=settings, names=names_of(case, paths[nth - 1]))
     return make
 
 
@@ -76,12 +76,17 @@ def signal_at_call(*numbers):
         number = rng.choice(numbers)
         return Fault(f"{number.name} at {call} {nth}, rank {rank}", {"call": call, "nth": nth, "rank": rank, "action": "signal",
                                                                     "errno": int(number)},
-                     deadly=deadly(number), kills=number == KILL, during=wakes if number == STOP else None)
+                     deadly=deadly(number), kills=killing(number, case), during=wakes if number == STOP else None)
     return make
 
 
 def deadly(number):
     return frozenset() if number == STOP else frozenset({int(number)})
+
+
+def killing(number, case):
+    """Where a rank ends by a signal, mpirun ends the others by SIGKILL."""
+    return number == KILL or (number != STOP and case.ranks > 1)
 
 
 def wakes(running):
@@ -115,7 +120,7 @@ def signal_at_moment(*numbers):
             if number == STOP:
                 wakes(running)
         return Fault(f"{number.name} to rank {rank} after {moment:.3f} s", during=during, deadly=deadly(number),
-                     kills=number == KILL)
+                     kills=killing(number, case))
     return make
 
 
@@ -142,7 +147,7 @@ def rank_stopped(rng, case, reference):
         while not running.over():
             running.send(CONT, rank)
             time.sleep(0.2)
-    return Fault(f"SIGSTOP of rank {rank} for good after {moment:.3f} s", during=during, words=("--set", "run.timeout=4"),
+    return Fault(f"SIGSTOP of rank {rank} for good after {moment:.3f} s", during=during,
                  deadly=frozenset({int(KILL), int(TERM)}), kills=True)
 
 
@@ -232,7 +237,8 @@ def hostile_file(makers, name):
             remove(folder / path)
             shutil.copy2(folder.parent / "kept", folder / path)
         return Fault(f"{path}: {maker.__name__.replace('_', ' ')}", prepare=prepare, repair=repair, changes_input=True,
-                     limits={"as": 4 << 30}, names=[os.path.basename(path), "config.toml", "--set"])
+                     limits={"as": 4 << 30}, names=[] if maker in hostile.NAMES_OF_THEIR_OWN else
+                     [os.path.basename(path), "config.toml", "--set"])
     return make
 
 
@@ -329,7 +335,8 @@ KINDS = {  # name: (how it is tried, maker)
     "limit on memory": ("ulimit -v, a part of what it takes", limit("as", 300 << 20, 1200 << 20, "memory")),
     "limit on open files": ("ulimit -n, 8 to 40", limit("nofile", 8, 40, "open files", "descriptor")),
     **{f"input: {how}": (f"a file that it reads, or had saved: {how}", damaged(how)) for how in DAMAGES},
-    "hostile HDF5": ("valid HDF5 with odd shapes, chunks, links, sources, filters, types", hostile_file(hostile.HDF5, "data.h5")),
+    "hostile HDF5": ("valid HDF5 with odd shapes, chunks, links, sources, filters, types",
+                     hostile_file(hostile.HDF5, "data.h5")),
     "hostile configuration": ("deep, long, huge or odd TOML", hostile_file(hostile.CONFIGS, "config.toml")),
     "hostile records": ("JSON of other kinds, depths and numbers", hostile_file(hostile.RECORDS, ("json", "jsonl"))),
     "something in its place": ("a file, folder, link or FIFO where its output goes", obstacle),

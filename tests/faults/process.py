@@ -14,7 +14,8 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MRMF = os.path.abspath(os.environ.get("MRMF", ROOT / "build/mrmf"))
 SHIM = os.path.abspath(os.environ.get("MRMF_FAULT_SHIM", pathlib.Path(MRMF).parent / "tests/libfault_shim.so"))
-TIMEOUT = 90  # seconds, for what takes about one
+ALL = uuid.uuid4().hex  # in the environment of every process that this one starts
+TIMEOUT = 60  # seconds, for what takes about one
 
 
 @dataclasses.dataclass
@@ -37,7 +38,7 @@ class Done:
     fired: list            # the same, of the faults that came about
 
     def errors(self):
-        return sorted({line for line in self.output.splitlines() if line.startswith("mrmf: error: ")})
+        return sorted({line for line in self.output.splitlines() if line.startswith("mrmf: error")})
 
 
 class Running:
@@ -113,7 +114,7 @@ def calls_of(scratch):
 def run(command, folder, timeout=TIMEOUT):
     """To its end, or to its time limit; nothing of it is left then."""
     scratch = tempfile.mkdtemp(prefix="mrmf-faults-run-")
-    tag = uuid.uuid4().hex
+    tag = f"{ALL}-{uuid.uuid4().hex}"
     started = time.monotonic()
     out = open(command.stdout, "w") if command.stdout else subprocess.PIPE
     process = subprocess.Popen(words(command), cwd=folder, env=environment(command, scratch, tag), stdout=out,
@@ -139,6 +140,10 @@ def run(command, folder, timeout=TIMEOUT):
     calls, fired = calls_of(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
     return Done(code, (stdout or "") + stderr, stdout or "", seconds, calls, fired)
+
+
+def end_all():
+    end(Running(None, ALL.encode(), 0))
 
 
 def end(running):

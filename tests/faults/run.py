@@ -19,6 +19,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,8 +100,8 @@ class Trials:
         try:
             kind, case, fault = self.fault(index)
         except FailsUndisturbed as error:
-            return Verdict(index, "none", error.case.name, "undisturbed", "lost", [f"it fails undisturbed: {error.done.output}"],
-                           error.done.code, "", error.done.seconds)
+            return Verdict(index, "none", error.case.name, "undisturbed", "lost",
+                           [f"it fails undisturbed: {error.done.output}"], error.done.code, "", error.done.seconds)
         if case is None:
             return None
         place = self.work / f"fault-{index}"
@@ -109,6 +110,9 @@ class Trials:
             with Disk(place, fault, self.reference(case)) as disk:
                 self.templates.copy(case, disk.folder)
                 done, outcome, problems = self.judged(case, fault, disk)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:  # ours, not the program's
+            return Verdict(index, kind, case.name, fault.what, "lost", [f"the test itself: {error!r}"], None, "",
+                           time.monotonic() - started)
         finally:
             if not self.options.keep:
                 shutil.rmtree(place, ignore_errors=True)
@@ -121,7 +125,7 @@ class Trials:
             fault.prepare(folder)
         before = judge.snapshot(folder)
         disk.close_in()
-        command = process.Command((*case.words, *fault.words), case.ranks, fault.settings, fault.limits, fault.during,
+        command = process.Command(case.words, case.ranks, fault.settings, fault.limits, fault.during,
                                   fault.stdout)
         if fault.settings:
             command.fault = fault.settings | {"match": f"{folder}/*"}
@@ -150,8 +154,10 @@ class Trials:
         found = {name: what for name, what in judge.outputs(case, folder).items()
                  if name in reference.outputs or name not in before}
         problems = judge.differences(found, reference.outputs)
-        if case.prints and fault.stdout is None and judge.printed(done.stdout) != reference.printed:
-            problems.append("what it prints differs")
+        if fault.leaves:
+            problems = [what for what in problems if not what.endswith("should not be")]
+        if case.prints and judge.printed(done.stdout) != reference.printed:
+            problems.append("what it prints differs" if fault.stdout is None else "what it prints is lost")
         return problems
 
     def again(self, case, fault, folder, before):
@@ -303,8 +309,14 @@ def again_words(options, verdict):
     return " ".join(words)
 
 
+def stopped(*_):
+    process.end_all()
+    os._exit(1)
+
+
 def main(arguments):
     options = options_of(arguments)
+    signal.signal(signal.SIGTERM, stopped)
     for path in (process.MRMF, process.SHIM):
         if not os.path.exists(path):
             sys.exit(f"faults: {path} is missing; run make")
