@@ -1,6 +1,7 @@
 """The kinds of faults: how each is made for a case, from a source of random choices."""
 import dataclasses
 import errno
+import fnmatch
 import os
 import pathlib
 import random
@@ -32,6 +33,7 @@ class Fault:
     names: list = dataclasses.field(default_factory=list)  # the message has one of these
     deadly: frozenset = frozenset()  # signals that may end it
     kills: bool = False             # it is given no chance to clean up
+    must_fail: bool = False         # done would be a lie
     leaves: bool = False            # it may leave files of its own that it could not remove
     changes_input: bool = False     # what it reads is not what the undisturbed run read, so its result may differ
     allowed: frozenset = frozenset()  # new files that are not its own
@@ -47,19 +49,23 @@ def names_of(case, *paths):
 
 # At the n-th call.
 
-def at_call(call, error, times=1):
+def at_call(call, error, times=1, pattern="*"):
+    """`error`: names of errors to choose from, or what the shim does instead; `pattern`: of the file's name."""
     def make(rng, case, reference):
-        found = [(rank, path) for rank, name, path in reference.calls if name == call]
+        found = [(rank, path) for rank, name, path in reference.calls
+                 if name == call and fnmatch.fnmatch(os.path.basename(path), pattern)]
         if not found:
             return None
         rank = rng.choice(sorted({rank for rank, _ in found}))
         paths = [path for of, path in found if of == rank]
         nth = rng.randint(1, len(paths))
-        settings = {"call": call, "nth": nth, "rank": rank, "times": times}
-        settings |= {"action": "short"} if error == "short" else {"errno": getattr(errno, rng.choice(error.split()))}
-        said = "short" if error == "short" else errno.errorcode[settings["errno"]]
-        return Fault(leaves=call == "unlink", what=f"{call} {nth} of {len(paths)}{' and all after it' if times == 0 else ''}: {said}, rank {rank}, "
-                     f"{short_path(paths[nth - 1])}", settings=settings, names=names_of(case, paths[nth - 1]))
+        settings = {"call": call, "nth": nth, "rank": rank, "times": times, "pattern": pattern}
+        settings |= {"action": error} if error in ("short", "change") else {"errno": getattr(errno, rng.choice(error.split()))}
+        said = settings.get("action") or errno.errorcode[settings["errno"]]
+        result = any(f"/{output}" in paths[nth - 1] for output in case.outputs)
+        return Fault(f"{call} {nth} of {len(paths)}{' and all after it' if times == 0 else ''}: {said}, rank {rank}, "
+                     f"{short_path(paths[nth - 1])}", settings, names=names_of(case, paths[nth - 1]), leaves=call == "unlink",
+                     must_fail=result and call == "sync" and said != "EINTR")
     return make
 
 
@@ -93,7 +99,7 @@ def wakes(running):
     """A stopped process goes on after a while."""
     while not running.over():
         time.sleep(0.1)
-        for pid in running.pids("mrmf"):
+        for pid in running.pids():
             if state_of(pid) == "T":
                 time.sleep(0.2)
                 os.kill(pid, CONT)
@@ -310,6 +316,8 @@ KINDS = {  # name: (how it is tried, maker)
     "write: quota": ("the n-th write returns EDQUOT", at_call("write", "EDQUOT", 0)),
     "write: interrupted": ("the n-th write returns EINTR", at_call("write", "EINTR")),
     "write: short": ("the n-th write takes half of the bytes", at_call("write", "short")),
+    "write: another bit": ("a bit of the n-th write to an unfinished file is another one, and nobody says so",
+                           at_call("write", "change", pattern="*.partial-*")),
     "sync fails": ("the n-th fsync returns EIO or ENOSPC", at_call("sync", "EIO ENOSPC EINTR")),
     "close fails": ("the n-th close returns EIO, ENOSPC or EINTR", at_call("close", "EIO ENOSPC EINTR")),
     "rename fails": ("the n-th rename or link returns EIO, EACCES or ENOSPC", at_call("rename", "EIO EACCES ENOSPC")),

@@ -128,7 +128,8 @@ class Trials:
         command = process.Command(case.words, case.ranks, fault.settings, fault.limits, fault.during,
                                   fault.stdout)
         if fault.settings:
-            command.fault = fault.settings | {"match": f"{folder}/*"}
+            command.fault = {key: value for key, value in fault.settings.items() if key != "pattern"}
+            command.fault["match"] = f"{folder}/{fault.settings.get('pattern', '*')}"
         done = process.run(command, folder)
         disk.open_up()
         if self.options.only is not None:
@@ -136,6 +137,8 @@ class Trials:
         after = judge.snapshot(folder)
         problems = judge.exit_problems(fault, done)
         problems += judge.file_problems(case, fault, before, after, folder, reference, done.code)
+        if done.code == 0 and fault.must_fail and done.fired:
+            problems.append("exit code 0, and not everything is on disk")
         if done.code == 0:
             if not fault.changes_input:
                 problems += [f"exit code 0, and {what}" for what in self.result_problems(case, folder, before, done, fault)]

@@ -8,7 +8,8 @@
 //     match   fnmatch pattern of the whole path; of a rename's source or target
 //     nth     from 1, counted for each process
 //     times   how many calls in a row, from the n-th on; 0: all of them; 1 unless given
-//     action  fail (with errno), short (half of the bytes), signal (errno is its number; the call is made afterwards)
+//     action  fail (with errno), short (half of the bytes), change (a bit of what is written), signal (errno is its
+//             number; the call is made afterwards)
 //     rank    of MPI; any unless given
 //   MRMF_FAULT_LOG=FILE  gets a line "rank call path" for each call that matches, and "! rank call path" for the fault.
 //   MRMF_FAULT_PROGRAM=NAME  the shim sleeps in programs of other names (mpirun, python3).
@@ -29,7 +30,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum action { FAIL, SHORT, SIGNAL };
+enum action { FAIL, SHORT, CHANGE, SIGNAL };
 
 static struct {
   bool awake;
@@ -55,7 +56,10 @@ static void set(const char* name, const char* value) {
   if (strcmp(name, "times") == 0) fault.times = atol(value);
   if (strcmp(name, "errno") == 0) fault.error = atoi(value);
   if (strcmp(name, "action") == 0)
-    fault.action = strcmp(value, "short") == 0 ? SHORT : strcmp(value, "signal") == 0 ? SIGNAL : FAIL;
+    fault.action = strcmp(value, "short") == 0    ? SHORT
+                   : strcmp(value, "change") == 0 ? CHANGE
+                   : strcmp(value, "signal") == 0 ? SIGNAL
+                                                  : FAIL;
 }
 
 __attribute__((constructor)) static void start(void) {
@@ -146,14 +150,24 @@ static bool fails(bool now) { return now && fault.action == FAIL; }
 // How many bytes of `size` go through.
 static size_t shorter(bool now, size_t size) { return now && fault.action == SHORT && size > 1 ? size / 2 : size; }
 
+// What is written, or a copy with another bit.
+static const void* changed(bool now, const void* bytes, size_t size) {
+  if (!now || fault.action != CHANGE || size == 0) return bytes;
+  char* copy = malloc(size);  // as long as the process
+  if (copy == NULL) return bytes;
+  memcpy(copy, bytes, size);
+  copy[size / 2] ^= 4;
+  return copy;
+}
+
 #define BYTES(name, call, pointer, ...)                                       \
   {                                                                           \
     const bool now = of_descriptor(call, fd);                                 \
     return fails(now) ? -1 : REAL(name)(fd, pointer, shorter(now, size), ##__VA_ARGS__); \
   }
-ssize_t write(int fd, const void* bytes, size_t size) BYTES(write, "write", bytes)
-ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) BYTES(pwrite, "write", bytes, at)
-ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t at) BYTES(pwrite64, "write", bytes, at)
+ssize_t write(int fd, const void* bytes, size_t size) BYTES(write, "write", changed(now, bytes, size))
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) BYTES(pwrite, "write", changed(now, bytes, size), at)
+ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t at) BYTES(pwrite64, "write", changed(now, bytes, size), at)
 ssize_t read(int fd, void* bytes, size_t size) BYTES(read, "read", bytes)
 ssize_t pread(int fd, void* bytes, size_t size, off_t at) BYTES(pread, "read", bytes, at)
 ssize_t pread64(int fd, void* bytes, size_t size, off64_t at) BYTES(pread64, "read", bytes, at)
