@@ -46,7 +46,7 @@ bool is_partial_of(const std::string& name, const std::string& target) {
 }
 
 bool is_checkpoint(const std::string& name) {
-  static const std::regex form("step-[0-9]+\\.h5(\\.partial-[0-9a-f]{16})?");
+  static const std::regex form("step-[0-9]+\\.h5(\\.partial(-[0-9a-f]{16})?)?");
   return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "teams.json");
 }
 

@@ -1,8 +1,11 @@
 // Files that appear whole or not at all, and what they may take the place of.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include "io/checksummed_file.hpp"
@@ -227,4 +230,33 @@ TEST_CASE("folders are made one by one, and taken back when one cannot be") {
   CHECK_THROWS_AS(make_folders(folder.file("a/file")), DataError);
   CHECK_THROWS_AS(make_folders(folder.file("new/../file/x")), DataError);
   CHECK_FALSE(fs::exists(folder.file("new")));
+}
+
+// By hand, on a quiet machine: unit_tests -tc="output file: the cost*" --no-skip
+TEST_CASE("output file: the cost of checked writes" * doctest::skip()) {
+  const TemporaryFolder folder;
+  const auto seconds = [](const auto& action) {
+    std::vector<double> all;
+    for (int i = 0; i < 15; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      action();
+      all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::ranges::sort(all);
+    return all[all.size() / 2];
+  };
+  for (const std::size_t megabytes : {1, 10, 100, 400}) {
+    std::string bytes(megabytes << 20, 'x');
+    for (std::size_t i = 0; i < bytes.size(); i += 64) bytes[i] = static_cast<char>(i >> 6);
+    const double plain = seconds([&] {
+      const int file = ::open(folder.file("plain").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+      std::string_view left = bytes;
+      while (!left.empty()) left.remove_prefix(static_cast<std::size_t>(::write(file, left.data(), left.size())));
+      ::fsync(file);
+      ::close(file);
+    });
+    const double checked = seconds([&] { write_checksummed(folder.file("checked"), bytes, Replace::file); });
+    MESSAGE(megabytes, " MiB: plain write and fsync ", plain, " s, checked ", checked, " s, ratio ", checked / plain);
+    CHECK(checked < 2 * plain);
+  }
 }

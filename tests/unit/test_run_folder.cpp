@@ -88,9 +88,10 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
   const std::string path = folder.path();
   RunFolder(path, false).keep();
   fs::create_directories(folder.file("team"));
-  for (const char* name : {"result.json", "checkpoints/final.h5", "checkpoints/step-1.h5", "checkpoints/step-1000.pt",
-                           "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-mine.h5", "notes.txt",
-                           "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
+  for (const char* name :
+       {"result.json", "checkpoints/final.h5", "checkpoints/step-1.h5", "checkpoints/step-1000.pt",
+        "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-3.h5.partial", "checkpoints/step-mine.h5",
+        "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
     test::write_bytes(folder.file(name), "x");
   CHECK(contains(refused(path), "holds a finished run; give --overwrite to replace it"));
   CHECK(refused(path, true).empty());
