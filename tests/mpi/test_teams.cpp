@@ -2,9 +2,8 @@
 // all there is, and a run stopped on the way ends with the same bits.
 #include <doctest/doctest.h>
 
-#include <set>
-
 #include <numeric>
+#include <set>
 
 #include "src/fusion.hpp"
 #include "src/measured_teams.hpp"
