@@ -243,7 +243,7 @@ class Bench(CudaTest):
 
     def test_gradients(self):
         for precision, distance in (("fp32", 0.02), ("tf32", 0.22), ("bf16", 0.55)):
-            output = self.mrmf("bench", "gradients", "--batch", "16", "--precision", precision, "--json", "g.json")
+            output = self.mrmf("bench", "gradients", "--batch", "16", "--precision", precision, "--overwrite", "--json", "g.json")
             self.assertIn("gradients agree within", output)
             figures = json.loads(self.read("g.json"))
             self.assertEqual(figures["distance_tolerance"], distance)
