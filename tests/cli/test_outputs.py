@@ -236,7 +236,7 @@ class Models(Outputs):
         self.assertEqual(older[older.index("\n") + 1:], numbers)
 
     def test_a_configuration_longer_than_an_attribute(self):
-        files = [f"data-{i:04}.h5" for i in range(1000)]
+        files = [f"{'long-' * 20}{i:04}.h5" for i in range(1000)]
         for name in files:
             os.link(self.path("data.h5"), self.path(name))
         self.write("config.toml", support.CONFIG.replace('["data.h5"]', str([os.path.join(self.folder, f) for f in files])))

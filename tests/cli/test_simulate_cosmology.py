@@ -137,7 +137,7 @@ threads = 1
         self.fails(3, "simulate", "cosmology", "--size", "8", "--output", "file/cubes", message="file/cubes")
         folder = self.make("cubes")
         before = digests(folder)
-        self.fails(3, "simulate", "cosmology", "--size", "8", "--output", "cubes", message="holds cubes already")
+        self.fails(2, "simulate", "cosmology", "--size", "8", "--output", "cubes", message="data.toml: is there already")
         self.assertEqual(digests(folder), before)
 
 
