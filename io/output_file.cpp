@@ -188,11 +188,16 @@ OutputFile::OutputFile(std::string target, Replace replace, const Comm& comm)
     if (root()) create();
   });
   comm_->broadcast(partial_, 0);
-  on_all([&] {
-    if (root()) return;
-    file_ = FileDescriptor(open_file(partial_, O_RDWR));
-    if (!file_) fail(partial_, "cannot be opened", errno);
-  });
+  try {
+    on_all([&] {
+      if (root()) return;
+      file_ = FileDescriptor(open_file(partial_, O_RDWR));
+      if (!file_) fail(partial_, "cannot be opened", errno);
+    });
+  } catch (...) {  // no destructor follows a constructor that throws
+    if (root()) ::unlink(partial_.c_str());
+    throw;
+  }
 }
 
 OutputFile::~OutputFile() {

@@ -148,11 +148,16 @@ def exit_problems(fault, done):
         lines = done.errors()
         if len(lines) != 1:
             problems.append(f"exit code {code} with {len(lines)} lines of error: {tail(done)}")
-        elif fault.names and not any(name in lines[0] for name in fault.names):
+        elif fault.names and not any(name in line for name in fault.names for line in [*lines, *from_python(done)]):
             problems.append(f"the message names none of {', '.join(fault.names)}: {lines[0]}")
     elif code == 0 and done.errors():
         problems.append(f"exit code 0 with an error: {done.errors()[0]}")
     return problems
+
+
+def from_python(done):
+    """What the plotting script says, to which the program's error refers."""
+    return [line for line in done.output.splitlines() if line.startswith("plot.py: ")]
 
 
 def tail(done):

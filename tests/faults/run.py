@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -60,8 +61,8 @@ class Trials:
         self.templates = cases.Templates(self.work / "templates")
         self.references = {}
         self.locks = collections.defaultdict(threading.Lock)
-        self.cases = [case for case in cases.CASES.values() if options.case is None or options.case in case.name]
-        self.kinds = [name for name in kinds.KINDS if options.kind is None or options.kind in name]
+        self.cases = [case for case in cases.CASES.values() if re.search(options.case, case.name)]
+        self.kinds = [name for name in kinds.KINDS if re.search(options.kind, name)]
         self.mounts = can_mount(self.work)
         if not self.mounts:
             self.kinds = [name for name in self.kinds if not name.startswith(("disk", "no more files"))]
@@ -272,8 +273,8 @@ def options_of(arguments):
     parser.add_argument("--seconds", type=float, default=0, help="so long, and what is under way then is finished")
     parser.add_argument("--first", type=int, default=0, help="number of the first fault")
     parser.add_argument("--only", type=int, help="this fault alone, with what the program prints")
-    parser.add_argument("--kind", help="kinds of faults with this in their name")
-    parser.add_argument("--case", help="cases with this in their name")
+    parser.add_argument("--kind", default="", help="kinds of faults with this in their name, a regular expression")
+    parser.add_argument("--case", default="", help="cases with this in their name, a regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="at once")
     parser.add_argument("--records", help="file to which a JSON line per fault is added")
     parser.add_argument("--table", help="file for the Markdown table, of all that --records has")
