@@ -146,7 +146,9 @@ def exit_problems(fault, done):
         problems.append(f"text of a library or of the system: {found[0]}: {tail(done)}")
     if code not in (0, 75):
         lines = done.errors()
-        if len(lines) != 1:
+        # Ranks that wait for one that is lost give up at the same time, and each says so.
+        speakers = sum("error on rank" not in line for line in lines)
+        if not lines or speakers > 1:
             problems.append(f"exit code {code} with {len(lines)} lines of error: {tail(done)}")
         elif fault.names and not any(name in line for name in fault.names for line in [*lines, *from_python(done)]):
             problems.append(f"the message names none of {', '.join(fault.names)}: {lines[0]}")
