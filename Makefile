@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check demo bench faults test-slurm bundle gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check demo bench faults sanitize test-slurm bundle gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -31,8 +31,12 @@ demo: program ## simulate neurons, train by every method, print the paper's tabl
 bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)
 	@tests/peers/bench.sh $(BUILD) $(PRESET)
 
-faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hostile files (about 30 minutes; COUNT=, SEED=)
+faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hostile files; then fuzzing (35 minutes; COUNT=, SEED=)
 	@tests/faults/run.sh $(BUILD)
+	@tests/fuzz/run.sh $(BUILD)
+
+sanitize: setup ## builds with address, undefined-behaviour and thread sanitizers, and tests under them
+	@tests/sanitize/run.sh
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
 	@tests/slurm/run.sh $(BUILD)
