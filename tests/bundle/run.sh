@@ -132,7 +132,7 @@ call=$(sed -n '/^<!-- the one call -->/,/^```$/ { /^[^<`]/p }' docs/gpu.md)
 [ -n "$call" ] || fail "docs/gpu.md does not hold the one call"
 if [ -e "$emulated" ]; then
   add_tools "$work/node"
-  tar -C "$build/bundle" -cJf "$work/node/build/mrmf-bundle.tar.xz" --use-compress-program="xz -0" mrmf
+  tar -C "$build/bundle" -cf "$work/node/build/mrmf-bundle.tar.xz" --use-compress-program="xz -0" mrmf
   cp "$emulated" "$work/node/emulated.so"
   strip --strip-debug "$work/node/emulated.so"
   rm -rf "$work/node/moved"

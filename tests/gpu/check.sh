@@ -131,14 +131,14 @@ batch_of() { if [ -n "$trial" ]; then echo 1; else echo "$1"; fi; }
 
 # At the size that is measured below: the plans, fused kernels and gradients are those of real training.
 gradients() {  # network, precision
-  "$mrmf" bench gradients --device cuda --preset "$1" --precision "$2" ${trial:+--batch 16} \
+  "$mrmf" bench gradients --overwrite --device cuda --preset "$1" --precision "$2" ${trial:+--batch 16} \
     --json "gradients-$1-$2.json"
 }
 
 parity_steps=${trial:+3}
 parity() {  # network, graph, precision
   # shellcheck disable=SC2046
-  "$mrmf" bench parity --device cuda --preset "$1" --steps "${parity_steps:-20}" --graph "$2" --precision "$3" \
+  "$mrmf" bench parity --overwrite --device cuda --preset "$1" --steps "${parity_steps:-20}" --graph "$2" --precision "$3" \
     $(small) --json "parity-$1-$3-$2.json"
 }
 
@@ -150,13 +150,13 @@ graph_equal() {  # network, precision
 timed_steps=${trial:+2}
 training() {  # network, batch, precision, number of the run
   # shellcheck disable=SC2046
-  "$mrmf" bench training --device cuda --preset "$1" --batch "$(batch_of "$2")" --precision "$3" --steps "${timed_steps:-200}" \
+  "$mrmf" bench training --overwrite --device cuda --preset "$1" --batch "$(batch_of "$2")" --precision "$3" --steps "${timed_steps:-200}" \
     $(small) --json "ours-$1-$3-$4.json"
 }
 
 layers() {  # network, batch, precision
   # shellcheck disable=SC2046
-  "$mrmf" bench layers --device cuda --preset "$1" --batch "$(batch_of "$2")" --precision "$3" $(small) --json "layers-$1-$3.json"
+  "$mrmf" bench layers --overwrite --device cuda --preset "$1" --batch "$(batch_of "$2")" --precision "$3" $(small) --json "layers-$1-$3.json"
 }
 
 torch_speed() {  # network
@@ -166,13 +166,14 @@ torch_speed() {  # network
   python3 "$here/results.py" --torch "torch-$1.json"
 }
 
+# A batch is a rank's own, so that of two ranks is half as large: then both learn from the same mini-batches.
 two_ranks() {
-  local samples=640
-  [ -z "$trial" ] || samples=128
-  "$mrmf" simulate neuron --samples "$samples" --cells 2 --seed 1 --output neuron.h5 &&
-    "$mrmf" train "$here/two_ranks.toml" --overwrite --set run.folder=one-rank &&
+  local samples=640 batch=64
+  if [ -n "$trial" ]; then samples=128 batch=16; fi
+  "$mrmf" simulate neuron --samples $samples --cells 2 --seed 1 --output neuron.h5 --overwrite &&
+    "$mrmf" train "$here/two_ranks.toml" --overwrite --set training.batch=$batch --set run.folder=one-rank &&
     timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$mrmf" train "$here/two_ranks.toml" --overwrite \
-      --set run.folder=two-ranks --set run.ranks_share_gpu=true &&
+      --set training.batch=$((batch / 2)) --set run.folder=two-ranks --set run.ranks_share_gpu=true &&
     python3 "$here/compare.py" runs one-rank two-ranks
 }
 
