@@ -294,7 +294,9 @@ def draw(runs, options):
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(handles=handles, fontsize=8, frameon=True, framealpha=0.9, edgecolor="#cccccc", loc="best")
     try:
-        figure.savefig(options.output, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
+        # The program that asks for a format made the file; when it is gone, nobody wants the image any more.
+        with open(options.output, "r+b" if options.format else "wb") as file:
+            figure.savefig(file, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
     except (OSError, ValueError) as error:
         fail(f"{options.output}: {error}")
 
@@ -303,7 +305,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", help="run folders")
     parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
-    parser.add_argument("--format", choices=["png", "svg"], help="whatever the name of the image says")
+    parser.add_argument("--format", choices=["png", "svg"], help="of a file that is there, whatever its name says")
     parser.add_argument("--x", choices=list(LABELS), default="seconds", help="what the horizontal axis counts")
     parser.add_argument("--mean", action="store_true", help="one line per method: the mean over its seeds, and their range")
     options = parser.parse_args()

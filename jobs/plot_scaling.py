@@ -66,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", help="CSV of mrmf bench scaling")
     parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
-    parser.add_argument("--format", choices=["png", "svg"], help="whatever the name of the image says")
+    parser.add_argument("--format", choices=["png", "svg"], help="of a file that is there, whatever its name says")
     options = parser.parse_args()
     if not options.format and pathlib.Path(options.output).suffix not in (".png", ".svg"):
         fail(f"{options.output}: the name must end in .png or .svg")
@@ -82,7 +82,9 @@ def main():
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
     try:
-        figure.savefig(options.output, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
+        # The program that asks for a format made the file; when it is gone, nobody wants the image any more.
+        with open(options.output, "r+b" if options.format else "wb") as file:
+            figure.savefig(file, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
     except (OSError, ValueError) as error:
         fail(f"{options.output}: {error}")
 

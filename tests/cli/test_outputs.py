@@ -117,6 +117,17 @@ class Replacing(Outputs):
         with open(self.path("there.png"), "rb") as file:
             self.assertEqual(file.read(4), b"\x89PNG")
 
+    def test_the_plotting_script_outlives_the_program_and_makes_no_file(self):
+        """Killed, the program takes its unfinished file away; the script, still drawing, does not bring it back."""
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        before = self.contents()
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "jobs", "plot.py")
+        done = subprocess.run(["/usr/bin/python3", script, "run", "-o", "gone.png.partial-1", "--format", "png"], cwd=self.folder,
+                              capture_output=True, text=True, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("gone.png.partial-1", done.stderr)
+        self.assertEqual(self.contents(), before)
+
     def test_a_project_is_no_run_folder(self):
         for folder in ("team", "checkpoints"):
             os.mkdir(self.path(folder))
