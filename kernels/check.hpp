@@ -1,5 +1,5 @@
 // The one check family of the project. A check is always on; it throws and never exits.
-// Each error class is one exit code of the program (docs/user-guide.md, "Exit codes").
+// Each error class is one exit code of the program (docs/guide/messages.md).
 #pragma once
 
 #include <stdexcept>

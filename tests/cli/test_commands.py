@@ -12,7 +12,7 @@ import numpy as np
 
 import support
 
-GUIDE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "user-guide.md")
+GUIDE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "guide", "keys.md")
 
 
 class Commands(support.MrmfTest):
@@ -44,11 +44,11 @@ class Commands(support.MrmfTest):
     @staticmethod
     def keys_of_the_guide():
         with open(GUIDE) as file:
-            tables = file.read().split("\n## All keys\n")[1].split("\n## ")[0]
+            tables = file.read()
         keys, section = {}, ""
         for line in tables.splitlines():
             cells = [cell.strip(" `") for cell in line.strip("|").split(" | ")]
-            if line.startswith("### "):
+            if line.startswith("## "):
                 section = line.strip("# `")
             elif line.startswith("| `"):
                 key, layers, values, default = cells[:4] if len(cells) == 5 else [cells[0], "all", *cells[1:3]]
