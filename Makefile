@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check demo bench faults sanitize test-slurm bundle gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check keys demo bench faults sanitize test-slurm bundle gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -51,6 +51,9 @@ gpu-check: all ## on a GPU: tests, gradients, speed beside PyTorch; where make c
 	@tests/gpu/check.sh $(BUILD)
 
 check: style test ## what CI and a careful committer run
+
+keys: program ## write docs/guide/keys.md from the program
+	@$(BUILD)/mrmf presets --keys | docs/guide/keys.py
 
 style: ## is the code formatted as .clang-format says? (clang-format 14); are the shell scripts sound? (shellcheck)
 	@jobs/setup.sh clang-format-14 shellcheck
