@@ -31,5 +31,6 @@ stale=$(grep -v '^#' tests/mutants.txt | grep '|' | while IFS='|' read -r file e
   sed "$expression" "$file" 2>&1 | cmp -s - "$file" && echo "$file: $expression"
 done)
 if [ -n "$stale" ]; then echo "RULE: planted bugs (tests/mutants.txt) change the file they name"; echo "$stale"; failed=1; fi
+python3 tests/check_docs.py || failed=1
 [ $failed -eq 0 ] && echo "source rules: all hold"
 exit $failed

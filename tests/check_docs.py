@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Rules for the Markdown pages, run from the root by tests/check_source.sh: every relative link and #anchor leads somewhere, every
+page that a source or script names is there, and no page is too long. Prints what breaks them."""
+import pathlib
+import re
+import subprocess
+import sys
+
+LINES = 500  # of a page
+MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.sh writes it on a GPU
+
+
+def tracked():
+    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True,
+                           check=False).stdout.split("\n")
+    if names == [""]:  # an export without git
+        names = [str(path) for path in pathlib.Path().rglob("*") if path.is_file() and path.parts[0] != "build"]
+    return sorted(pathlib.Path(name) for name in names if name and pathlib.Path(name).is_file())
+
+
+def prose(text):
+    """(line number, line) outside of code blocks."""
+    fence = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fence = not fence
+        elif not fence:
+            yield number, line
+
+
+def anchors(text):
+    """What GitHub makes of a page's headings."""
+    found = set()
+    for _, line in prose(text):
+        found.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
+        heading = re.match(r"#{1,6} +(.*)", line)
+        if heading:
+            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1])
+            slug, count = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-"), 0
+            while slug + f"-{count}" * bool(count) in found:
+                count += 1
+            found.add(slug + f"-{count}" * bool(count))
+    return found
+
+
+def broken_links(page, text):
+    for number, line in prose(text):
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (page.parent / name) if name else page
+            if not path.exists():
+                yield f"{page}:{number}: {target}: there is no {path}"
+            elif anchor and (path.suffix != ".md" or anchor not in anchors(path.read_text(encoding="utf-8"))):
+                yield f"{page}:{number}: {target}: {path} has no heading of that name"
+
+
+def broken_names(path, text):
+    """Pages that a comment, message or script names by their path from the root."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"(?<![\w./])(?:docs|jobs|tests)/[\w/-]*\w\.md\b", line):
+            if name not in MADE_LATER and not pathlib.Path(name).exists():
+                yield f"{path}:{number}: there is no {name}"
+
+
+def too_large(page, text):
+    lines = text.splitlines()
+    if len(lines) > LINES:
+        yield f"{page}: {len(lines)} lines, more than {LINES}: split it by what readers come for"
+
+
+def main():
+    broken = []
+    for path in tracked():
+        if path.suffix == ".md":
+            text = path.read_text(encoding="utf-8")
+            broken += [*broken_links(path, text), *broken_names(path, text), *too_large(path, text)]
+        elif path.suffix in (".cpp", ".hpp", ".inl", ".cu", ".cuh", ".py", ".sh", ".txt", ".toml", ".job") or path.name == "Makefile":
+            broken += broken_names(path, path.read_text(encoding="utf-8", errors="replace"))
+    if broken:
+        print("RULE: pages link to what is there, and keep to their size", *broken, sep="\n")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
