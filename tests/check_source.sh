@@ -15,7 +15,7 @@ rule "mpi.h only under mpi and io"             '#include <mpi\.h>'              
 rule "hdf5.h only under io"                    '#include <hdf5'                  src layers kernels mpi
 rule "kernels include kernels only"            '#include "(layers|src|io|mpi)/'  kernels
 rule "layers include kernels and layers only"  '#include "(src|io|mpi)/'         layers
-rule "mpi includes kernels/tensor only"        '#include "(layers|src|io)/'      mpi
+rule "mpi includes plain kernel headers only" '#include "(layers|src|io)/'      mpi
 rule "io includes mpi and kernels only"        '#include "(layers|src)/'         io
 rule "mpi and io use plain kernel headers only" '#include "kernels/(backend|formulas|geometry|arena|reference|onednn)' mpi io
 rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|_exit|quick_exit)\(' layers io mpi kernels src/[a-ln-z]*
