@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Rules for the Markdown pages, run from the root by tests/check_source.sh: every relative link and #anchor leads somewhere, every
-page that a source or script names is there, and no page is too long. Prints what breaks them."""
+page that a source or script names is there, no page is too long, and no line of prose is too wide. Prints what breaks them."""
 import pathlib
 import re
 import subprocess
 import sys
 
 LINES = 500  # of a page
+WIDTH = 120  # of a line of prose: tables and code blocks go as wide as they must
+FREE = ("docs/results/", "docs/reliability.md#how-far-it-has-been-tried")  # what programs print of long runs
 MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.sh writes it on a GPU
 
 
@@ -28,18 +30,22 @@ def prose(text):
             yield number, line
 
 
+def anchor_of(line):
+    """What GitHub makes of a heading; nothing of other lines."""
+    heading = re.match(r"#{1,6} +(.*)", line)
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1]) if heading else ""
+    return re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+
+
 def anchors(text):
-    """What GitHub makes of a page's headings."""
     found = set()
     for _, line in prose(text):
         found.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
-        heading = re.match(r"#{1,6} +(.*)", line)
-        if heading:
-            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1])
-            slug, count = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-"), 0
-            while slug + f"-{count}" * bool(count) in found:
-                count += 1
-            found.add(slug + f"-{count}" * bool(count))
+        anchor, count = anchor_of(line), 0
+        while anchor + f"-{count}" * bool(count) in found:
+            count += 1
+        if anchor:
+            found.add(anchor + f"-{count}" * bool(count))
     return found
 
 
@@ -68,6 +74,11 @@ def too_large(page, text):
     lines = text.splitlines()
     if len(lines) > LINES:
         yield f"{page}: {len(lines)} lines, more than {LINES}: split it by what readers come for"
+    place = str(page)
+    for number, line in prose(text):
+        place = f"{page}#{anchor_of(line)}" if line.startswith("#") else place
+        if len(line) > WIDTH and not line.startswith("|") and not place.startswith(FREE):
+            yield f"{page}:{number}: {len(line)} characters, more than {WIDTH}"
 
 
 def main():
