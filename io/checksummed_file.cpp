@@ -33,9 +33,11 @@ std::uint64_t stated_end(const std::string& head) {
 
 }  // namespace
 
-void write_checksummed(const std::string& path, std::string bytes, Replace replace) {
-  bytes += digits(XXH3_64bits(bytes.data(), bytes.size()));
-  write_file(path, bytes, replace);
+void write_checksummed(const std::string& path, std::string_view bytes, Replace replace) {
+  OutputFile file(path, replace);
+  file.append(bytes);  // by itself: a copy with the checksum behind it would cost as much as reading all of it back
+  file.append(digits(XXH3_64bits(bytes.data(), bytes.size())));
+  file.commit();
 }
 
 Checksum verify(const std::string& path) {

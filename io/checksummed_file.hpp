@@ -9,7 +9,7 @@
 namespace mrmf {
 
 /// Puts `bytes` and their checksum into the file `path`, whole or not at all. On one rank. Errors as write_file()'s.
-void write_checksummed(const std::string& path, std::string bytes, Replace replace);
+void write_checksummed(const std::string& path, std::string_view bytes, Replace replace);
 
 enum class Checksum { right, wrong, missing };
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "io/agreement.hpp"
+#include "io/hdf5_copy.hpp"
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_lock.hpp"
 
@@ -84,27 +85,6 @@ h5::File open_source(const std::string& path) {
 herr_t list_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {
   if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
-}
-
-herr_t list_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
-void copy_attribute(hid_t from, hid_t to, const char* name, const std::string& what) {
-  const h5::Attribute source(H5Aopen(from, name, H5P_DEFAULT));
-  h5::require(bool(source), what + " cannot be opened");
-  const h5::Type type(H5Aget_type(source.get()));
-  if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return;
-  const h5::Space space(H5Aget_space(source.get()));
-  std::vector<std::byte> value(
-      static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0)) *
-      H5Tget_size(type.get()));
-  h5::require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
-  h5::Attribute target(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
-  const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
-  h5::require(written, what + " cannot be written");
 }
 
 }  // namespace
@@ -212,33 +192,16 @@ void Hdf5Output::write_attribute(const std::string& name, const std::string& tex
 void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std::string>& names) {
   state_->on_root([&] {
     const h5::File from = open_source(source);
-    const h5::Properties links(H5Pcreate(H5P_LINK_CREATE));
-    H5Pset_create_intermediate_group(links.get(), 1);
-    for (const std::string& name : names) {
-      const bool copied =
-          H5Ocopy(from.get(), name.c_str(), state_->file.get(), name.c_str(), H5P_DEFAULT, links.get()) >= 0;
-      state_->driver.check();
-      h5::require(copied, source + ": data set '" + name + "' cannot be copied to " + state_->path());
-    }
+    for (const std::string& name : names)
+      h5::copy_dataset({from.get(), state_->file.get(), source, state_->path()}, name);
   });
 }
 
 void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects) {
   state_->on_root([&] {
     const h5::File from = open_source(source);
-    for (const std::string& object : objects) {
-      const h5::Object here(H5Oopen(from.get(), object.c_str(), H5P_DEFAULT));
-      const h5::Object there(H5Oopen(state_->file.get(), object.c_str(), H5P_DEFAULT));
-      h5::require(here && there, source + ": '" + object + "' cannot be opened");
-      std::vector<std::string> names;
-      hsize_t first = 0;
-      h5::require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
-                  source + ": the attributes of '" + object + "' cannot be listed");
-      for (const std::string& name : names)
-        if (H5Aexists(there.get(), name.c_str()) == 0)
-          copy_attribute(here.get(), there.get(), name.c_str(),
-                         source + ": attribute '" + name + "' of '" + object + "' for " + state_->path());
-    }
+    for (const std::string& object : objects)
+      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path()}, object);
   });
 }
 

@@ -137,6 +137,15 @@ void put_in_place(const std::string& from, const std::string& to, Replace replac
   if (reason != 0) fail(to, "cannot be put in place", reason);
 }
 
+// Such a name comes from a slip in a script, breaks every line that mentions it, and is hard to type again.
+void require_plain_name(const std::string& path) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::none_of(path, control)) return;
+  std::string shown = path;
+  std::ranges::replace_if(shown, control, '?');
+  throw ConfigError(shown + ": has a line break or another control character in its name (here as ?); take it out");
+}
+
 std::string kind_of(const struct stat& facts) {
   if (S_ISDIR(facts.st_mode)) return "a folder";
   if (S_ISLNK(facts.st_mode)) return "a link";
@@ -147,6 +156,7 @@ std::string kind_of(const struct stat& facts) {
 
 void require_output(const std::string& target, Replace replace, const std::vector<std::string>& inputs) {
   if (target.empty()) throw ConfigError("an output has an empty name; give it one");
+  require_plain_name(target);
   struct stat there {};
   if (::lstat(target.c_str(), &there) != 0) {
     if (errno == ENOENT) return;
@@ -322,6 +332,7 @@ void LineFile::sync() const {
 }
 
 std::vector<std::string> make_folders(const std::string& folder) {
+  require_plain_name(folder);
   std::vector<std::string> made;
   fs::path at;
   for (const fs::path& part : fs::path(folder)) {

@@ -26,7 +26,7 @@ namespace mrmf {
 enum class Replace { nothing, file };
 
 /// The one rule for every output of every command. ConfigError when `target` is there and may not be replaced, is no
-/// plain file, or is one of `inputs` (by whatever name). On one rank.
+/// plain file, is one of `inputs` (by whatever name), or has a control character in its name. On one rank.
 void require_output(const std::string& target, Replace replace, const std::vector<std::string>& inputs = {});
 
 /// Bytes that are to become a file. They go to a file of a unique name beside it ("<target>.partial-<16 hex digits>"),
@@ -121,7 +121,8 @@ class OutputFolder {
 };
 
 /// Makes the folders that are missing on the way to `folder`; returns those that it made, outermost first. DataError
-/// when one cannot be made; those made before it are then removed again.
+/// when one cannot be made; those made before it are then removed again. ConfigError for a control character in its
+/// name.
 std::vector<std::string> make_folders(const std::string& folder);
 
 }  // namespace mrmf

@@ -60,12 +60,18 @@ void prepare_process() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::_Exit(kFault);
   // Data sets of many files keep many open, and the usual soft limit is 1,024.
-  constexpr rlim_t enough = 65536;
+  constexpr rlim_t enough = 65536, least = 32;
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < std::min(files.rlim_max, enough)) {
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  if (files.rlim_cur < std::min(files.rlim_max, enough)) {
     files.rlim_cur = std::min(files.rlim_max, enough);
     setrlimit(RLIMIT_NOFILE, &files);
   }
+  if (files.rlim_cur >= least) return;
+  // With fewer MPI cannot start, and says something else.
+  std::fprintf(stderr, "mrmf: error: only %llu files may be open at once; raise `ulimit -n` to 256 or more\n",
+               static_cast<unsigned long long>(files.rlim_cur));
+  std::_Exit(kData);
 }
 
 // Whether standard output is a pipe whose reader has gone, as in `mrmf plan ... | head -1`: that is no error.

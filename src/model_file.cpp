@@ -1,5 +1,7 @@
 #include "src/model_file.hpp"
 
+#include <set>
+
 #include "io/agreement.hpp"
 #include "io/checksummed_file.hpp"
 #include "io/hdf5.hpp"
@@ -33,6 +35,18 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
                   file.add(name, shape, host);
                 });
   write_checksummed(path, file.bytes(), Replace::file);
+}
+
+// What this model has no place for, it would compute without, and nobody would know. Checkpoints hold more than a
+// model.
+void require_nothing_else(const std::string& path, const Network& network) {
+  std::set<std::string> expected;
+  for (const PartPlace& part : parameter_places(network)) expected.insert("parameters/" + part.name);
+  for (const PartPlace& part : state_places(network)) expected.insert("state/" + part.name);
+  for (const std::string& name : all_datasets(path))
+    if ((name.starts_with("parameters/") || name.starts_with("state/")) && !expected.contains(name))
+      throw DataError(path + ": data set " + name +
+                      " is of no layer of this model; was it trained with another network?");
 }
 
 }  // namespace
@@ -72,6 +86,9 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
                   comm.broadcast(host, 0);
                   backend.write(host, values);
                 });
+  together(comm, [&] {
+    if (comm.root()) require_nothing_else(path, model.network());
+  });
   return static_cast<Checksum>(checksum);
 }
 

@@ -111,6 +111,31 @@ class MissingRows(Hostile):
         self.assertEqual([line["train_loss"] for line in self.lines("plain/epochs.jsonl")],
                          [line["train_loss"] for line in self.lines("virtual/epochs.jsonl")])
 
+    def test_a_coarse_copy_has_the_values_that_lie_in_other_files(self):
+        words = np.array(["a", "longer than that", ""], dtype=object)
+        with h5py.File(self.path("source.h5"), "w") as other:
+            other["labels"] = np.arange(200, dtype=np.float64).reshape(100, 2)
+            other.create_dataset("words", data=words, dtype=h5py.string_dtype())
+        np.arange(10, dtype="<i4").tofile(self.path("raw.bin"))
+        with h5py.File(self.path("data.h5"), "a") as file:
+            for name in ("labels", "words"):
+                with h5py.File(self.path("source.h5")) as other:
+                    source = h5py.VirtualSource("source.h5", name, other[name].shape)
+                    layout = h5py.VirtualLayout(other[name].shape, other[name].dtype)
+                layout[...] = source
+                file.create_virtual_dataset(f"far/{name}", layout)
+            file.create_dataset("far/raw", (10,), "<i4", external=[("raw.bin", 0, 40)])
+            file["far/labels"].attrs["unit"] = "mV"
+        self.mrmf("coarsen", "data.h5", "--factor", "2", "-o", "elsewhere/coarse")
+        os.remove(self.path("source.h5"))
+        os.remove(self.path("raw.bin"))
+        with h5py.File(self.path("elsewhere/coarse/data.h5")) as file:
+            self.assertTrue(np.array_equal(file["far/labels"], np.arange(200.0).reshape(100, 2)))
+            self.assertEqual(file["far/labels"].attrs["unit"], "mV")
+            self.assertEqual([word.decode() for word in file["far/words"]], list(words))
+            self.assertEqual(list(file["far/raw"]), list(range(10)))
+            self.assertFalse(any(file[f"far/{name}"].is_virtual for name in ("labels", "words")))
+
     def test_source_that_is_not_there(self):
         self.virtual(self.whole)
         os.remove(self.path("source.h5"))
@@ -427,6 +452,7 @@ class Limits(Hostile):
                 os.link(self.path("0.h5"), self.path(names[-1]))
         self.config(replace=[('files = ["data.h5"]', f"files = {json.dumps(names)}")])
         self.under("ulimit -n 64", "train config.toml", code=3, message="raise `ulimit -n`")
+        self.under("ulimit -n 12", "plan config.toml", code=3, message="only 12 files may be open at once; raise `ulimit -n`")
 
     def test_limit_on_file_sizes(self):
         # Of 1 kB: SIGXFSZ would end the program without a word.

@@ -246,6 +246,13 @@ class Models(Outputs):
         self.assertIn("without a checksum", older)
         self.assertEqual(older[older.index("\n") + 1:], numbers)
 
+    def test_a_model_with_a_layer_too_many(self):
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        path = self.path("run/checkpoints/final.h5")
+        with h5py.File(path, "a") as file:  # whose checksum goes with it, as an older version's
+            file["parameters/conv9/weight"] = np.zeros((3, 3), np.float32)
+        self.fails(3, "evaluate", "run", message="data set parameters/conv9/weight is of no layer of this model")
+
     def test_a_configuration_longer_than_an_attribute(self):
         files = [f"{'long-' * 20}{i:04}.h5" for i in range(1000)]
         for name in files:
