@@ -20,7 +20,7 @@ configure: setup
 	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
 test: all ## build and run every test
-	@cd $(BUILD) && ctest --output-on-failure
+	@cd $(BUILD) && ctest --output-on-failure -j 4
 
 program: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(J) --target mrmf
