@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Tests the tests: plants each bug of tests/mutants.txt in a copy of the sources and expects its test to fail.
 # Usage: tests/mutants.sh [BUILD] [PATTERN]; PATTERN picks lines (grep). Exit code 1 when a bug is not caught.
+# Environment: SHARD=1/2 plants the first of every two (so that two calls share the work); JOBS of a build (all cores).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-pattern=${2:-.}
+pattern=${2:-.} shard=${SHARD:-1/1} jobs=${JOBS:-$(nproc)}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=/usr/bin:$PATH
 work=$(mktemp -d "${TMPDIR:-/tmp}/mrmf-mutants-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 git ls-files -z | xargs -0 cp --parents -t "$work"
 build=$work/build
 cmake -S "$work" -B "$build" -DCMAKE_BUILD_TYPE=Release -DMRMF_WERROR=OFF >"$work/log" 2>&1 &&
-  cmake --build "$build" -j "$(nproc)" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
+  cmake --build "$build" -j "$jobs" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
 export MRMF=$build/mrmf
 
-lines() { grep -v '^#' tests/mutants.txt | grep -v '^$' | grep -- "$pattern"; }
+lines() {
+  grep -v '^#' tests/mutants.txt | grep -v '^$' | grep -- "$pattern" |
+    awk -v which="${shard%/*}" -v of="${shard#*/}" 'NR % of == which % of'
+}
 passes() { (cd "$build" && timeout 200 ${1//@SOURCE@/$work} >"$work/log" 2>&1 </dev/null); }
 
 # A test that fails without a bug would "catch" every bug.
@@ -29,7 +33,7 @@ while IFS='|' read -r file expression target command; do
   sed -i "$expression" "$work/$file"
   if cmp -s "$work/$file" "$work/original"; then
     verdict="DOES NOT APPLY"; broken=$((broken + 1))
-  elif ! cmake --build "$build" -j "$(nproc)" --target "$target" >"$work/log" 2>&1; then
+  elif ! cmake --build "$build" -j "$jobs" --target "$target" >"$work/log" 2>&1; then
     verdict="DOES NOT COMPILE"; broken=$((broken + 1))
   elif passes "$command"; then
     verdict="SURVIVED"; survived=$((survived + 1))
