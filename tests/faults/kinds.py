@@ -343,7 +343,7 @@ KINDS = {  # name: (how it is tried, maker)
     "disk read-only": ("a tmpfs mounted read-only", read_only),
     "limit on file size": ("ulimit -f, 0 to 64 KiB", limit("fsize", 0, 65536, "File too large", "file size")),
     "limit on memory": ("ulimit -v, a part of what it takes", limit("as", 300 << 20, 1200 << 20, "memory")),
-    "limit on open files": ("ulimit -n, 12 to 60 (under mpirun from 32)", limit("nofile", 12, 60, "open files", "descriptor")),
+    "limit on open files": ("ulimit -n, 12 to 60 (under mpirun from 32)", limit("nofile", 12, 60, "open files", "descriptor", "ulimit -n")),
     **{f"input: {how}": (f"a file that it reads, or had saved: {how}", damaged(how)) for how in DAMAGES},
     "hostile HDF5": ("valid HDF5 with odd shapes, chunks, links, sources, filters, types",
                      hostile_file(hostile.HDF5, "data.h5")),
