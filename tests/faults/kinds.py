@@ -223,7 +223,9 @@ def damaged(how):
             shutil.copy2(folder.parent / "kept", folder / name)
         # A number in a data file that is another one is a number; in a file of mrmf's own with a checksum it is not.
         return Fault(f"{name}: {how}", prepare=prepare, repair=repair, limits={"as": 4 << 30},
-                     names=[os.path.basename(name), *(["--set", "toml"] if name.endswith("toml") else [])],
+                     # A configuration that says something else may name other data; numbers in data may be anything.
+                     names=[os.path.basename(name), "extreme values",
+                            *(["--set", "toml", "data set"] if name.endswith("toml") else [])],
                      changes_input=name not in case.trusted)
     return make
 
