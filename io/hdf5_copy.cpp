@@ -34,13 +34,12 @@ bool lies_elsewhere(const Dataset& dataset) {
 }
 
 // Some rows at a time, as they are stored.
-void copy_values(const Dataset& from, const Dataset& to, const std::string& what) {
-  const Type type(H5Dget_type(from.get()));
+void copy_values(const Dataset& from, const Dataset& to, const Type& type, const std::string& what) {
   const Space space(H5Dget_space(from.get()));
   const int axes = H5Sget_simple_extent_ndims(space.get());
   std::vector<hsize_t> extent(static_cast<std::size_t>(std::max(axes, 0))), first(extent.size(), 0);
   H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
-  const auto elements = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space.get()));
+  const auto elements = static_cast<hsize_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
   if (elements == 0) return;
   const hsize_t rows = extent.empty() ? 1 : extent[0], row = elements / rows * H5Tget_size(type.get());
   constexpr hsize_t most = hsize_t{1} << 26;  // bytes in memory at once
@@ -62,35 +61,41 @@ void copy_values(const Dataset& from, const Dataset& to, const std::string& what
   }
 }
 
-// Contiguous, with its values in the file.
-void copy_with_values(const CopyPlaces& places, const std::string& name, const Dataset& from, const Properties& links) {
-  const std::string what = places.source + ": data set '" + name + "' for " + places.target;
-  const Type type(H5Dget_type(from.get()));
-  const Space space(H5Dget_space(from.get()));
-  if (const int axes = H5Sget_simple_extent_ndims(space.get()); axes > 0) {  // no larger one may follow
-    std::vector<hsize_t> extent(static_cast<std::size_t>(axes));
-    H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
-    H5Sset_extent_simple(space.get(), axes, extent.data(), extent.data());
-  }
-  const Properties creation(H5Pcreate(H5P_DATASET_CREATE));
+// The layout and filters of the original; contiguous where its values lie elsewhere.
+Properties creation_of(const Dataset& from, bool elsewhere) {
+  Properties creation(elsewhere ? H5Pcreate(H5P_DATASET_CREATE) : H5Dget_create_plist(from.get()));
   H5Pset_obj_track_times(creation.get(), false);
-  Dataset to(H5Dcreate2(places.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
-  require(bool(to), what + " cannot be created");
-  copy_values(from, to, what);
-  require(to.close(), what + " cannot be written");
-  copy_attributes(places, name);
+  return creation;
+}
+
+// A contiguous one may not grow.
+void fix_extent(const Space& space) {
+  const int axes = H5Sget_simple_extent_ndims(space.get());
+  if (axes <= 0) return;
+  std::vector<hsize_t> extent(static_cast<std::size_t>(axes));
+  H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
+  H5Sset_extent_simple(space.get(), axes, extent.data(), extent.data());
 }
 
 }  // namespace
 
+// Not by H5Ocopy: in HDF5 1.10 it ends in a segmentation fault where the original cannot be read.
 void copy_dataset(const CopyPlaces& places, const std::string& name) {
-  const Properties links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links.get(), 1);
+  const std::string what = places.source + ": data set '" + name + "' for " + places.target;
   const Dataset from(H5Dopen2(places.from, name.c_str(), H5P_DEFAULT));
-  require(bool(from), places.source + ": data set '" + name + "' cannot be opened");
-  if (lies_elsewhere(from)) return copy_with_values(places, name, from, links);
-  require(H5Ocopy(places.from, name.c_str(), places.to, name.c_str(), H5P_DEFAULT, links.get()) >= 0,
-          places.source + ": data set '" + name + "' cannot be copied to " + places.target);
+  require(bool(from), what + " cannot be opened");
+  const bool elsewhere = lies_elsewhere(from);
+  const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a type with a name is the file's own
+  const Space space(H5Dget_space(from.get()));
+  if (elsewhere) fix_extent(space);
+  const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation = creation_of(from, elsewhere);
+  H5Pset_create_intermediate_group(links.get(), 1);
+  Dataset to(H5Dcreate2(places.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  require(bool(to), what + " cannot be created");
+  // References would lead elsewhere in another file.
+  if (H5Tdetect_class(type.get(), H5T_REFERENCE) <= 0) copy_values(from, to, type, what);
+  require(to.close(), what + " cannot be written");
+  copy_attributes(places, name);
 }
 
 void copy_attributes(const CopyPlaces& places, const std::string& object) {

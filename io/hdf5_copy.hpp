@@ -13,8 +13,9 @@ struct CopyPlaces {
   std::string source, target;
 };
 
-/// A data set of any type, with its attributes and the groups on its way. Values that lie in other files (of a virtual
-/// data set, or raw bytes beside the file) are copied too: from another folder their names would lead nowhere.
+/// A data set of any type, with its layout, filters, attributes and the groups on its way. Values that lie in other
+/// files (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would
+/// lead nowhere. References are left empty.
 /// DataError when it cannot be read or written.
 void copy_dataset(const CopyPlaces& places, const std::string& name);
 

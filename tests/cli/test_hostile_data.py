@@ -126,6 +126,11 @@ class MissingRows(Hostile):
                 file.create_virtual_dataset(f"far/{name}", layout)
             file.create_dataset("far/raw", (10,), "<i4", external=[("raw.bin", 0, 40)])
             file["far/labels"].attrs["unit"] = "mV"
+            file.create_dataset("near/packed", data=np.arange(100.0), chunks=(30,), maxshape=(None,), compression="gzip")
+            file["near/type"] = np.dtype("<f8")
+            file.create_dataset("near/of_a_type", data=[1.0, 2.0], dtype=file["near/type"])
+            file.create_dataset("near/pointers", data=[file["near/packed"].ref], dtype=h5py.ref_dtype)
+            file["near/nothing"] = h5py.Empty("f4")
         self.mrmf("coarsen", "data.h5", "--factor", "2", "-o", "elsewhere/coarse")
         os.remove(self.path("source.h5"))
         os.remove(self.path("raw.bin"))
@@ -134,6 +139,12 @@ class MissingRows(Hostile):
             self.assertEqual(file["far/labels"].attrs["unit"], "mV")
             self.assertEqual([word.decode() for word in file["far/words"]], list(words))
             self.assertEqual(list(file["far/raw"]), list(range(10)))
+            packed = file["near/packed"]
+            self.assertTrue(np.array_equal(packed, np.arange(100.0)))
+            self.assertEqual((packed.chunks, packed.compression, packed.maxshape), ((30,), "gzip", (None,)))
+            self.assertEqual(list(file["near/of_a_type"]), [1.0, 2.0])
+            self.assertFalse(file["near/pointers"][0])
+            self.assertIsNone(file["near/nothing"].shape)
             self.assertFalse(any(file[f"far/{name}"].is_virtual for name in ("labels", "words")))
 
     def test_source_that_is_not_there(self):

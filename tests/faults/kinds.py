@@ -248,7 +248,7 @@ def hostile_file(makers, name):
             shutil.copy2(folder.parent / "kept", folder / path)
         return Fault(f"{path}: {maker.__name__.replace('_', ' ')}", prepare=prepare, repair=repair, changes_input=True,
                      limits={"as": 4 << 30}, names=[] if maker in hostile.NAMES_OF_THEIR_OWN else
-                     [os.path.basename(path), "config.toml", "--set", "extreme values"])
+                     [os.path.basename(path), "config.toml", "--set", "extreme values", "control character"])
     return make
 
 
