@@ -237,7 +237,11 @@ HDF5 = (huge_shape, zero_sizes, odd_rank, tiny_chunks, chunk_larger_than_the_dat
 def edited(path, old, new):
     text = path.read_text()
     if old not in text:  # as a run writes it out: kernel = [1, 1, 2]
-        old = re.search(rf"^{old.split(' = ')[0]} = .*$", text, re.M)[0]
+        found = re.search(rf"^{old.split(' = ')[0]} = .*$", text, re.M)
+        if found is None:  # or not at all
+            path.write_text(f"{text}\n{new}\n")
+            return
+        old = found[0]
     path.write_text(text.replace(old, new, 1))
 
 
