@@ -18,7 +18,8 @@ int toml_nesting(std::string_view text);
 /// The same for JSON.
 int json_nesting(std::string_view text);
 
-/// ConfigError naming `origin` when the text of a configuration is larger or nested more deeply than any can be.
+/// ConfigError naming `origin` when the text of a configuration is larger or nested more deeply than any can be, or has
+/// a character that is not ASCII where none may be (the parser's answer to it is undefined).
 void require_shallow_toml(std::string_view text, const std::string& origin);
 /// DataError likewise for JSON read from a file of ours.
 void require_shallow_json(std::string_view text, const std::string& origin);

@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include "src/config.hpp"
+#include "tests/support/data_files.hpp"
 
 using namespace mrmf;
+using test::message;
 
 TEST_CASE("nesting: brackets and dotted keys count, those in strings and comments do not") {
   CHECK(toml_nesting("") == 0);
@@ -38,4 +40,23 @@ TEST_CASE("nesting: a configuration that would end the parser's stack is refused
                     "c.toml: lists, tables or dotted keys are nested more than 32 deep; no key wants that");
   CHECK_THROWS_AS(parse_config("", "c.toml", {"training.batch=" + std::string(100000, '[')}), ConfigError);
   CHECK_THROWS_AS(parse_config(std::string(std::size_t{1} << 21, ' '), "c.toml", {}), ConfigError);
+}
+
+TEST_CASE("nesting: letters that are not ASCII are for quotes and comments") {
+  const auto refused = [](const std::string& text, const std::string& line) {
+    const std::string said = message<ConfigError>([&] { parse_config(text, "c.toml", {}); });
+    return said.starts_with("c.toml:" + line + ": a character that is not ASCII");
+  };
+  CHECK(refused("\xCC\x9A fuss", "1"));  // a combining mark
+  CHECK(
+      refused("[training]\nseed =\xC2\xA0"
+              "3\n",
+              "2"));                                                   // a no-break space
+  CHECK(refused("[run]\nfolder = \xE2\x80\x9Cx\xE2\x80\x9D\n", "2"));  // typographic quotes
+  CHECK(refused("[run]\nfolder = \"\"\"a \\\n \xC3\xA9\"\"\"\n", "3"));
+  for (const char* text : {"[run]\nfolder = \"gr\xC3\xB6\xC3\x9F"
+                           "e\" # \xC3\xA9\n",
+                           "[run]\nfolder = '\xC3\xA9'\n", "\xEF\xBB\xBF[run]\nfolder = \"x\"\n",
+                           "[run]\nfolder = \"\"\"\\\n a\\\\\xC3\xA9\"\"\"\n"})
+    CHECK(message<ConfigError>([&] { parse_config(text, "c.toml", {}); }).find("ASCII") == std::string::npos);
 }
