@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/descriptor.hpp"
+#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 
 #define XXH_INLINE_ALL

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <sstream>
 
-#include "io/agreement.hpp"
 #include "io/coarsen.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_files.hpp"
 #include "io/sizes.hpp"
+#include "mpi/agreement.hpp"
 
 namespace mrmf {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 
 namespace mrmf::h5 {
 

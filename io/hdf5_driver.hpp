@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 #include "io/output_file.hpp"
 
 namespace mrmf::h5 {

@@ -1,4 +1,4 @@
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/agreement.hpp"
-#include "io/descriptor.hpp"
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_state.hpp"
+#include "io/input_file.hpp"
+#include "mpi/agreement.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <numeric>
 
-#include "io/agreement.hpp"
 #include "io/hdf5_copy.hpp"
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_lock.hpp"
+#include "mpi/agreement.hpp"
 
 namespace mrmf {
 namespace {

@@ -6,8 +6,8 @@
 #include "io/hdf5_state.hpp"
 #include "io/hdf5_types.hpp"
 #include "io/hdf5_written.hpp"
+#include "io/nearest.hpp"
 #include "io/sizes.hpp"
-#include "kernels/nearest.hpp"
 
 namespace mrmf::h5 {
 namespace {

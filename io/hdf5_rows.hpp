@@ -7,7 +7,7 @@
 
 #include "io/element.hpp"
 #include "io/hdf5_blocks.hpp"
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 #include "io/row_reader.hpp"
 
 namespace mrmf::h5 {

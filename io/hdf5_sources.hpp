@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 
 namespace mrmf::h5 {
 

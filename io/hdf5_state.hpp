@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/hdf5.hpp"
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_library.hpp"
 
 namespace mrmf {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "io/hdf5_handle.hpp"
+#include "io/hdf5_library.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {

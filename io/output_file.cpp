@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/agreement.hpp"
 #include "kernels/check.hpp"
+#include "mpi/agreement.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

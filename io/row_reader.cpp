@@ -8,10 +8,10 @@
 #include <functional>
 #include <numeric>
 
-#include "io/descriptor.hpp"
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_state.hpp"
+#include "io/input_file.hpp"
 
 namespace mrmf {
 namespace {

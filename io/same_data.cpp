@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "io/agreement.hpp"
 #include "io/dataset.hpp"
-#include "io/descriptor.hpp"
 #include "io/hdf5_lock.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_state.hpp"
+#include "io/input_file.hpp"
+#include "mpi/agreement.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

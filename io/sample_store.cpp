@@ -4,8 +4,8 @@
 #include <chrono>
 #include <optional>
 
-#include "io/agreement.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_file.hpp"
+#include "mpi/agreement.hpp"
 
 namespace mrmf {
 namespace {

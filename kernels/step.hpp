@@ -37,7 +37,7 @@ struct Peers {
   std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
 };
 
-/// One update of a span of parameters (src/optimizer.hpp says what the numbers mean).
+/// One update of a span of parameters (src/training/optimizer.hpp says what the numbers mean).
 struct SgdStep {
   float learning_rate = 0, momentum = 0, weight_decay = 0;
 };

@@ -14,8 +14,8 @@
 #include <new>
 
 #include "mpi/comm.hpp"
-#include "src/command_line.hpp"
-#include "src/save_times.hpp"
+#include "src/cli/command_line.hpp"
+#include "src/run/save_times.hpp"
 #include "src/spinning.hpp"
 
 namespace {

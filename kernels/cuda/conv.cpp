@@ -1,6 +1,6 @@
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_passes.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/sums.hpp"
 
 namespace mrmf::cuda {

@@ -1,8 +1,8 @@
 #include "kernels/cuda/conv_passes.hpp"
 
-#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/plan_chooser.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {
 namespace {

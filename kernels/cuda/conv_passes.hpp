@@ -7,7 +7,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/device_buffer.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cudnn_engine.hpp"
+#include "kernels/cuda/cudnn.hpp"
 #include "kernels/cuda/device_model.hpp"
 #include "kernels/cuda/settings.hpp"
 #include "kernels/geometry.hpp"

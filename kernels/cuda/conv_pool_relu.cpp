@@ -1,7 +1,7 @@
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/bias_pool.hpp"
 #include "kernels/cuda/conv_passes.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/operations.hpp"
 
 namespace mrmf::cuda {
 namespace {

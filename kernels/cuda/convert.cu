@@ -1,4 +1,4 @@
-#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 #include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/launch.cuh"

@@ -1,9 +1,9 @@
 #include <map>
 
-#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/matmul.hpp"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/sums.hpp"
 
 namespace mrmf::cuda {

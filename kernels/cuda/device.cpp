@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/check_cublas.hpp"
 #include "kernels/cuda/check_cudnn.hpp"
-#include "kernels/cuda/plan_chooser.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/cuda/device_model.hpp"
 #include "kernels/cuda/recorder.hpp"
 #include "kernels/cuda/settings.hpp"
-#include "kernels/cuda/step_feed.hpp"
+#include "kernels/cuda/step.hpp"
 #include "kernels/cuda/work.hpp"
 
 namespace mrmf::cuda {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/device_buffer.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 // computes on a third. What computation reads never moves, so that recorded steps stay valid.
 #include <array>
 
-#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {
 namespace {

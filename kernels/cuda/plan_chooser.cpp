@@ -1,4 +1,4 @@
-#include "kernels/cuda/plan_chooser.hpp"
+#include "kernels/cuda/autotune.hpp"
 
 #include <exception>
 #include <limits>

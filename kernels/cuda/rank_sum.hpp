@@ -1,4 +1,4 @@
-// Sums over the ranks of a team in device memory. Implemented by mpi/nccl_sum.cpp.
+// Sums over the ranks of a team in device memory. Implemented by mpi/nccl_all_reduce.cpp.
 #pragma once
 
 #include <memory>

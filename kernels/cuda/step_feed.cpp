@@ -1,4 +1,4 @@
-#include "kernels/cuda/step_feed.hpp"
+#include "kernels/cuda/step.hpp"
 
 #include <algorithm>
 

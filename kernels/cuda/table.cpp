@@ -1,7 +1,7 @@
 // A data set in device memory, in the form in which steps read it: picking a batch is then one kernel of the step.
-#include "kernels/cuda/convert.hpp"
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {
 namespace {

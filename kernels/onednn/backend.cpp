@@ -4,10 +4,10 @@
 
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/host/start_threads.hpp"
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/context.hpp"
 #include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/memory.hpp"
-#include "kernels/onednn/operations.hpp"
 
 namespace mrmf {
 namespace {

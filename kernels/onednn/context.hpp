@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "kernels/check.hpp"
+#include "kernels/host/threads.hpp"
 #include "kernels/onednn/memory.hpp"
-#include "kernels/onednn/threads.hpp"
 
 namespace mrmf::onednn {
 

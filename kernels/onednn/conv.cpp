@@ -1,7 +1,7 @@
 // Convolution by our direct kernels where they are faster, else by oneDNN: activations stay channels-last; weights are
 // packed per call where a primitive wants them so.
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/direct_conv_op.hpp"
-#include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/weighted.hpp"
 
 namespace mrmf::onednn {

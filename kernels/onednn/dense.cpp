@@ -1,5 +1,5 @@
 // Dense layers by oneDNN's inner product.
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/weighted.hpp"
 
 namespace mrmf::onednn {

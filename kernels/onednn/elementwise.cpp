@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "kernels/formulas.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/parallel.hpp"
 #include "kernels/onednn/vectorise.hpp"
 

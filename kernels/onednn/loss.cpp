@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
 
 namespace mrmf::onednn {
 

@@ -1,8 +1,8 @@
 // Batch norm alone.
 #include <algorithm>
 
-#include "kernels/onednn/norm_sums.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
+#include "kernels/onednn/norm.hpp"
 #include "kernels/onednn/vectorise.hpp"
 
 namespace mrmf::onednn {

@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/direct_conv_op.hpp"
-#include "kernels/onednn/norm_sums.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/norm.hpp"
 
 namespace mrmf::onednn {
 namespace {

@@ -1,8 +1,8 @@
 // Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x; backward recomputes what lies between.
 #include <vector>
 
-#include "kernels/onednn/norm_sums.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
+#include "kernels/onednn/norm.hpp"
 
 namespace mrmf::onednn {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/onednn/norm_sums.hpp"
+#include "kernels/onednn/norm.hpp"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // Optimizer steps over an arena: one pass, bound by memory traffic.
 #include "kernels/formulas.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/parallel.hpp"
 #include "kernels/onednn/vectorise.hpp"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/formulas.hpp"
-#include "kernels/onednn/operations.hpp"
+#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/vectorise.hpp"
 
 namespace mrmf::onednn {

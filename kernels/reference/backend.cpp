@@ -2,7 +2,7 @@
 #include <new>
 
 #include "kernels/host/norm_conv.hpp"
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf {
 namespace {

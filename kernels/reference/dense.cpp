@@ -1,4 +1,4 @@
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 namespace {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 

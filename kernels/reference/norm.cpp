@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 namespace {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 namespace {

@@ -1,5 +1,5 @@
 #include "kernels/formulas.hpp"
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 

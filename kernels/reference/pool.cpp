@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "kernels/formulas.hpp"
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "layers/geometry.hpp"
-#include "src/presets.hpp"
+#include "src/config/presets.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cuda/convert.hpp"
 #include "kernels/cuda/elementwise.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "kernels/check.hpp"
-#include "src/config.hpp"
-#include "src/plan.hpp"
+#include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "kernels/check.hpp"
-#include "src/config.hpp"
-#include "src/plan.hpp"
-#include "src/records.hpp"
-#include "src/train_state.hpp"
+#include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
+#include "src/run/records.hpp"
+#include "src/run/train_state.hpp"
 
 namespace {
 

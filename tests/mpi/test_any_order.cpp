@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/pipeline.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/small_model.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/agreement.hpp"
+#include "mpi/agreement.hpp"
 #include "mpi/chunks.hpp"
 #include "mpi/comm.hpp"
 #include "tests/support/data_files.hpp"

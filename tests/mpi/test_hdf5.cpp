@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "io/agreement.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/order.hpp"
+#include "mpi/agreement.hpp"
 #include "tests/mpi/shared_folder.hpp"
 
 using namespace mrmf;

@@ -7,7 +7,7 @@
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "mpi/slab_transpose.hpp"
-#include "src/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe.hpp"
 
 using namespace mrmf;
 using namespace mrmf::cosmology;

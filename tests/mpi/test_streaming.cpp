@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/pipeline.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/support/stored_files.hpp"
 #include "tests/unit/small_model.hpp"

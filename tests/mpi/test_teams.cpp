@@ -5,9 +5,9 @@
 #include <numeric>
 #include <set>
 
-#include "src/fusion.hpp"
-#include "src/measured_teams.hpp"
-#include "src/trainer.hpp"
+#include "src/method/fusion.hpp"
+#include "src/method/measured_teams.hpp"
+#include "src/training/trainer.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/small_model.hpp"
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "src/node.hpp"
-#include "src/pipeline.hpp"
-#include "src/trainer.hpp"
+#include "src/method/pipeline.hpp"
+#include "src/system/host.hpp"
+#include "src/training/trainer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/small_model.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/agreement.hpp"
-#include "src/pipeline.hpp"
+#include "mpi/agreement.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace mrmf::test {

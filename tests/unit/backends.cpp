@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "src/cuda_module.hpp"
+#include "src/system/backend_choice.hpp"
 #include "tests/unit/host_view.hpp"
 
 namespace mrmf::test {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "src/learner.hpp"
+#include "src/training/model_state.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace mrmf::test {

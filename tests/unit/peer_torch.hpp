@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layers/model.hpp"
-#include "src/optimizer.hpp"
+#include "src/training/optimizer.hpp"
 
 namespace mrmf::test {
 

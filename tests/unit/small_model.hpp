@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "layers/model.hpp"
-#include "src/optimizer.hpp"
-#include "src/presets.hpp"
+#include "src/config/presets.hpp"
+#include "src/training/optimizer.hpp"
 
 namespace mrmf::test {
 

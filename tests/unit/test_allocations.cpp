@@ -14,7 +14,7 @@
 #include <new>
 #include <string>
 
-#include "src/learner.hpp"
+#include "src/training/model_state.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 

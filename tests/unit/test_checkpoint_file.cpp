@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "src/checkpoint_file.hpp"
+#include "src/run/checkpoint_file.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"
 #include "tests/unit/small_model.hpp"

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "kernels/check.hpp"
-#include "src/compare.hpp"
-#include "src/compare_runs.hpp"
+#include "src/compare/compare.hpp"
+#include "src/compare/runs.hpp"
 
 using namespace mrmf;
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "kernels/check.hpp"
-#include "src/config.hpp"
+#include "src/config/config.hpp"
 #include "tests/unit/config_text.hpp"
 
 using namespace mrmf;

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/check.hpp"
-#include "src/config.hpp"
+#include "src/config/config.hpp"
 #include "tests/unit/config_text.hpp"
 
 using namespace mrmf;

@@ -5,8 +5,8 @@
 
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
-#include "src/config_warnings.hpp"
-#include "src/plan.hpp"
+#include "src/plan/config_warnings.hpp"
+#include "src/plan/plan.hpp"
 #include "tests/unit/config_text.hpp"
 
 using namespace mrmf;

@@ -5,9 +5,9 @@
 
 #include <csignal>
 
-#include "src/continuation.hpp"
-#include "src/signals.hpp"
-#include "src/train_state.hpp"
+#include "src/run/continuation.hpp"
+#include "src/run/signals.hpp"
+#include "src/run/train_state.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

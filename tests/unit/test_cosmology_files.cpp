@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "src/cosmology/files.hpp"
-#include "src/cosmology/universe.hpp"
+#include "src/simulators/cosmology/files.hpp"
+#include "src/simulators/cosmology/universe.hpp"
 
 using namespace mrmf;
 using namespace mrmf::cosmology;

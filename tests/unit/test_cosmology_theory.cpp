@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/cosmology/growth.hpp"
-#include "src/cosmology/linear_power.hpp"
+#include "src/simulators/cosmology/growth.hpp"
+#include "src/simulators/cosmology/linear_power.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

@@ -12,7 +12,7 @@
 #include "io/reader_pool.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
-#include "src/crew.hpp"
+#include "src/training/worker_pool.hpp"
 
 using namespace mrmf;
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "src/bench_gradients.hpp"
-#include "src/fusion.hpp"
+#include "src/bench/bench_gradients.hpp"
+#include "src/method/fusion.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/device_training.hpp"
 

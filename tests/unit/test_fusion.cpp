@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/fusion.hpp"
-#include "src/interpolate.hpp"
+#include "src/method/fusion.hpp"
+#include "src/method/interpolate.hpp"
 #include "tests/unit/small_model.hpp"
 
 using namespace mrmf;

@@ -6,8 +6,8 @@
 #include <limits>
 #include <thread>
 
-#include "io/hdf5.hpp"
 #include "io/hdf5_blocks.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/hdf5_types.hpp"
 #include "tests/support/data_files.hpp"

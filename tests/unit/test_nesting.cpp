@@ -1,9 +1,9 @@
 // How deep texts are nested, before a parser that recurses sees them.
-#include "src/nesting.hpp"
+#include "io/limits.hpp"
 
 #include <doctest/doctest.h>
 
-#include "src/config.hpp"
+#include "src/config/config.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

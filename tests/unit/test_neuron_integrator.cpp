@@ -6,9 +6,9 @@
 #include <cstring>
 #include <numbers>
 
-#include "src/neuron/recorder.hpp"
-#include "src/neuron/reference.hpp"
-#include "src/neuron/stimulus.hpp"
+#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/stimulus.hpp"
+#include "tests/unit/reference.hpp"
 
 using namespace mrmf;
 using namespace mrmf::neuron;

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/neuron/channel_block.hpp"
-#include "src/neuron/gate_table.hpp"
-#include "src/neuron/stimulus.hpp"
+#include "src/simulators/neuron/channel_block.hpp"
+#include "src/simulators/neuron/gate_table.hpp"
+#include "src/simulators/neuron/stimulus.hpp"
 
 using namespace mrmf::neuron;
 using doctest::Approx;

@@ -10,11 +10,11 @@
 #include <set>
 #include <sstream>
 
-#include "io/hdf5.hpp"
-#include "src/neuron/normalisation.hpp"
-#include "src/neuron/recorder.hpp"
-#include "src/neuron/trace.hpp"
+#include "io/hdf5_file.hpp"
+#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/samples.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/unit/neuron_reference.hpp"
 
 using namespace mrmf;
 using namespace mrmf::neuron;

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "io/checksummed_file.hpp"
-#include "io/hdf5.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/output_file.hpp"
 #include "tests/support/data_files.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/presets.hpp"
+#include "src/config/presets.hpp"
 #include "tests/unit/peer_torch.hpp"
 
 namespace mrmf::test {

@@ -2,7 +2,7 @@
 // cannot move (learning rate 0), the results must be equal to the last bit.
 #include <doctest/doctest.h>
 
-#include "src/pipeline.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/small_model.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "src/plan.hpp"
+#include "src/plan/plan.hpp"
 
 using namespace mrmf;
 

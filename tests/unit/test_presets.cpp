@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
 #include "io/coarsen.hpp"
+#include "io/nearest.hpp"
 #include "kernels/check.hpp"
-#include "kernels/nearest.hpp"
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"
-#include "src/presets.hpp"
+#include "src/config/presets.hpp"
 
 using namespace mrmf;
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/report.hpp"
+#include "src/run/report.hpp"
 
 using namespace mrmf;
 namespace fs = std::filesystem;

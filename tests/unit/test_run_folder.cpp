@@ -4,7 +4,7 @@
 #include <map>
 
 #include "kernels/check.hpp"
-#include "src/run_folder.hpp"
+#include "src/run/run_folder.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "io/hdf5_blocks.hpp"
-#include "kernels/nearest.hpp"
+#include "io/nearest.hpp"
 
 using namespace mrmf;
 

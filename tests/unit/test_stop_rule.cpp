@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/stop_rule.hpp"
+#include "src/plan/schedule.hpp"
 
 using namespace mrmf;
 

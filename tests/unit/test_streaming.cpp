@@ -11,7 +11,7 @@
 #include <numeric>
 #include <thread>
 
-#include "io/hdf5.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_store.hpp"

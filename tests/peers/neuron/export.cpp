@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/neuron/recorder.hpp"
-#include "src/neuron/stimulus.hpp"
-#include "src/neuron/trace.hpp"
+#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/stimulus.hpp"
+#include "tests/unit/neuron_reference.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-"""The two CosmoFlow networks in PyTorch, as the comparisons use them (src/presets.cpp names their sources).
+"""The two CosmoFlow networks in PyTorch, as the comparisons use them (src/config/presets.cpp names their sources).
 
 Sizes are the presets' unless a smaller list is given. Input: (n, 4, d, h, w). Flat order is channels-last, as ours.
 """

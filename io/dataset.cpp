@@ -1,0 +1,126 @@
+// The checks of a data set that need no more than the files' headers.
+#include <algorithm>
+#include <numeric>
+
+#include "io/dataset.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/sizes.hpp"
+#include "mpi/agreement.hpp"
+
+namespace mrmf {
+namespace {
+
+std::string place(const std::string& file, const std::string& dataset) { return file + ": data set '" + dataset + "'"; }
+
+/// (n, F) or (n, spatial..., C) as the shape of one sample.
+Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
+  if (shape.size() < 2 || shape.size() > 5)
+    throw DataError(where + " has shape " + shape_text(shape) +
+                    "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
+  for (std::size_t axis = 1; axis < shape.size(); ++axis)
+    if (shape[axis] < 1)
+      throw DataError(where + " has shape " + shape_text(shape) + "; a sample holds nothing: make the file again");
+  Shape result;
+  result.axes = static_cast<int>(shape.size()) - 2;
+  for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) result.spatial[axis + 4 - shape.size()] = shape[axis];
+  result.channels = shape.back();
+  return result;
+}
+
+void check_type(const DatasetInfo& info, const std::string& where) {
+  if (info.type == ElementType::other)
+    throw DataError(where + " holds " + info.type_name + " elements; " + readable_types());
+}
+
+Index label_count(const DatasetInfo& labels, Index samples, const std::string& where) {
+  check_type(labels, where);
+  if (labels.shape.empty() || labels.shape.size() > 2 || labels.shape.back() < 1)
+    throw DataError(where + " has shape " + shape_text(labels.shape) + "; labels are (n) or (n, outputs)");
+  if (labels.rows() != samples)
+    throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(samples) +
+                    " samples; each sample needs its row of labels");
+  return labels.shape.size() == 1 ? 1 : labels.shape[1];
+}
+
+/// One file; n of the result's sample is 0.
+DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  const std::string where = place(path, spec.samples);
+  const DatasetInfo samples = file.info(spec.samples);
+  check_type(samples, where);
+  DatasetShape shape;
+  shape.sample = sample_shape(samples.shape, where);
+  shape.samples = samples.rows();
+  shape.type = samples.type == ElementType::float64 ? ElementType::float32 : samples.type;
+  if (samples.type != shape.type) shape.converted = size_of(samples.type);
+  shape.chunks = RowReader(path, spec.samples).chunk_memory();
+  if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
+  if (!spec.labels.empty())
+    shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
+  if (spec.missing == MissingRule::fill) return shape;
+  file.require_written(spec.samples);
+  if (!spec.labels.empty()) file.require_written(spec.labels);
+  return shape;
+}
+
+Index widest(const DatasetShape& a, const DatasetShape& b) { return std::max(size_of(a.type), size_of(b.type)); }
+
+DatasetShape inspect_files(const DatasetSpec& spec) {
+  if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
+  DatasetShape total;
+  for (const std::string& path : spec.files) {
+    const DatasetShape one = inspect_file(path, spec);
+    if (total.file_samples.empty()) {
+      total.sample = one.sample;
+      total.outputs = one.outputs;
+      total.type = one.type;
+    }
+    total.converted = std::max({total.converted, one.converted, one.type == total.type ? 0 : widest(one, total)});
+    total.chunks.cache = std::max(total.chunks.cache, one.chunks.cache);
+    total.chunks.unpacking = std::max(total.chunks.unpacking, one.chunks.unpacking);
+    if (one.type != total.type) total.type = ElementType::float32;
+    if (one.sample != total.sample)
+      throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
+                      spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
+    if (one.outputs != total.outputs)
+      throw DataError(place(path, spec.labels) + " has " + std::to_string(one.outputs) + " labels per sample, but " +
+                      spec.files.front() + " has " + std::to_string(total.outputs) + "; leave one of them out");
+    total.samples += one.samples;
+    require_countable({total.samples, total.sample.per_sample()}, "data set '" + spec.samples + "' of all files");
+    total.file_samples.push_back(one.samples);
+  }
+  return total;
+}
+
+}  // namespace
+
+DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
+  DatasetShape shape;
+  together(comm, [&] {
+    if (comm.root()) shape = inspect_files(spec);
+  });
+  const Extent& spatial = shape.sample.spatial;
+  std::vector<std::int64_t> words{shape.samples,
+                                  shape.outputs,
+                                  shape.sample.channels,
+                                  shape.sample.axes,
+                                  spatial[0],
+                                  spatial[1],
+                                  spatial[2],
+                                  static_cast<std::int64_t>(shape.type),
+                                  shape.chunks.cache,
+                                  shape.chunks.unpacking,
+                                  shape.converted};
+  comm.broadcast(std::span(words), 0);
+  shape.file_samples.resize(spec.files.size());
+  comm.broadcast(std::span(shape.file_samples), 0);
+  shape.samples = words[0];
+  shape.outputs = words[1];
+  shape.sample = {0, {words[4], words[5], words[6]}, words[2], static_cast<int>(words[3])};
+  shape.type = static_cast<ElementType>(words[7]);
+  shape.chunks = {words[8], words[9]};
+  shape.converted = words[10];
+  return shape;
+}
+
+}  // namespace mrmf

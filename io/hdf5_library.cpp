@@ -1,0 +1,66 @@
+#include "io/hdf5_types.hpp"
+
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_lock.hpp"
+
+namespace mrmf {
+
+std::string hdf5_version() {
+  const h5::Lock lock;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
+namespace h5 {
+namespace {
+
+bool is_half(hid_t type) {
+  std::size_t sign = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
+  if (H5Tget_class(type) != H5T_FLOAT || H5Tget_size(type) != 2) return false;
+  if (H5Tget_fields(type, &sign, &exponent_at, &exponent_bits, &mantissa_at, &mantissa_bits) < 0) return false;
+  return sign == 15 && exponent_at == 10 && exponent_bits == 5 && mantissa_bits == 10 && H5Tget_ebias(type) == 15;
+}
+
+bool is_any_of(hid_t type, hid_t little, hid_t big) { return H5Tequal(type, little) > 0 || H5Tequal(type, big) > 0; }
+
+}  // namespace
+
+ElementType element_type(hid_t type) {
+  if (is_half(type)) return ElementType::float16;
+  if (is_any_of(type, H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return ElementType::float32;
+  if (is_any_of(type, H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return ElementType::float64;
+  if (is_any_of(type, H5T_STD_I16LE, H5T_STD_I16BE)) return ElementType::int16;
+  if (is_any_of(type, H5T_STD_U16LE, H5T_STD_U16BE)) return ElementType::uint16;
+  return ElementType::other;
+}
+
+std::string describe(hid_t type) {
+  const std::string bits = std::to_string(8 * H5Tget_size(type)) + "-bit ";
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER: return bits + (H5Tget_sign(type) == H5T_SGN_NONE ? "unsigned integer" : "integer");
+    case H5T_FLOAT: return element_type(type) == ElementType::other ? bits + "float" : to_string(element_type(type));
+    case H5T_STRING: return "string";
+    case H5T_COMPOUND: return "compound";
+    case H5T_ENUM: return "enumeration";
+    case H5T_VLEN: return "variable-length";
+    default: return "another kind of";
+  }
+}
+
+Type memory_type(ElementType type, hid_t file_type) {
+  switch (type) {
+    case ElementType::float16: break;
+    case ElementType::float32: return Type(H5Tcopy(H5T_NATIVE_FLOAT));
+    case ElementType::float64: return Type(H5Tcopy(H5T_NATIVE_DOUBLE));
+    case ElementType::int16: return Type(H5Tcopy(H5T_NATIVE_INT16));
+    case ElementType::uint16: return Type(H5Tcopy(H5T_NATIVE_UINT16));
+    case ElementType::other: break;
+  }
+  Type half(H5Tcopy(file_type));
+  H5Tset_order(half.get(), H5Tget_order(H5T_NATIVE_FLOAT));
+  return half;
+}
+
+}  // namespace h5
+}  // namespace mrmf

@@ -1,0 +1,80 @@
+#include "io/input_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace mrmf {
+namespace {
+
+constexpr Index largest_read = Index{1} << 30;
+
+[[noreturn]] void cannot_open(const std::string& path, int reason) {
+  if (reason == ENOENT) {
+    const bool relative = std::filesystem::path(path).is_relative();
+    std::error_code gone;
+    throw DataError(path + ": no such file" +
+                    (relative ? " (looked from " + std::filesystem::current_path(gone).string() + ")" : "") +
+                    "; check the path");
+  }
+  if (reason == EACCES) throw DataError(path + ": permission denied; make it readable for this user");
+  if (reason == ENXIO) throw DataError(path + ": is a socket or a device, not a file");
+  const bool descriptors = reason == EMFILE || reason == ENFILE;
+  throw DataError(path + ": cannot be opened: " + std::strerror(reason) +
+                  (descriptors ? "; raise `ulimit -n`, or use more ranks" : ""));
+}
+
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO (named pipe)";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
+// Without O_NONBLOCK, opening a FIFO waits for its writer.
+Descriptor::Descriptor(const std::string& path)
+    : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (number_ < 0) cannot_open(path, errno);
+  struct stat facts {};
+  const bool known = ::fstat(number_, &facts) == 0;
+  bytes_ = facts.st_size;
+  if (known && S_ISREG(facts.st_mode)) return;
+  ::close(number_);
+  throw DataError(path + ": is " + (known ? kind_of(facts.st_mode) : "unreadable") + ", not a file");
+}
+
+Descriptor::~Descriptor() { ::close(number_); }
+
+std::string read_file(const std::string& path, Index most) {
+  const Descriptor file(path);
+  const auto too_large = [&](Index bytes) {
+    if (bytes > most)
+      throw DataError(path + ": is larger than the " + std::to_string(most) + " bytes that such a file may have");
+  };
+  too_large(file.bytes());
+  // The files of /proc say that they are empty; a file may grow while it is read.
+  constexpr Index room = 4096;
+  std::string text;
+  Index done = 0;
+  for (Index wanted = file.bytes() + 1;; wanted = std::max(file.bytes() + 1, done + room)) {
+    text.resize(static_cast<std::size_t>(wanted));
+    const auto left = static_cast<std::size_t>(std::min(wanted - done, largest_read));
+    const ssize_t got = ::read(file.number(), text.data() + done, left);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw DataError(path + ": cannot be read: " + std::strerror(errno) + "; copy it or make it again");
+    if (got == 0) break;
+    done += got;
+    too_large(done);
+  }
+  text.resize(static_cast<std::size_t>(done));
+  return text;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,131 @@
+#include "io/limits.hpp"
+
+#include <algorithm>
+
+namespace mrmf {
+namespace {
+
+/// The position behind the string that begins at `at`; a string that does not end on its line ends with it, as a parser
+/// stops there, unless it is one over several lines.
+std::size_t behind_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
+  const bool lines = text.substr(at, 3) == three;
+  for (std::size_t i = at + (lines ? 3 : 1); i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (lines) {
+      if (text.substr(i, 3) == three) return i + 3;
+    } else if (text[i] == quote || text[i] == '\n') {
+      return i + 1;
+    }
+  }
+  return text.size();
+}
+
+struct Depth {
+  int open = 0, dots = 0, most = 0;
+
+  void see(char c) {
+    if (c == '[' || c == '{') ++open;
+    if (c == ']' || c == '}') open = std::max(open - 1, 0);
+    if (c == '.')
+      ++dots;
+    else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos)
+      dots = 0;
+    most = std::max({most, open, dots});
+  }
+};
+
+}  // namespace
+
+int toml_nesting(std::string_view text) {
+  Depth depth;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] == '"' || text[i] == '\'') {
+      i = behind_string(text, i);
+    } else if (text[i] == '#') {
+      i = std::min(text.find('\n', i), text.size());
+    } else {
+      depth.see(text[i++]);
+    }
+  }
+  return depth.most;
+}
+
+int json_nesting(std::string_view text) {
+  int open = 0, most = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i)
+        if (text[i] == '\\') ++i;
+    } else if (text[i] == '[' || text[i] == '{') {
+      most = std::max(most, ++open);
+    } else if (text[i] == ']' || text[i] == '}') {
+      --open;
+    }
+  }
+  return most;
+}
+
+namespace {
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+// Within a string over several lines, [first, last): a character that is not ASCII, right behind a backslash that ends
+// a line and the space after it.
+std::size_t odd_continuation(std::string_view text, std::size_t first, std::size_t last) {
+  for (std::size_t i = first; i + 1 < last; ++i) {
+    if (text[i] != '\\') continue;
+    std::size_t next = i + 1;
+    while (next < last && is_space(text[next])) ++next;
+    if (next > i + 1 && next < last && !is_ascii(text[next])) return next;
+    if (next == i + 1) ++i;  // it escapes something
+  }
+  return text.size();
+}
+
+// Where toml++ 3.3 asks whether a letter is a space, its answer is undefined for most that are not ASCII
+// (is_non_ascii_horizontal_whitespace). TOML allows none there. The text's size when there is none.
+std::size_t first_odd_letter(std::string_view text) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  for (std::size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; i < text.size();) {
+    if (text[i] == '"' || text[i] == '\'') {
+      const std::size_t end = behind_string(text, i);
+      const std::size_t odd = text.substr(i, 3) == "\"\"\"" ? odd_continuation(text, i + 3, end) : text.size();
+      if (odd < text.size()) return odd;
+      i = end;
+    } else if (text[i] == '#') {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (!is_ascii(text[i])) {
+      return i;
+    } else {
+      ++i;
+    }
+  }
+  return text.size();
+}
+
+}  // namespace
+
+void require_shallow_toml(std::string_view text, const std::string& origin) {
+  if (static_cast<Index>(text.size()) > kMostTomlBytes)
+    throw ConfigError(origin + ": has " + std::to_string(text.size()) + " bytes; a configuration has at most " +
+                      std::to_string(kMostTomlBytes));
+  if (toml_nesting(text) > kMostNesting)
+    throw ConfigError(origin + ": lists, tables or dotted keys are nested more than " + std::to_string(kMostNesting) +
+                      " deep; no key wants that");
+  if (const std::size_t odd = first_odd_letter(text); odd < text.size())
+    throw ConfigError(
+        origin + ":" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<Index>(odd), '\n')) +
+        ": a character that is not ASCII outside of quotes and comments; is it a space or a quote of another kind?");
+}
+
+void require_shallow_json(std::string_view text, const std::string& origin) {
+  if (json_nesting(text) > kMostNesting)
+    throw DataError(origin + ": is nested more than " + std::to_string(kMostNesting) +
+                    " deep, which mrmf never writes; is the file damaged?");
+}
+
+}  // namespace mrmf

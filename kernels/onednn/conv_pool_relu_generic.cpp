@@ -1,0 +1,35 @@
+// The fused kernel for any x86-64 (SSE2). See fused_conv_pool.inl.
+#include "kernels/onednn/vector_kernels.hpp"
+
+#define VECTOR_LANES 4
+#define FUSED_REGISTERS 16
+
+namespace mrmf::fused {
+namespace {
+typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
+// May write a whole vector.
+inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
+  int count = 0;
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
+    values[count] = value[lane];
+    indices[count] = first + lane;
+    count -= mask[lane];
+  }
+  return count;
+}
+
+// Each lane's choice among four floats.
+inline FloatLanes fused_select(const float* four, IntLanes choice) {
+  return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
+}
+}  // namespace
+}  // namespace mrmf::fused
+
+#include "kernels/onednn/conv_pool_relu.inl"
+
+namespace mrmf::fused {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::fused

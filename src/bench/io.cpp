@@ -1,0 +1,185 @@
+#include "src/bench/bench_io.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <ostream>
+#include <vector>
+
+#include "io/row_reader.hpp"
+#include "mpi/agreement.hpp"
+#include "src/bench/bench_tools.hpp"
+#include "src/bench/plain_read.hpp"
+#include "src/data/data.hpp"
+#include "src/data/data_memory.hpp"
+#include "src/plan/plan.hpp"
+#include "src/system/host.hpp"
+#include "src/system/timer.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+/// The longest time that a rank takes; all begin together, and fail together.
+template <typename Action>
+double slowest(Comm& world, Action&& action) {
+  world.barrier();
+  const Timer timer;
+  double seconds = 0;
+  together(world, [&] {
+    action();
+    seconds = timer.seconds();
+  });
+  return world.max(seconds);
+}
+
+/// The files as a plain reader sees them.
+class PlainFiles {
+ public:
+  explicit PlainFiles(const std::vector<std::string>& files) : files_(files) {
+    for (const std::string& file : files) {
+      std::error_code error;
+      sizes_.push_back(static_cast<Index>(std::filesystem::file_size(file, error)));
+      if (error) throw DataError(file + ": cannot be read: " + error.message());
+      total_ += sizes_.back();
+    }
+  }
+  Index total() const { return total_; }
+
+  /// The largest share of a file that stayed.
+  double drop() const {
+    double left = 0;
+    for (const std::string& file : files_) left = std::max(left, drop_from_memory(file));
+    return left;
+  }
+  /// This rank's part of all bytes.
+  void read(const Comm& world) const {
+    const Range mine = piece(total_, world.rank(), world.size());
+    Index start = 0;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const Index first = std::max(mine.first, start), end = std::min(mine.first + mine.count, start + sizes_[i]);
+      if (first < end) read_plainly(files_[i], {first - start, end - first});
+      start += sizes_[i];
+    }
+  }
+
+ private:
+  std::vector<std::string> files_;
+  std::vector<Index> sizes_;
+  Index total_ = 0;
+};
+
+/// The training samples as training takes them.
+class Loader {
+ public:
+  Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
+    const DatasetSpec& spec = config.data.train;
+    shape_ = inspect_dataset(spec, world);
+    order_ = order_settings(config.data, shape_.samples, world.size(), world.rank());
+    order_.batch = step_.batch;
+    check(order_);
+    DataConfig streamed = config.data;
+    streamed.load = LoadRule::stream;
+    const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
+                                          ranks_of_same(host_name(), world).size());
+    store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), world, memory.stores.front());
+    store_->require(step_.resolution, step_.batch);
+    batch_ = store_->sample(step_.resolution).rows(step_.batch);
+    x_.resize(static_cast<std::size_t>(batch_.count()));
+    targets_.resize(static_cast<std::size_t>(step_.batch * shape_.outputs));
+    bytes_ = static_cast<double>(shape_.samples * RowReader(spec.files.front(), spec.samples).row_bytes());
+    text_ = fmt::format("{} samples of {}, {:.3g} GB as {}; batch {}, resolution {}\n{}; {}\n", shape_.samples,
+                        to_string(shape_.sample), bytes_ / kGiga, to_string(shape_.type), step_.batch,
+                        resolution_text(step_.resolution, shape_.sample.axes), memory.text, store_->way());
+  }
+
+  double bytes() const { return bytes_; }  ///< of all ranks' samples, unpacked
+  const std::string& text() const { return text_; }
+
+  void epoch(std::uint64_t number) {
+    const EpochOrder order = epoch_order(order_, seed_, 0, number);
+    store_->expect(step_.resolution, order);
+    for (const Range& rows : order.steps) {
+      const auto ids =
+          std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+      const Shape batch = batch_.rows(rows.count);
+      store_->gather(step_.resolution, ids, {batch, Span(x_).first(static_cast<std::size_t>(batch.count()))},
+                     {Shape{.n = rows.count, .channels = shape_.outputs},
+                      Span(targets_).first(static_cast<std::size_t>(rows.count * shape_.outputs))});
+    }
+  }
+
+ private:
+  std::uint64_t seed_;
+  TrainStep step_;
+  DatasetShape shape_;
+  OrderSettings order_;
+  std::unique_ptr<SampleStore> store_;
+  Shape batch_;
+  std::vector<float> x_, targets_;
+  double bytes_ = 0;
+  std::string text_;
+};
+
+/// GB/s of each round.
+struct Speeds {
+  std::vector<double> plain_cold, plain_warm, loader_cold, loader_warm;
+  double left_in_memory = 0;  // when it should have been cold
+  double file_bytes = 0, sample_bytes = 0;
+};
+
+std::string line(const char* what, double plain, double loader) {
+  return fmt::format("{:<16} {:>10.2f} {:>10.2f} {:>9.0f} %\n", what, plain, loader, 100 * loader / plain);
+}
+
+}  // namespace
+
+void bench_io(const BenchIo& bench, Comm& world, std::ostream& out) {
+  Speeds speeds;
+  std::string text;
+  for (int round = 0; round < bench.rounds; ++round) {
+    Loader loader(bench.config, world);
+    const PlainFiles files(bench.config.data.train.files);
+    const auto drop = [&] {
+      slowest(world, [&] { speeds.left_in_memory = std::max(speeds.left_in_memory, files.drop()); });
+    };
+    const auto plain = [&] {
+      return static_cast<double>(files.total()) / kGiga / slowest(world, [&] { files.read(world); });
+    };
+    const auto loaded = [&](std::uint64_t epoch) {
+      return loader.bytes() / kGiga / slowest(world, [&] { loader.epoch(epoch); });
+    };
+    drop();
+    speeds.plain_cold.push_back(plain());
+    drop();
+    speeds.loader_cold.push_back(loaded(0));
+    plain();  // what the loader left to the operating system, and the rest
+    speeds.plain_warm.push_back(plain());
+    speeds.loader_warm.push_back(loaded(1));
+    text = loader.text();
+    speeds.file_bytes = static_cast<double>(files.total());
+    speeds.sample_bytes = loader.bytes();
+  }
+  const double left = world.max(speeds.left_in_memory);
+  if (!world.root()) return;
+  const double plain_cold = median(speeds.plain_cold), loader_cold = median(speeds.loader_cold);
+  const double plain_warm = median(speeds.plain_warm), loader_warm = median(speeds.loader_warm);
+  out << text << fmt::format("{:<16} {:>10} {:>10} {:>11}\n", "GB/s", "read(2)", "loader", "ratio");
+  out << line("from the disk", plain_cold, loader_cold) << line("second epoch", plain_warm, loader_warm);
+  out << fmt::format(
+      "read(2) counts all of the files, {:.3g} GB; the loader its samples as they are unpacked, {:.3g} GB\n",
+      speeds.file_bytes / kGiga, speeds.sample_bytes / kGiga);
+  out << fmt::format("before \"from the disk\" at most {:.0f} % of a file was still in the operating system's memory\n",
+                     100 * left);
+  const std::string json = fmt::format(
+      "{{\"read_cold\": {:.4f}, \"loader_cold\": {:.4f}, \"read_warm\": {:.4f}, \"loader_warm\": {:.4f}, "
+      "\"left_in_memory\": {:.3f}, \"file_bytes\": {:.0f}, \"sample_bytes\": {:.0f}, \"ranks\": {}, \"rounds\": {}}}\n",
+      plain_cold, loader_cold, plain_warm, loader_warm, left, speeds.file_bytes, speeds.sample_bytes, world.size(),
+      bench.rounds);
+  out << json;
+  bench.json.write(json);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,165 @@
+#include "src/bench/bench_device.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <ostream>
+
+#include "src/bench/bench_tools.hpp"
+#include "src/config/presets.hpp"
+#include "src/system/timer.hpp"
+
+namespace mrmf {
+namespace {
+
+struct Times {
+  double forward = 0, backward = 0;
+};
+
+/// Units one by one, each many times in one record, so that launching costs nothing; as they repeat, small tensors stay
+/// in the device's cache.
+class TimedUnits {
+ public:
+  TimedUnits(Backend& backend, BenchSteps& steps, const BenchSettings& settings)
+      : backend_(backend), model_(steps.learner().model), ids_(static_cast<std::size_t>(settings.batch)) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+    step_ = {.training = true, .seed = 1, .ids = ids_};
+    place(model_.network().input(), false);
+    for (const Unit& unit : model_.units()) place(unit.out, unit.in_place);
+  }
+
+  Times time(std::size_t u) {
+    const Unit& unit = model_.units()[u];
+    const Lent lent = model_.lend(unit, step_);
+    Times times;
+    times.forward = seconds(2 * u, [&] { unit.run->forward(lent, y_[u], y_[u + 1]); });
+    Tensor dx = dy_[u];
+    if (u == 0) dx.data = {};
+    times.backward = seconds(2 * u + 1, [&] { unit.run->backward(lent, y_[u], y_[u + 1], dy_[u + 1], dx); });
+    return times;
+  }
+
+ private:
+  static constexpr int kRepeats = 20, kRounds = 5;
+
+  void place(const Shape& shape, bool in_place) {
+    for (std::vector<Tensor>* tensors : {&y_, &dy_}) {
+      if (!in_place) arenas_.push_back(backend_.allocate(backend_.activation_floats(shape)));
+      tensors->push_back({shape, in_place ? tensors->back().data : arenas_.back().span()});
+      if (in_place) continue;
+      std::vector<float> values(static_cast<std::size_t>(shape.count()));  // with zeros, products would run too fast
+      fill_normal(values, 3);
+      backend_.write_activation(values, tensors->back());
+    }
+  }
+  double seconds(std::size_t key, const std::function<void()>& call) {
+    const auto repeated = [&] {
+      for (int i = 0; i < kRepeats; ++i) call();
+    };
+    std::vector<double> rounds;
+    for (int round = 0; round < kRounds + 2; ++round) {  // the first runs call by call, the second records
+      backend_.begin(step_);
+      backend_.finish();
+      const Timer timer;
+      backend_.run((std::uint64_t{1} << 40) + key, repeated);
+      backend_.finish();
+      if (round >= 2) rounds.push_back(timer.seconds() / kRepeats);
+    }
+    return median(rounds);
+  }
+
+  Backend& backend_;
+  Model& model_;
+  std::vector<std::int64_t> ids_;
+  Step step_;
+  std::vector<Arena> arenas_;
+  std::vector<Tensor> y_, dy_;
+};
+
+std::string name_of(const Network& network, const Unit& unit) {
+  std::string name;
+  for (std::size_t i = unit.first; i < unit.last; ++i) name += (i > unit.first ? "+" : "") + network.entry(i).name;
+  return name;
+}
+
+}  // namespace
+
+std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision) {
+  // What an H200 is taken to reach in practice; none of it was measured by this program. An H100 has the same
+  // arithmetic and less bandwidth, by the ratio of the data sheets.
+  const bool h200 = description.find("H200") != std::string::npos, h100 = description.find("H100") != std::string::npos;
+  if (!h200 && !h100) return std::nullopt;
+  const double flops = precision == "bf16" ? 790e12 : precision == "tf32" ? 400e12 : 60e12;
+  return DevicePeak{h200 ? 4.3e12 : 4.3e12 * 3.35 / 4.8, flops};
+}
+
+UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes) {
+  const Entry& first = network.entry(unit.first);
+  const bool inner = unit.first > 0;  // the first layer's dx is not needed
+  const auto rows = static_cast<double>(network.input().n);
+  const double x = rows * static_cast<double>(first.input.per_sample());
+  const double y = rows * static_cast<double>(first.output().per_sample());
+  const double p = rows * static_cast<double>(unit.out.per_sample());
+  const bool fused = unit.last > unit.first + 1;
+  const auto weights = static_cast<double>(first.params.count);
+  UnitWork work;
+  double elements = 0;
+  switch (first.kind) {
+    case LayerKind::conv:
+    case LayerKind::dense:
+      elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, weights' gradient, data's gradient
+      if (fused) elements += y + p + (p + y + y);        // pooling; its and the activation's gradient
+      work.bytes = 12 * weights;                         // float32: read twice, the gradient written
+      work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
+      break;
+    case LayerKind::batch_norm: elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0); break;
+    default: elements = x + p + (inner ? x + p : 0) + (first.footprint.reads_output ? p : 0); break;
+  }
+  work.bytes += elements * element_bytes;
+  return work;
+}
+
+void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
+                         std::ostream& out) {
+  BenchSteps steps(backend, settings);
+  warm_up(backend, steps);
+  const double step = step_seconds(backend, steps, std::max(settings.steps, 50), false);
+  TimedUnits units(backend, steps, settings);
+  const Model& model = steps.learner().model;
+  const Network& network = model.network();
+  const auto peak = device_peak(backend.description(), precision);
+  const double element_bytes = precision == "bf16" ? 2 : 4;
+  out << fmt::format("{}, sample {}, batch {}: {}\n{:<34}{:>12}{:>12}{:>12}{:>8}\n", settings.preset,
+                     to_string(settings.sample), settings.batch, backend.description(), "microseconds", "forward",
+                     "backward", "roofline", "of it");
+  std::vector<std::string> lines;
+  double floor_sum = 0;
+  for (std::size_t u = 0; u < model.units().size(); ++u) {
+    const Unit& unit = model.units()[u];
+    const Times times = units.time(u);
+    const UnitWork work = unit_work(network, unit, element_bytes);
+    const double floor = peak ? std::max(work.bytes / peak->bytes_per_second, work.flop / peak->flops) : 0;
+    floor_sum += floor;
+    const std::string name = name_of(network, unit);
+    out << fmt::format("{:<34}{:>12.1f}{:>12.1f}", name, 1e6 * times.forward, 1e6 * times.backward);
+    out << (peak ? fmt::format("{:>12.1f}{:>6.0f} %\n", 1e6 * floor, 100 * floor / (times.forward + times.backward))
+                 : std::string("           -       -\n"));
+    lines.push_back(
+        fmt::format("{{\"name\": \"{}\", \"forward_us\": {:.2f}, \"backward_us\": {:.2f}, \"roofline_us\": {}}}", name,
+                    1e6 * times.forward, 1e6 * times.backward, peak ? fmt::format("{:.2f}", 1e6 * floor) : "null"));
+  }
+  // Adam reads w, dw, m, v and writes w, m, v.
+  floor_sum += peak ? 28.0 * static_cast<double>(network.trainable()) / peak->bytes_per_second : 0;
+  out << fmt::format("{:<34}{:>24.1f}", "whole step, with loss and update", 1e6 * step);
+  out << (peak ? fmt::format("{:>12.1f}{:>6.0f} %\n", 1e6 * floor_sum, 100 * floor_sum / step) : std::string("\n"));
+  out << "roofline: the larger of bytes / bandwidth and operations / peak, with cuDNN's fusions; units are timed "
+         "apart\n";
+  settings.json.write(
+
+      fmt::format("{{\"layers\": [{}], \"step_us\": {:.2f}, \"step_roofline_us\": {}}}\n", fmt::join(lines, ", "),
+                  1e6 * step, peak ? fmt::format("{:.2f}", 1e6 * floor_sum) : "null"));
+}
+
+}  // namespace mrmf

@@ -1,0 +1,133 @@
+#include "src/bench/bench_scaling.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "mpi/agreement.hpp"
+#include "src/bench/bench_tools.hpp"
+#include "src/cli/commands.hpp"
+#include "src/compare/plot.hpp"
+#include "src/system/host.hpp"
+#include "src/training/trainer.hpp"
+
+namespace mrmf {
+namespace {
+
+// What the figures are worth; "" for several nodes on which each thread has a core of its own.
+std::string caution(const RunConfig& run, Comm& world) {
+  const Index ranks = ranks_of_same(host_name(), world).size(), cores = omp_get_num_procs();
+  const bool one_node = !world.any(ranks < world.size());
+  if (!world.any(ranks * run.threads > cores))
+    return one_node
+               ? fmt::format(
+                     "note: all ranks are on one node of {} cores. That shows that the measurement works, and what the "
+                     "node's memory gives, not how fast the program scales over nodes.\n",
+                     cores)
+               : "";
+  return fmt::format(
+      "note: {} ranks with {} thread{} each share {} cores here. What more ranks than cores show is that the "
+      "measurement "
+      "works, not how fast the program scales.\n",
+      ranks, run.threads, run.threads == 1 ? "" : "s", cores);
+}
+
+EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
+  const auto middle = epochs.begin() + std::ssize(epochs) / 2;
+  std::ranges::nth_element(epochs, middle, {}, &EpochRecord::seconds);
+  return *middle;
+}
+
+// The last training step of the plan as a run of its own.
+Config last_step_alone(const Config& config, int epochs) {
+  const TrainStep step = make_plan(config).last;
+  Config alone = config;
+  alone.method = {};
+  alone.method.resolutions = {step.resolution};
+  alone.method.axes = config.method.axes;
+  alone.training.optimizer = step.optimizer;
+  alone.training.batch = step.batch;
+  alone.training.epochs = epochs;
+  return alone;
+}
+
+// Trains a fresh model on the team.
+ScalingPoint measure(const Config& config, Comm& team) {
+  const auto backend = make_backend(config.run, team);
+  Data data(config, team);
+  RunReport silent;
+  const Workplace at{*backend, team, data, silent};
+  const Plan plan = make_plan(config);
+  const TrainStep& step = plan.last;
+  Learner learner = make_learner(plan, config, at, step.resolution, step.seed);
+  Trainer trainer(at, config.training);
+  trainer.rehearse(config, plan, step);
+  const StepHistory history = trainer.train(learner, step);
+
+  const EpochRecord epoch = median_epoch({history.epochs.begin() + 1, history.epochs.end()});
+  ScalingPoint point;
+  point.ranks = team.size();
+  point.batch = step.batch;
+  point.read = team.sum(data.load_seconds()) / team.size();
+  point.epoch = epoch.seconds;
+  point.io = epoch.split.io.mean;
+  point.compute = epoch.split.compute.mean;
+  point.waited = epoch.split.communication.mean;
+  point.hidden = epoch.split.hidden;
+  point.samples_per_second = static_cast<double>(epoch.samples) / epoch.seconds;
+  return point;
+}
+
+// A plot is drawn of a table, which stays beside it.
+OutputOption table_of(const ScalingSettings& settings) {
+  if (settings.csv.given() || !settings.plot.given()) return settings.csv;
+  return {settings.plot.file + ".csv", settings.plot.replace};
+}
+
+void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {
+  out << scaling_table(points)
+      << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks, which also went on "
+         "hidden "
+         "behind computation; ideal: the first line's epoch shared out evenly\n";
+  const OutputOption table = table_of(settings);
+  table.write(scaling_csv(points));
+  if (settings.plot.given()) draw_plot("plot_scaling.py", {table.file}, settings.plot);
+}
+
+}  // namespace
+
+void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
+  Config config = last_step_alone(configured, settings.epochs + 1);
+  together(world, [&] {
+    if (!world.root()) return;
+    table_of(settings).require();
+    if (settings.plot.given()) require_plot(settings.plot);
+  });
+  world.limit(config.run.timeout);
+  config.run.threads = choose_threads(config.run.threads, world);  // a small team's ranks take no more cores than all
+  const std::vector<int> teams = scaling_teams(settings.ranks, world.size());
+  const int batch = config.training.batch;
+  for (const int ranks : teams) scaling_batch(settings, batch, ranks, teams.back());  // all, before any is measured
+  const std::string warning = caution(config.run, world);
+  if (world.root())
+    out << fmt::format("{} scaling of {} at resolution {}\n", settings.weak ? "weak" : "strong",
+                       config.model.preset.empty() ? "the model" : config.model.preset,
+                       resolution_text(config.method.resolutions.back(), config.method.axes))
+        << warning << std::flush;
+  Comm meeting = world.duplicate();
+  meeting.limit(0);  // a small team may train for long
+  std::vector<ScalingPoint> points;
+  for (const int ranks : teams) {
+    config.training.batch = scaling_batch(settings, batch, ranks, teams.back());
+    const bool takes_part = world.rank() < ranks;
+    Comm team = world.split(takes_part ? 0 : 1);
+    if (takes_part) points.push_back(measure(config, team));
+    meeting.barrier();
+  }
+  compare_with_first(points);
+  if (world.root()) show(points, settings, out);
+}
+
+}  // namespace mrmf

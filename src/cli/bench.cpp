@@ -1,0 +1,229 @@
+#include "src/cli/bench_command.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <iostream>
+#include <memory>
+
+#include "io/element.hpp"
+#include "layers/execution.hpp"
+#include "src/bench/bench.hpp"
+#include "src/bench/bench_device.hpp"
+#include "src/bench/bench_gradients.hpp"
+#include "src/bench/bench_io.hpp"
+#include "src/bench/bench_layers.hpp"
+#include "src/bench/bench_scaling.hpp"
+#include "src/cli/commands.hpp"
+#include "src/cli/config_options.hpp"
+#include "src/cli/inspect.hpp"
+#include "src/config/presets.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr const char* kConfig = "configuration file (TOML): its data, batch and last resolution";
+
+struct BenchOptions {
+  BenchSettings settings;
+  std::string sample;  // "1600x3"; empty: the preset's own
+  Index length = 0;
+  bool graph = true;
+  double tolerance = 0;
+  GradientTolerance gradients{};  // 0: by precision
+  RunConfig run;
+};
+
+// Parity runs on the CPU, too, so its samples are small unless the user says otherwise.
+Shape bench_sample(const BenchOptions& options, bool parity) {
+  const std::string usual = preset_sample(options.settings.preset);
+  const std::string small = parity && usual == "128x128x128x4" ? "64x64x64x4" : usual;
+  Shape sample = parse_sample(options.sample.empty() ? small : options.sample);
+  if (options.length > 0) sample.spatial[2] = options.length;
+  return sample;
+}
+
+// Of the host: arenas of the model with two moments, a batch and its copy. A device says itself when it is full.
+void require_memory(Backend& backend, const BenchSettings& settings) {
+  ModelSettings model;
+  model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
+  const Network network(backend, model.network);
+  constexpr int moments = 2;
+  const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
+  const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = node_memory() / 1e9;
+  if (needed > there)
+    throw ConfigError(
+        fmt::format("--batch {}: {} of samples {} takes {:.3g} GB and {:.3g} GB may be used; give a "
+                    "smaller --batch or --sample",
+                    settings.batch, settings.preset, to_string(settings.sample), needed, there));
+}
+
+// About one and a half times what roundings come to through all layers (docs/gpu.md): they decide which of two values a
+// max pooling takes and on which side of zero one lies, in a part of all places that grows as the rounding, and a
+// gradient that goes elsewhere is off by all of itself. A gradient that is missing has a distance of 1.
+GradientTolerance usual_tolerance(const std::string& precision) {
+  if (precision == "fp32") return {0.02, 0.005};
+  if (precision == "tf32") return {0.22, 0.06};
+  return {0.55, 0.17};
+}
+
+void compare_gradients(BenchOptions& options, Comm& world) {
+  options.run.deterministic = true;
+  const auto device = make_backend(options.run, world);
+  RunConfig cpu;
+  cpu.device = "cpu";
+  cpu.backend = options.run.backend;
+  const auto host = make_backend(cpu, world);
+  require_memory(*host, options.settings);
+  GradientTolerance tolerance = usual_tolerance(options.run.precision);
+  if (options.gradients.distance > 0) tolerance.distance = options.gradients.distance;
+  if (options.gradients.along > 0) tolerance.along = options.gradients.along;
+  bench_gradients({*device, *host, tolerance}, options.settings, std::cout);
+}
+
+void run_bench(const std::string& what, BenchOptions options, Comm& world) {
+  if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
+  preset_layers(options.settings.preset);  // an unknown name fails here
+  options.settings.json.require();
+  options.settings.sample = bench_sample(options, what == "parity");
+  if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
+  options.run.graphs = options.graph;
+  if (what == "parity") {
+    options.settings.optimizer.name = "sgd";  // Adam amplifies gradients that are rounding alone (docs/numerics.md)
+    options.settings.optimizer.learning_rate = 1e-3;
+    options.run.deterministic = true;
+    const auto device = make_backend(options.run, world);
+    RunConfig cpu;
+    cpu.device = "cpu";
+    const auto host = make_backend(cpu, world);
+    const double usual = options.run.precision == "fp32" ? 1e-4 : options.run.precision == "tf32" ? 1e-2 : 5e-2;
+    bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
+    return;
+  }
+  if (what == "gradients") {
+    compare_gradients(options, world);
+    return;
+  }
+  const auto backend = make_backend(options.run, world);
+  if (backend->immediate()) require_memory(*backend, options.settings);
+  if (what == "training")
+    bench_training(*backend, options.settings, std::cout);
+  else if (backend->immediate())
+    bench_layers(*backend, options.settings, std::cout);
+  else
+    bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
+}
+
+void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) {
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    BenchIo bench;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(
+      "io", "how fast training samples come out of the files, beside a plain read; also under mpirun");
+  add_config(*sub, options->config, options->overrides, kConfig);
+  sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--json", options->bench.json.file, "file to write the figures to");
+  add_overwrite(*sub, options->bench.json.replace);
+  sub->callback([=, &command, &world] {
+    command = [=, &world] {
+      if (world.root()) options->bench.json.require();
+      BenchIo io = options->bench;
+      io.config = read_config(options->config, options->overrides);
+      omp_set_num_threads(choose_threads(io.config.run.threads, world));
+      bench_io(io, world, std::cout);
+    };
+  });
+}
+
+void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    ScalingSettings settings;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(
+      "scaling", "epochs of a configuration's last model on 1, 2, ... ranks of this job, under mpirun or srun");
+  add_config(*sub, options->config, options->overrides, kConfig);
+  sub->add_option("--ranks", options->settings.ranks,
+                  "teams to measure, such as 1,2,4; powers of two and all unless given")
+      ->delimiter(',');
+  sub->add_flag("--weak", options->settings.weak, "keep the batch per rank; otherwise the mini-batch over all is kept");
+  sub->add_option("--epochs", options->settings.epochs, "measured epochs per team, after one that is not")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--csv", options->settings.csv.file, "file to write the table to");
+  sub->add_option("--plot", options->settings.plot.file, "image to draw, .png or .svg (needs Python with matplotlib)");
+  add_overwrite(*sub, options->settings.csv.replace);
+  sub->callback([=, &command, &world] {
+    command = [=, &world] {
+      options->settings.plot.replace = options->settings.csv.replace;
+      bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
+    };
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
+  CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
+  bench->require_subcommand(1);
+  add_bench_io(*bench, command, world);
+  add_scaling(*bench, command, world);
+  const std::vector<std::pair<std::string, std::string>> kinds{
+      {"training", "samples per second of whole training steps"},
+      {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
+      {"parity", "the same training steps on the GPU and on the CPU"},
+      {"gradients", "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
+  for (const auto& [what, meaning] : kinds) {
+    auto options = std::make_shared<BenchOptions>();
+    options->run.device = "cpu";
+    if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = "cuda";
+    if (what == "gradients") options->settings.steps = 3, options->run.device = "cuda";
+    CLI::App* sub = bench->add_subcommand(what, meaning);
+    const auto add = [sub](const std::string& name, auto& value, const std::string& text, const CLI::Validator& is) {
+      sub->add_option(name, value, text)->check(is)->capture_default_str();
+    };
+    sub->add_option("--preset", options->settings.preset, "network (mrmf presets lists them)")->capture_default_str();
+    sub->add_option("--sample", options->sample, "size of a sample, e.g. 64x64x64x4; the preset's own unless given");
+    sub->add_option("--length", options->length, "positions along the last axis of a sample, instead of its own")
+        ->check(CLI::PositiveNumber);
+    sub->add_option("--batch", options->settings.batch,
+                    what == "parity" ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
+        ->check(CLI::PositiveNumber);
+    add("--steps", options->settings.steps, what == "parity" || what == "gradients" ? "steps" : "timed steps",
+        CLI::PositiveNumber);
+    add("--device", options->run.device, "what to compute on", CLI::IsMember({"auto", "cpu", "cuda"}));
+    add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));
+    if (what == "parity") {
+      options->run.precision = "fp32";
+      sub->add_option("--tolerance", options->tolerance,
+                      "largest relative difference of a loss; by precision unless given")
+          ->check(CLI::PositiveNumber);
+    } else if (what == "gradients") {
+      options->run.precision = "fp32";
+      sub->add_option("--distance", options->gradients.distance,
+                      "largest relative difference of a gradient; by precision unless given")
+          ->check(CLI::PositiveNumber);
+      sub->add_option("--along", options->gradients.along,
+                      "largest part of the expected gradient that may lack or be too much; by precision unless given")
+          ->check(CLI::PositiveNumber);
+      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
+    } else {
+      add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
+      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
+    }
+    sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
+    sub->add_option("--json", options->settings.json.file, "file to write the figures to");
+    add_overwrite(*sub, options->settings.json.replace);
+    sub->callback([=, &command, &world, kind = what] { command = [=, &world] { run_bench(kind, *options, world); }; });
+  }
+}
+
+}  // namespace mrmf

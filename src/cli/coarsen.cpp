@@ -1,0 +1,94 @@
+// `mrmf coarsen`.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "generated/version.hpp"
+#include "io/coarse_copy.hpp"
+#include "mpi/agreement.hpp"
+#include "src/cli/commands.hpp"
+#include "src/system/timer.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "2,2,2", for as many axes as it has numbers.
+struct Factor {
+  Extent extent{1, 1, 1};
+  int axes = 0;
+};
+
+Factor factor_of(const std::string& text) {
+  std::vector<Index> numbers;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool number = !word.empty() && word.size() < 7 && word.find_first_not_of("0123456789") == std::string::npos;
+    numbers.push_back(number ? std::stoll(word) : 0);
+  }
+  Factor factor;
+  factor.axes = static_cast<int>(numbers.size());
+  const bool good = !numbers.empty() && numbers.size() <= factor.extent.size() &&
+                    std::ranges::all_of(numbers, [](Index n) { return n >= 1; });
+  if (!good)
+    throw ConfigError("--factor " + text + ": give one to three integers of at least 1, one per axis, such as 2,2,2");
+  std::ranges::copy(numbers, factor.extent.end() - factor.axes);
+  if (factor.extent == Extent{1, 1, 1})
+    throw ConfigError("--factor " + text + ": averages nothing; give a number above 1");
+  return factor;
+}
+
+// Two sources of one name, or a file that would be written over.
+void check_names(const CoarsenOptions& options) {
+  std::set<fs::path> names;
+  for (const std::string& file : options.files) {
+    const fs::path target = fs::path(options.output) / fs::path(file).filename();
+    require_output(target.string(), options.replace, options.files);
+    if (!names.insert(target).second)
+      throw ConfigError("two files are called " + target.filename().string() + "; copy them into different folders");
+  }
+}
+
+}  // namespace
+
+void coarsen_command(const CoarsenOptions& options, Comm& world) {
+  const Timer timer;
+  CoarseCopy copy;
+  const Factor factor = factor_of(options.factor);
+  copy.factor = factor.extent;
+  copy.axes = factor.axes;
+  copy.replace = options.replace;
+  copy.samples = options.samples;
+  copy.type = options.type == "uint16" ? ElementType::uint16 : ElementType::float32;
+  copy.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
+  copy.program = std::string("mrmf ") + kVersion;
+  omp_set_num_threads(choose_threads(options.threads, world));
+  std::optional<OutputFolder> folder;
+  together(world, [&] {
+    if (!world.root()) return;
+    if (options.output.empty()) throw ConfigError("--output is empty; name a folder");
+    check_names(options);
+    folder.emplace(options.output);
+  });
+  Index samples = 0, bytes = 0;
+  for (const std::string& file : options.files) {
+    copy.source = file;
+    copy.target = (fs::path(options.output) / fs::path(file).filename()).string();
+    const CoarseFile made = coarse_copy(copy, world);
+    samples += made.count;
+    bytes += made.bytes;
+  }
+  if (!world.root()) return;
+  std::cout << fmt::format("{}: {} samples in {} file{}, {:.3g} GB, in {:.1f} s\n", options.output, samples,
+                           options.files.size(), options.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e9,
+                           timer.seconds());
+}
+
+}  // namespace mrmf

@@ -1,0 +1,193 @@
+// `mrmf evaluate` and `mrmf predict`: a finished run's model on any data of the same kind.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iostream>
+
+#include "io/hdf5_output.hpp"
+#include "mpi/agreement.hpp"
+#include "src/cli/commands.hpp"
+#include "src/cli/model_choice.hpp"
+#include "src/data/data.hpp"
+#include "src/data/data_memory.hpp"
+#include "src/plan/config_warnings.hpp"
+#include "src/plan/plan.hpp"
+#include "src/run/model_file.hpp"
+#include "src/run/model_parts.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+enum class Labels { needed, unread };
+
+/// A trained model and the rows of a data set that this rank looks at.
+struct Trained {
+  Config config;
+  std::unique_ptr<Backend> backend;
+  DatasetSpec spec;
+  Extent resolution{1, 1, 1};
+  DatasetShape shape;
+  std::unique_ptr<SampleStore> store;
+  std::unique_ptr<Model> model;
+};
+
+DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
+  DatasetSpec spec = options.split == "train" ? data.train : data.validation;
+  if (!options.files.empty()) spec.files = options.files;
+  if (!options.samples.empty()) spec.samples = options.samples;
+  if (!options.labels.empty()) spec.labels = options.labels;
+  if (labels == Labels::unread) spec.labels.clear();
+  if (!options.missing.empty()) spec.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
+  // Splits are often of one size: the run's labels would fit other samples without being theirs.
+  if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
+    throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
+  return spec;
+}
+
+// All ranks have the same values.
+void require_finite(Backend& backend, Model& model, const std::string& file) {
+  const auto check = [&](const std::string& group, const PartPlace& part, Span arena) {
+    const Span place = part.in(arena);
+    std::vector<float> values(place.size());
+    backend.read(place, values);
+    if (!std::ranges::all_of(values, [](float w) { return std::isfinite(w); }))
+      throw DataError(
+          fmt::format("{}: data set '{}/{}' holds NaN or an infinity: this model cannot compute; train it "
+                      "again, or restore the file from a copy",
+                      file, group, part.name));
+  };
+  for (const PartPlace& part : parameter_places(model.network())) check("parameters", part, model.params());
+  for (const PartPlace& part : state_places(model.network())) check("state", part, model.state());
+}
+
+// The output, before any work: it may not be what the command reads.
+void require_free(const ModelOptions& options, const DatasetSpec& spec, const ModelChoice& choice) {
+  if (options.output.empty()) return;
+  std::vector<std::string> inputs = spec.files;
+  inputs.insert(inputs.end(), {choice.file, options.run + "/config.toml"});
+  require_output(options.output, options.replace, inputs);
+}
+
+Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
+  Trained t;
+  t.config = read_run_config(options.run);
+  const ModelChoice choice = choose_model(options.run, t.config, options.checkpoint);
+  t.resolution = choice.resolution;
+  t.spec = dataset(options, t.config.data, labels);
+  if (options.files.empty()) find_from_run(t.spec.files, options.run, t.config);
+  together(world, [&] {
+    if (world.root()) require_free(options, t.spec, choice);
+  });
+  t.backend = make_backend(t.config.run, world);
+  t.shape = inspect_dataset(t.spec, world);
+  require_channels(t.config.data, t.shape.sample);
+  require_same_data(t.spec, world);
+  const Index batch = std::max<Index>(1, t.config.training.batch);
+  OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
+  order.shards = order.ranks;
+  order.shuffle = false;
+  const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
+                                        ranks_of_same(host_name(), world).size());
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, memory.stores.front());
+  t.store->require(t.resolution, batch);
+  ModelSettings settings;
+  settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.cut};
+  t.model = std::make_unique<Model>(*t.backend, settings);
+  const Index outputs = t.model->network().output().per_sample();
+  if (labels == Labels::needed && outputs != t.shape.outputs)
+    throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
+                                t.spec.labels, t.shape.outputs));
+  const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
+  require_finite(*t.backend, *t.model, choice.file);
+  if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  if (world.root() && checksum == Checksum::missing)
+    std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  return t;
+}
+
+// Of one batch; the message names the first row.
+void require_finite(const Trained& t, Index first, ConstSpan outputs) {
+  const auto bad = std::ranges::find_if_not(outputs, [](float y) { return std::isfinite(y); });
+  if (bad == outputs.end()) return;
+  const Index row = first + (bad - outputs.begin()) / t.model->network().output().per_sample();
+  throw FaultError(
+      fmt::format("the model's output for row {} of data set '{}' is {}; its samples are too large for it, "
+                  "or it was not trained well",
+                  row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
+}
+
+/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both in the host's memory.
+void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, ConstSpan)>& visit) {
+  const Range owned = t.store->owned();
+  const Shape sample = t.store->sample(t.resolution);
+  const Index batch = t.model->max_rows();
+  const std::unique_ptr<Feed> feed = t.backend->feed(sample.rows(batch), t.shape.outputs);
+  std::vector<float> outputs;
+  const EpochOrder order = in_order(owned, batch);
+  t.store->expect(t.resolution, order);
+  for (const Range& rows : order.steps) {
+    const auto ids =
+        std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+    const Shape in = sample.rows(rows.count);
+    const Shape out{.n = in.n, .spatial = {1, 1, 1}, .channels = t.shape.outputs, .axes = 0};
+    const Feed::HostBatch host = feed->host(in.n);
+    t.store->gather(t.resolution, ids, {in, host.x}, {out, host.targets});
+    const std::vector<float> labels(host.targets.begin(), host.targets.end());
+    const Step step{.training = false};
+    t.backend->begin(step);
+    const ConstTensor y = t.model->forward(step, feed->submit(in.n).x);
+    outputs.resize(static_cast<std::size_t>(y.shape.count()));
+    t.backend->read_activation(y, outputs);
+    require_finite(t, ids.front(), outputs);
+    visit(ids.front(), outputs, labels);
+  }
+}
+
+}  // namespace
+
+void evaluate_command(const ModelOptions& options, Comm& world) {
+  Trained t = open_trained(options, Labels::needed, world);
+  const auto outputs = static_cast<std::size_t>(t.shape.outputs);
+  std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
+  const auto add = [&](Index, ConstSpan y, ConstSpan target) {
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t k = i % outputs;
+      const double label = target[i], error = y[i] - label;
+      squares[k] += error * error;
+      magnitudes[k] += std::abs(error);
+      sum[k] += label;
+      sum_squares[k] += label * label;
+    }
+  };
+  together(world, [&] { for_each_batch(t, add); });  // no rank waits for another in it
+  for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
+  if (!world.root()) return;
+  const auto n = static_cast<double>(t.shape.samples);
+  double mse = 0, mae = 0;
+  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{:>6} {:>12} {:>12} {:>8}\n", t.shape.samples,
+                           t.spec.samples, t.spec.labels, fmt::join(t.spec.files, ", "), "label", "MSE", "MAE", "R^2");
+  for (std::size_t k = 0; k < outputs; ++k) {
+    const double spread = sum_squares[k] - sum[k] * sum[k] / n;
+    std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", k, squares[k] / n, magnitudes[k] / n,
+                             spread > 0 ? 1.0 - squares[k] / spread : 0.0);
+    mse += squares[k] / n / static_cast<double>(outputs);
+    mae += magnitudes[k] / n / static_cast<double>(outputs);
+  }
+  std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
+}
+
+void predict_command(const ModelOptions& options, Comm& world) {
+  Trained t = open_trained(options, Labels::unread, world);
+  const Index outputs = t.model->network().output().per_sample();
+  Hdf5Output file(options.output, options.replace, world);
+  file.create_dataset("prediction", {t.shape.samples, outputs});
+  const auto write = [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); };
+  together(world, [&] { for_each_batch(t, write); });
+  file.commit();
+  if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,74 @@
+#include <memory>
+
+#include "src/cli/commands.hpp"
+#include "src/cli/config_options.hpp"
+#include "src/cli/simulate_options.hpp"
+#include "src/simulators/cosmology/simulate.hpp"
+#include "src/simulators/neuron/simulate.hpp"
+
+namespace mrmf {
+namespace {
+
+void add_simulate_neuron(CLI::App& simulate, std::function<void()>& command, Comm& world) {
+  CLI::App* neuron = simulate.add_subcommand(
+      "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
+  auto options = std::make_shared<NeuronSimulation>();
+  neuron->add_option("--output,-o", options->file, "HDF5 file to write")->required();
+  neuron->add_option("--samples,-n", options->samples, "number of samples in all three splits")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  neuron->add_option("--cells", options->cells, "number of different cells")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  neuron->add_option("--train", options->train, "share of the samples for training")->capture_default_str();
+  neuron->add_option("--validation", options->validation, "share for validation (val_ in the file)")
+      ->capture_default_str();
+  neuron->add_option("--test", options->test, "share for testing; the three add up to 1 (80/10/10 unless given)")
+      ->capture_default_str();
+  neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
+  neuron
+      ->add_option("--threads", options->threads,
+                   "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_overwrite(*neuron, options->replace);
+  neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
+}
+
+void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, Comm& world) {
+  CLI::App* cubes = simulate.add_subcommand(
+      "cosmology", "cubes of dark matter particles at four redshifts and the four parameters behind each");
+  auto options = std::make_shared<CosmologySimulation>();
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return cubes->add_option(name, value, text)->capture_default_str();
+  };
+  cubes->add_option("--output,-o", options->folder, "folder for the HDF5 files; made when there is none")->required();
+  add("--samples,-n", options->samples, "number of cubes in all three splits (80/10/10)");
+  add("--per-file", options->per_file, "samples per file at most, 1 to 128");
+  add("--size", options->size, "voxels per axis, a power of two");
+  add("--box", options->box, "side in Mpc/h at H_0 = 70; a cube's is this times H_0 / 70");
+  add("--particles", options->particles, "particles per voxel and axis: 1, 2, 4 or 8");
+  add("--method", options->method, "lpt: displacements of second order; cola: time steps of gravity on top of them");
+  add("--steps", options->steps, "cola: time steps");
+  add("--mesh", options->mesh, "cola: mesh cells per particle and axis, 1 to 4");
+  add("--seed", options->seed, "seed; the same seed gives the same bytes");
+  add("--threads", options->threads,
+      "threads per rank, each with whole cubes of its own; 0: the cores it may use, shared with ranks that may use "
+      "them too, or 1 where ranks share a cube");
+  add("--ranks-per-cube", options->ranks_per_cube,
+      "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
+      "files' bytes are the same for any");
+  add_overwrite(*cubes, options->replace);
+  cubes->callback([=, &command, &world] { command = [=, &world] { simulate_cosmology_command(*options, world); }; });
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world) {
+  CLI::App* simulate = app.add_subcommand("simulate", "make a data set by simulation");
+  simulate->require_subcommand(1);
+  add_simulate_neuron(*simulate, command, world);
+  add_simulate_cosmology(*simulate, command, world);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,191 @@
+// `mrmf train`: configuration to finished run folder.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "src/cli/commands.hpp"
+#include "src/method/fusion.hpp"
+#include "src/method/measured_teams.hpp"
+#include "src/method/pipeline.hpp"
+#include "src/plan/config_warnings.hpp"
+#include "src/run/model_file.hpp"
+#include "src/run/run_folder.hpp"
+#include "src/training/batch_sampler.hpp"
+
+namespace mrmf {
+namespace {
+
+// Ranks that read different configurations or data would part ways later, in a hang; say so at once instead.
+void require_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
+  if (!world.agree(std::hash<std::string>{}(to_toml(config))))
+    throw FaultError("the ranks read different configurations; is the file the same on every node?");
+  if (!world.agree(static_cast<std::uint64_t>(shape.samples)))
+    throw FaultError("the ranks see different data sets; is the file system the same on every node?");
+}
+
+void require_ranks(const RunConfig& run, int ranks) {
+  if (run.ranks == 0 || run.ranks == ranks) return;
+  throw ConfigError(fmt::format(
+      "run.ranks = {}, and this run has {} rank{}: batches are per rank, so it would train otherwise; start it "
+      "with mpirun -n {} (srun -n {}), or set run.ranks = 0 to run on any number",
+      run.ranks, ranks, ranks == 1 ? "" : "s", run.ranks, run.ranks));
+}
+
+// Every team of every stage; those that are to be measured are checked when they have been.
+void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
+  for (const Stage& stage : plan.stages) {
+    if (stage.at_once) {
+      const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
+      if (teams) require_trainable(config, stage, *teams, samples);
+      continue;
+    }
+    require_batches(config.data, samples, stage.coarse, ranks);
+    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks);
+  }
+  require_batches(config.data, samples, plan.last, ranks);
+}
+
+// Before any data is read, so that an impossible plan costs nothing.
+void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
+  const int axes = shape.sample.axes;
+  if (config.method.axes != 0 && config.method.axes != axes)
+    throw ConfigError(
+        fmt::format("method.resolutions has {} factor{} per resolution and the samples ({}) have {} {}; "
+                    "give a factor per axis",
+                    config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
+                    axes == 1 ? "axis" : "axes"));
+  check_batches(plan, config, shape.samples, world.size());
+  const auto backend = make_reference_backend();
+  std::vector<Network> networks;
+  for (const Extent& resolution : plan.resolutions())
+    networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
+  if (networks.back().output().per_sample() != shape.outputs)
+    throw ConfigError(
+        fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "
+                    "last layer, or data.train.labels",
+                    networks.back().output().per_sample(), shape.outputs));
+}
+
+// What the command reads it does not replace: --set would change the configuration that a run keeps.
+void require_kept_config(const RunFolder& folder, const TrainOptions& options) {
+  if (options.overrides.empty() || !folder.is_own_config(options.config)) return;
+  const Config changed = read_config(options.config, options.overrides), kept = read_config(options.config, {});
+  if (to_toml(changed) != to_toml(kept))
+    throw ConfigError(options.config +
+                      ": is the configuration that run.folder keeps, and --set would replace it; copy "
+                      "it to another place and start from there, or leave --set out");
+}
+
+// Warnings go into the run's log; to standard error where the run fails before it has one.
+class Warnings {
+ public:
+  Warnings(std::vector<std::string> lines, const Comm& world) : lines_(std::move(lines)), world_(world) {}
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+  ~Warnings() { print_warnings(lines_, world_); }
+
+  void add(const std::vector<std::string>& lines) { lines_.insert(lines_.end(), lines.begin(), lines.end()); }
+  void log(RunReport& report) {
+    for (const std::string& line : std::exchange(lines_, {})) report.log("warning: " + line);
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  const Comm& world_;
+};
+
+// The root opens the report; the others hold an empty one.
+RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
+                      const Checkpoints& checkpoints, const std::optional<RunFolder>& folder,
+                      const TrainOptions& options) {
+  if (!folder) return RunReport(settings);
+  // A configuration that is trained from where it lies is the user's: it stays as it is.
+  const std::string text = folder->is_own_config(options.config) ? "" : to_toml(config);
+  RunReport report(settings, text, to_json(plan), checkpoints.history());
+  report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
+  return report;
+}
+
+// The same bits whatever the number of ranks; on a device `deterministic` holds for one number of them.
+bool shard_by_shard(const Config& config, const Backend& backend) {
+  return config.run.deterministic && config.data.shards > 0 && backend.immediate();
+}
+
+std::string lanes_text(int shards, int ranks) {
+  const int own = shards / ranks, threads = omp_get_max_threads();
+  return fmt::format(
+      "deterministic: each of {} shards is computed by itself, by one thread: the same bits on any number of ranks and "
+      "threads{}",
+      shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
+}
+
+}  // namespace
+
+void train_command(const TrainOptions& options, Comm& world) {
+  std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
+  Config config = read_config(options.config, options.overrides);
+  require_ranks(config.run, world.size());
+  world.limit(config.run.timeout);
+  world.sum_in_any_order(config.run.deterministic);
+  make_plan(config);  // refuses what cannot be planned before any file is opened
+  Warnings warnings(config_warnings(config), world);
+  const DatasetShape shape = inspect_dataset(config.data.train, world);
+  require_agreement(config, shape, world);
+  require_channels(config.data, shape.sample);
+  warnings.add(sample_warnings(config, shape.sample));
+  // "[1]" suits any data, and so does a size for every axis; from here on all have a number per axis.
+  settle_axes(config.model.layers, shape.sample.axes);
+  if (config.method.axes == 0) config.method.axes = shape.sample.axes;
+  const Plan plan = make_plan(config);
+  check_plan(plan, config, shape, world);
+
+  const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
+  std::optional<RunFolder> folder;  // of the root
+  if (world.root()) {
+    folder.emplace(config.run.folder, options.overwrite);
+    require_kept_config(*folder, options);
+  }
+  Checkpoints checkpoints(config, plan, shape.samples, world.size());
+  if (!options.overwrite) checkpoints.find(world);
+  const auto backend = make_backend(config.run, world);
+  // Where teams are known, they read what each needs, and nothing is read twice.
+  const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
+  Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
+  if (!checkpoints.found()) {
+    checkpoints.clear(world);
+    if (options.overwrite) forget_teams(config.run, world);
+    forget_teams_of_others(config, world);
+  }
+  if (folder) folder->keep();  // from here on there are records
+  RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
+  warnings.log(report);
+  report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
+  report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
+                         data.validation().shape.samples, to_string(shape.sample),
+                         by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  if (!by_teams) report.log("data: " + data.way());
+
+  const bool lanes = shard_by_shard(config, *backend);
+  if (lanes) report.log(lanes_text(config.data.shards, world.size()));
+  no_training_yet.reset();
+  const StopSignals signals(world.root());
+  SaveTimes times(config.run, signals);
+  Saving saving{checkpoints, times};
+  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, lanes});
+
+  save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
+  RunResult result = make_result(config, outcome.stages, outcome.seconds);
+  result.ranks = world.size();
+  result.machine = this_machine();
+  result.versions = these_versions(backend->description());
+  report.finish(result);
+  checkpoints.clear(world);
+  forget_teams(config.run, world);
+}
+
+}  // namespace mrmf

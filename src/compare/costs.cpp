@@ -1,0 +1,129 @@
+#include "src/compare/compare_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace mrmf {
+namespace {
+
+constexpr const char* kNone = "-";
+
+std::string saved_text(const Comparison& saved) {
+  const std::string mean = fmt::format("{:.1f}", saved.spread.mean);
+  if (!saved.paired) return mean + " %, unpaired";
+  return saved.spread.count < 2 ? mean + " %" : fmt::format("{} +- {:.1f} %", mean, saved.spread.error());
+}
+
+std::string stage_name(int stage) {
+  const std::vector<std::string> names{"first", "second", "third", "fourth"};
+  const auto i = static_cast<std::size_t>(stage) - 1;
+  return i < names.size() ? names[i] + " stage" : fmt::format("stage {}", stage);
+}
+
+std::string reached_text(const Spread& costs, std::size_t runs) {
+  if (costs.count == 0) return "not reached";
+  return text(costs, 2) + (costs.count == runs ? "" : fmt::format(" ({} of {})", costs.count, runs));
+}
+
+double most_gflop(const std::vector<Group>& groups) {
+  double most = 0;
+  for (const Group& group : groups) {
+    for (const Run& run : group.runs) most = std::max(most, total_cost(run).gflop);
+  }
+  return most;
+}
+
+}  // namespace
+
+CostRows::CostRows(const std::vector<Group>& groups, std::optional<double> target) : groups_(groups), target_(target) {
+  for (const Group& group : groups) {
+    for (const Run& run : group.runs) stages_ = std::max(stages_, fusion_stages(run));
+  }
+  measures_.push_back({"time", "s", &Cost::seconds, 1});
+  const double most = most_gflop(groups);
+  if (most <= 0) return;
+  const auto [unit, scale] = most < 1e4   ? std::pair("GFLOP", 1.0)
+                             : most < 1e7 ? std::pair("TFLOP", 1e-3)
+                                          : std::pair("PFLOP", 1e-6);
+  measures_.push_back({"arithmetic", unit, &Cost::gflop, scale});
+}
+
+std::vector<std::string> CostRows::names() const {
+  std::vector<std::string> names;
+  for (const Measure& measure : measures_) {
+    const auto add = [&](const std::string& name) { names.push_back(fmt::format("{} ({})", name, measure.unit)); };
+    for (int s = 1; s <= stages_; ++s) add(stage_name(s));
+    add("finetune");
+    add("total " + measure.name);
+    const auto add_saved = [&](const std::string& what) {
+      for (const char* method : {"baseline", "MRT"}) names.push_back(fmt::format("{} saved against {}", what, method));
+    };
+    add_saved(measure.name);
+    if (!target_) continue;
+    add(fmt::format("{} to loss {:g}", measure.name, *target_));
+    add_saved(measure.name + " to loss");
+  }
+  return names;
+}
+
+std::string CostRows::saved(const Group& group, const std::string& method, const Figure& figure) const {
+  const Group* other = reference_of(group, method, groups_);
+  if (!other) return kNone;
+  const auto saving = [](double own, double of) { return 100 * (1 - own / of); };
+  const std::optional<Comparison> saved = compared(group, *other, figure, saving);
+  return saved ? saved_text(*saved) : kNone;
+}
+
+void CostRows::add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const {
+  const auto figure_of = [&](std::function<std::optional<Cost>(const Run&)> cost) -> Figure {
+    return [&measure, cost = std::move(cost)](const Run& run) -> std::optional<double> {
+      const std::optional<Cost> c = cost(run);
+      return c ? std::optional(measure.scale * (*c).*measure.value) : std::nullopt;
+    };
+  };
+  const auto spread_of = [&](const Figure& figure) {
+    std::vector<double> values;
+    for (const Run& run : group.runs)
+      if (const std::optional<double> value = figure(run)) values.push_back(*value);
+    return spread(values);
+  };
+  for (int s = 1; s <= stages_; ++s) {
+    const Spread stage = spread_of(figure_of([s](const Run& run) { return cost_of(run, s); }));
+    cells.push_back(s <= fusion_stages(group.runs.front()) ? text(stage, 2) : kNone);
+  }
+  const Figure after = figure_of([](const Run& run) { return cost_of(run, 0); });
+  cells.push_back(group.first().method == "baseline" ? kNone : text(spread_of(after), 2));
+  const Figure total = figure_of(total_cost);
+  cells.push_back(text(spread_of(total), 2));
+  for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, total));
+  if (!target_) return;
+  const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
+  cells.push_back(reached_text(spread_of(reached), group.runs.size()));
+  for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, reached));
+}
+
+std::vector<std::string> CostRows::cells(const Group& group) const {
+  std::vector<std::string> cells;
+  for (const Measure& measure : measures_) add_cells(group, measure, cells);
+  return cells;
+}
+
+std::vector<std::string> CostRows::cells(const PaperColumn& paper) const {
+  const auto seconds = [](double value) { return value < 0 ? kNone : fmt::format("{:.2f}", value); };
+  std::vector<std::string> cells;
+  for (int s = 1; s <= stages_; ++s) {
+    const auto i = static_cast<std::size_t>(s) - 1;
+    cells.push_back(i < paper.stage_seconds.size() ? seconds(paper.stage_seconds[i]) : kNone);
+  }
+  cells.push_back(seconds(paper.finetune_seconds));
+  cells.push_back(seconds(paper.total_seconds));
+  for (const PaperColumn* other : {&paper_baseline(), &paper_mrt()}) {
+    const bool faster = paper.total_seconds < other->total_seconds;
+    cells.push_back(faster ? fmt::format("{:.1f} %", 100 * (1 - paper.total_seconds / other->total_seconds)) : kNone);
+  }
+  cells.resize(names().size());
+  return cells;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,143 @@
+// The runs and figures of a comparison for other programs.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "src/compare/runs.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string resolutions_text(const RunResult& r) {
+  std::string text;
+  for (const Extent& e : r.resolutions) text += (text.empty() ? "" : " ") + resolution_text(e, r.axes);
+  return text;
+}
+
+// A name or a text with commas or quotes; RFC 4180.
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+std::string settings_text(const Group& group) {
+  std::string text;
+  for (const auto& [key, value] : group.labels) text += (text.empty() ? "" : "; ") + key + " = " + value;
+  return text;
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// What a run ended with, in the order of the table.
+Json figures(const Run& run, std::optional<double> target) {
+  const RunResult& r = run.result;
+  const Cost all = total_cost(run);
+  Json json{{"seed", r.seed},
+            {"ranks", r.ranks},
+            {"validation_loss", number(r.validation_loss)},
+            {"target", r.target ? Json(*r.target) : Json(nullptr)},
+            {"target_reached", r.target ? Json(r.target_reached) : Json(nullptr)},
+            {"coarse_epochs", static_cast<int>(epochs_of(run, "coarse"))},
+            {"dense_epochs", static_cast<int>(epochs_of(run, "dense"))},
+            {"epochs_after_fusion", static_cast<int>(epochs_after(run))},
+            {"seconds", number(all.seconds)},
+            {"gflop", number(all.gflop)}};
+  if (target) {
+    const std::optional<Cost> cost = cost_to(run, *target);
+    json["seconds_to_loss"] = cost ? number(cost->seconds) : Json(nullptr);
+    json["gflop_to_loss"] = cost ? number(cost->gflop) : Json(nullptr);
+  }
+  json["folder"] = run.folder;
+  return json;
+}
+
+Json spread_json(const Spread& s) {
+  return {{"n", s.count},
+          {"mean", number(s.mean)},
+          {"standard_deviation", number(s.deviation)},
+          {"standard_error", number(s.error())}};
+}
+
+Json comparison(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+  const Group* other = reference_of(group, method, groups);
+  if (!other) return nullptr;
+  const auto add = [&](Json& json, const std::string& name, const Figure& figure, auto compare) {
+    const std::optional<Comparison> c = compared(group, *other, figure, compare);
+    if (!c) return;
+    json[name] = spread_json(c->spread);
+    json[name]["paired"] = c->paired;
+  };
+  const auto saving = [](double own, double of) { return 1 - own / of; };
+  Json json = Json::object();
+  const auto loss = [](const Run& run) { return std::optional(run.result.validation_loss); };
+  add(json, "loss_difference", loss, std::minus<>());
+  add(
+      json, "seconds_saved", [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
+  add(
+      json, "gflop_saved", [](const Run& run) { return std::optional(total_cost(run).gflop); }, saving);
+  return json;
+}
+
+template <class Value>
+Json over(const Group& group, const Value& value) {
+  std::vector<double> values;
+  for (const Run& run : group.runs) values.push_back(value(run));
+  return spread_json(spread(values));
+}
+
+}  // namespace
+
+std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options) {
+  const std::vector<Group> groups = group_runs(folders);
+  std::string names, lines;
+  for (std::size_t column = 0; column < groups.size(); ++column) {
+    const Group& group = groups[column];
+    for (const Run& run : group.runs) {
+      std::string line = fmt::format("{},{},{},{},{},{}", column + 1, cell(method_name(run.result)),
+                                     cell(resolutions_text(run.result)), run.result.top,
+                                     fresh_bottom(run) ? "fresh" : "coarse", cell(settings_text(group)));
+      names = "column,method,resolutions,top,bottom,settings";
+      const Json values = figures(run, options.target);
+      for (const auto& [name, value] : values.items()) {
+        names += "," + name;
+        line += "," + (value.is_null() ? "" : value.is_string() ? cell(value.get<std::string>()) : value.dump());
+      }
+      lines += line + "\n";
+    }
+  }
+  return names + "\n" + lines;
+}
+
+std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options) {
+  const std::vector<Group> groups = group_runs(folders);
+  Json columns = Json::array();
+  for (const Group& group : groups) {
+    Json runs = Json::array();
+    for (const Run& run : group.runs) {
+      Json json{{"resolutions", resolutions_text(run.result)}};
+      json.update(figures(run, options.target));
+      runs.push_back(std::move(json));
+    }
+    columns.push_back({{"method", method_name(group.first())},
+                       {"top", group.first().top},
+                       {"bottom", fresh_bottom(group.runs.front()) ? "fresh" : "coarse"},
+                       {"settings", group.labels},
+                       {"validation_loss", over(group, [](const Run& run) { return run.result.validation_loss; })},
+                       {"seconds", over(group, [](const Run& run) { return total_cost(run).seconds; })},
+                       {"gflop", over(group, [](const Run& run) { return total_cost(run).gflop; })},
+                       {"against_baseline", comparison(group, "baseline", groups)},
+                       {"against_mrt", comparison(group, "mrt", groups)},
+                       {"runs", runs}});
+  }
+  const Json target = options.target ? Json(*options.target) : Json(nullptr);
+  return Json{{"loss", target}, {"columns", columns}, {"warnings", warnings(groups)}}.dump(2) + "\n";
+}
+
+}  // namespace mrmf

@@ -1,0 +1,257 @@
+#include "src/compare/runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "io/input_file.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& path, const std::string& hint) {
+  try {
+    return read_file(path.string());
+  } catch (const DataError& error) {
+    throw DataError(std::string(error.what()) + "; " + hint);
+  }
+}
+
+std::vector<EpochRecord> read_epochs(const fs::path& path) {
+  std::istringstream lines(slurp(path, "is the run folder complete?"));
+  std::vector<EpochRecord> epochs;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    epochs.push_back(epoch_from_json(line, path.string() + ":" + std::to_string(number)));
+  }
+  if (epochs.empty()) throw DataError(path.string() + ": holds no epochs; is the run folder complete?");
+  return epochs;
+}
+
+// The effective configuration is written by mrmf: [section] lines and "key = value" lines; lists go over several.
+Settings read_settings(const std::string& toml) {
+  Settings settings;
+  std::istringstream lines(toml);
+  std::string line, section, key;
+  while (std::getline(lines, line)) {
+    if (line.empty()) continue;
+    const std::size_t equals = line.find(" = ");
+    if (line.front() == '[' && line.back() == ']' && equals == std::string::npos) {
+      section = line.substr(1, line.size() - 2);
+    } else if (line.front() != ' ' && equals != std::string::npos) {
+      key = section + "." + line.substr(0, equals);
+      settings[key] = line.substr(equals + 3);
+    } else {
+      settings[key] += line;
+    }
+  }
+  std::erase_if(settings, [](const auto& entry) {
+    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "data.channels" ||
+           entry.first.starts_with("run.");
+  });
+  return settings;
+}
+
+int order(const std::string& method) {
+  const std::vector<std::string> methods{"baseline", "mrt", "progressive", "mrmf"};
+  return static_cast<int>(std::find(methods.begin(), methods.end(), method) - methods.begin());
+}
+
+bool before(const Group& a, const Group& b) {
+  const auto rank = [](const Group& g) {
+    return std::tuple(order(g.first().method), g.first().resolutions.size(), g.first().top);
+  };
+  return rank(a) < rank(b);
+}
+
+// The paper averages its half resolution over the three axes of a cube: which axis it was makes no column of its own.
+std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
+  for (Extent& factors : resolutions) std::sort(factors.begin(), factors.end());
+  return resolutions;
+}
+
+bool same_column(const Run& a, const Run& b) {
+  return a.result.method == b.result.method &&
+         whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) && a.result.top == b.result.top &&
+         fresh_bottom(a) == fresh_bottom(b);
+}
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "unset" : found->second;
+}
+
+// What sets a group apart from the others that would otherwise be labelled alike.
+void label_settings(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    const Settings& own = group.runs.front().settings;
+    for (const Group& other : groups) {
+      if (&other == &group || !same_column(other.runs.front(), group.runs.front())) continue;
+      Settings all = own;
+      const Settings& theirs = other.runs.front().settings;
+      all.insert(theirs.begin(), theirs.end());
+      for (const auto& [key, value] : all) {
+        if (value_of(own, key) != value_of(theirs, key)) group.labels[key] = value_of(own, key);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string method_name(const RunResult& r) {
+  const std::size_t fusions = r.resolutions.size() - 1;
+  if (r.method == "mrt") return "MRT";
+  if (r.method == "mrmf") return fmt::format("MRMF, {} fusion{}", fusions, fusions == 1 ? "" : "s");
+  return r.method;
+}
+
+bool fresh_bottom(const Run& run) { return value_of(run.settings, "method.bottom") == "\"fresh\""; }
+
+Run read_run(const std::string& folder) {
+  const fs::path path = folder;
+  if (!fs::is_directory(path)) throw DataError(folder + ": there is no such run folder");
+  if (!fs::exists(path / "result.json")) {
+    throw DataError(folder + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
+  }
+  Run run;
+  run.folder = folder;
+  const std::string result = (path / "result.json").string();
+  run.result = result_from_json(slurp(result, "check its permissions"), result);
+  run.epochs = read_epochs(path / "epochs.jsonl");
+  run.settings = read_settings(slurp(path / "config.toml", "is the run folder complete?"));
+  return run;
+}
+
+std::vector<Group> group_runs(const std::vector<std::string>& folders) {
+  std::vector<Group> groups;
+  for (const std::string& folder : folders) {
+    Run run = read_run(folder);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return same_column(g.runs.front(), run) && g.runs.front().settings == run.settings;
+    });
+    if (same != groups.end()) {
+      same->runs.push_back(std::move(run));
+    } else {
+      groups.push_back({{std::move(run)}, {}});
+    }
+  }
+  std::stable_sort(groups.begin(), groups.end(), before);
+  label_settings(groups);
+  return groups;
+}
+
+Spread spread(const std::vector<double>& values) {
+  Spread s;
+  s.count = values.size();
+  const auto n = static_cast<double>(values.size());
+  for (const double v : values) s.mean += v / n;
+  for (const double v : values) s.deviation += (v - s.mean) * (v - s.mean);
+  s.deviation = values.size() > 1 ? std::sqrt(s.deviation / (n - 1)) : 0;
+  return s;
+}
+
+double Spread::error() const { return count > 0 ? deviation / std::sqrt(static_cast<double>(count)) : 0; }
+
+std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
+                                   const std::function<double(double, double)>& compare) {
+  const auto by_seed = [&](const Group& group) {
+    std::map<std::uint64_t, std::vector<double>> values;
+    for (const Run& run : group.runs)
+      if (const std::optional<double> value = figure(run)) values[run.result.seed].push_back(*value);
+    return values;
+  };
+  const auto count = [](const auto& values) {
+    std::size_t n = 0;
+    for (const auto& [seed, list] : values) n += list.size();
+    return n;
+  };
+  const auto mine = by_seed(own), theirs = by_seed(other);
+  if (count(mine) != own.runs.size() || count(theirs) != other.runs.size()) return std::nullopt;
+  const bool paired = std::ranges::equal(
+      mine, theirs, {}, [](const auto& entry) { return entry.first; }, [](const auto& entry) { return entry.first; });
+  std::vector<double> values;
+  if (paired) {
+    for (const auto& [seed, list] : mine) values.push_back(compare(spread(list).mean, spread(theirs.at(seed)).mean));
+  } else {
+    const auto mean = [](const auto& entries) {
+      std::vector<double> all;
+      for (const auto& [seed, list] : entries) all.insert(all.end(), list.begin(), list.end());
+      return spread(all).mean;
+    };
+    values.push_back(compare(mean(mine), mean(theirs)));
+  }
+  return Comparison{spread(values), paired};
+}
+
+const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+  if (group.first().method == "baseline") return nullptr;
+  const auto found = std::ranges::find_if(groups, [&](const Group& g) {
+    return g.first().method == method && g.first().resolutions.back() == group.first().resolutions.back();
+  });
+  return found == groups.end() || &*found == &group ? nullptr : &*found;
+}
+
+std::string text(const Spread& s, int digits) {
+  if (s.count == 0) return "-";
+  return s.count == 1 ? fmt::format("{:.{}f}", s.mean, digits)
+                      : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
+}
+
+bool after_fusion(const std::string& role) { return role == "baseline" || role == "finetune"; }
+
+double epochs_of(const Run& run, const std::string& role) {
+  double epochs = 0;
+  for (const StageRecord& stage : run.result.stages) epochs += stage.role == role ? stage.epochs : 0;
+  return epochs;
+}
+
+double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
+
+// Two teams of part of the ranks each trained at once: the longer time counts. One that the other joined ended on all
+// ranks.
+Cost cost_of(const Run& run, int stage) {
+  Cost cost;
+  for (const StageRecord& s : run.result.stages) {
+    const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
+    if (!counts) continue;
+    const bool team = s.last.ranks < run.result.ranks || s.joined > 0;
+    cost.seconds = team ? std::max(cost.seconds, s.seconds) : cost.seconds + s.seconds;
+    cost.gflop += s.gflop;
+  }
+  return cost;
+}
+
+Cost total_cost(const Run& run) {
+  Cost cost{.seconds = run.result.total_seconds};
+  for (const StageRecord& s : run.result.stages) cost.gflop += s.gflop;
+  return cost;
+}
+
+int fusion_stages(const Run& run) {
+  int stages = 0;
+  for (const StageRecord& s : run.result.stages) stages = after_fusion(s.role) ? stages : std::max(stages, s.stage);
+  return stages;
+}
+
+std::optional<Cost> cost_to(const Run& run, double target) {
+  double gflop = 0;
+  for (const EpochRecord& epoch : run.epochs) {
+    gflop += epoch.gflop;
+    if (after_fusion(epoch.role) && epoch.validation_loss <= target) return Cost{epoch.total_seconds, gflop};
+  }
+  return std::nullopt;
+}
+
+std::optional<double> equivalent_epochs(const Run& run) {
+  const double full = run.epochs.back().gflop;
+  return full > 0 ? std::optional(total_cost(run).gflop / full) : std::nullopt;
+}
+
+}  // namespace mrmf

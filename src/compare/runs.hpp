@@ -1,0 +1,85 @@
+// Run folders read back and put into groups. Private to src/compare*.cpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/compare/compare.hpp"
+#include "src/run/records.hpp"
+
+namespace mrmf {
+
+/// Settings of the effective configuration, "section.key" to value, without what may differ between runs that are
+/// repetitions of each other: the seed, [run], and the resolutions, which results hold.
+using Settings = std::map<std::string, std::string>;
+
+struct Run {
+  std::string folder;
+  RunResult result;
+  std::vector<EpochRecord> epochs;
+  Settings settings;
+};
+
+/// Runs that differ in the seed alone, or in which axis of the samples a resolution averages.
+struct Group {
+  std::vector<Run> runs;
+  Settings labels;  ///< the settings that tell groups of the same method apart, and their values here
+  const RunResult& first() const { return runs.front().result; }
+};
+
+/// method.bottom = "fresh": no coarse model was trained.
+bool fresh_bottom(const Run& run);
+
+Run read_run(const std::string& folder);
+/// In the order baseline, MRT, progressive, MRMF by number of fusions.
+std::vector<Group> group_runs(const std::vector<std::string>& folders);
+/// Lines for what makes the comparison unfair; empty when nothing does.
+std::vector<std::string> warnings(const std::vector<Group>& groups);
+
+/// "MRMF, 2 fusions"
+std::string method_name(const RunResult& result);
+
+/// Mean and sample standard deviation.
+struct Spread {
+  double mean = 0, deviation = 0;
+  std::size_t count = 0;
+  double error() const;  ///< standard error of the mean
+};
+Spread spread(const std::vector<double>& values);
+/// "35", "35.5 +- 0.7": the spread where there are several values.
+std::string text(const Spread& spread, int digits);
+
+/// A figure of a run, where it has one.
+using Figure = std::function<std::optional<double>(const Run&)>;
+/// How a group's figure compares with another's: over their seeds where both have the same ones, else of their means.
+struct Comparison {
+  Spread spread;        ///< of one value where it is not paired
+  bool paired = false;  ///< seed by seed; runs of one seed that average other axes count by their mean
+};
+/// `compare(own, other)` over both; nothing where a run of either has no such figure: the mean of those that reached a
+/// target says nothing of the others.
+std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
+                                   const std::function<double(double, double)>& compare);
+/// The first group of this method that ends at the group's last resolution, unless that is the group itself; null also
+/// for a baseline, with which the others are compared.
+const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups);
+
+bool after_fusion(const std::string& role);  ///< baseline and finetune
+double epochs_of(const Run& run, const std::string& role);
+double epochs_after(const Run& run);
+/// What training cost: seconds on the machine it ran on, and arithmetic, which no other work on that machine changes.
+struct Cost {
+  double seconds = 0, gflop = 0;
+};
+/// Of fusion stage `stage` (1-based, both models), or of what comes after fusion for stage 0.
+Cost cost_of(const Run& run, int stage);
+Cost total_cost(const Run& run);
+int fusion_stages(const Run& run);
+/// Up to the end of the first epoch after fusion whose validation loss is at most `target`.
+std::optional<Cost> cost_to(const Run& run, double target);
+/// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
+std::optional<double> equivalent_epochs(const Run& run);
+
+}  // namespace mrmf

@@ -1,0 +1,279 @@
+#include "src/compare/compare.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <set>
+
+#include "src/compare/compare_costs.hpp"
+#include "src/compare/compare_paper.hpp"
+#include "src/compare/runs.hpp"
+#include "src/compare/text_table.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr const char* kNone = "-";
+constexpr std::size_t kLongest = 24;  // characters of a setting in a heading; longer ones are told below the table
+
+// What names a column: a row for each fact, and for each setting that tells columns of one method apart.
+class Headings {
+ public:
+  explicit Headings(const std::vector<Group>& groups) {
+    for (const Group& group : groups)
+      for (const auto& [key, value] : group.labels) keys_.insert(key);
+  }
+
+  std::size_t size() const { return kFacts + keys_.size(); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names(kFacts);
+    for (const std::string& key : keys_) names.push_back(key.substr(key.find('.') + 1));
+    return names;
+  }
+  std::vector<std::string> cells(const Group& group) {
+    std::vector<std::string> cells = facts(group);
+    for (const std::string& key : keys_) {
+      const auto found = group.labels.find(key);
+      cells.push_back(found == group.labels.end() ? "" : shortened(key, found->second));
+    }
+    return cells;
+  }
+  /// The values that were too long for a heading.
+  std::string notes() const {
+    std::string text;
+    for (std::size_t i = 0; i < long_.size(); ++i) text += fmt::format("({}) {}\n", letter(i), long_[i]);
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t kFacts = 6;
+
+  static std::string letter(std::size_t i) {
+    return i < 26 ? std::string(1, static_cast<char>('a' + i)) : std::to_string(i + 1);
+  }
+  // "seeds 1-3, 5"
+  static std::string seeds_text(const Group& group) {
+    std::set<std::uint64_t> seeds;
+    for (const Run& run : group.runs) seeds.insert(run.result.seed);
+    std::string text = seeds.size() == 1 ? "seed " : "seeds ";
+    for (auto first = seeds.begin(); first != seeds.end();) {
+      auto last = first, next = std::next(first);
+      while (next != seeds.end() && *next == *last + 1) last = next++;
+      text += first == seeds.begin() ? "" : ", ";
+      text += first == last ? std::to_string(*first)
+                            : fmt::format("{}{}{}", *first, std::next(first) == last ? ", " : "-", *last);
+      first = next;
+    }
+    return text;
+  }
+  static std::vector<std::string> facts(const Group& group) {
+    const RunResult& r = group.first();
+    std::set<std::vector<Extent>> choices;
+    for (const Run& run : group.runs) choices.insert(run.result.resolutions);
+    std::string resolutions;
+    for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e, r.axes);
+    const bool mrmf = r.method == "mrmf";
+    return {method_name(r),
+            resolutions,
+            choices.size() > 1 ? fmt::format("and {} more choices of axes", choices.size() - 1) : "",
+            mrmf ? "top " + r.top : "",
+            mrmf && fresh_bottom(group.runs.front()) ? "bottom fresh" : "",
+            fmt::format("n = {}, {}", group.runs.size(), seeds_text(group))};
+  }
+  std::string shortened(const std::string& key, const std::string& value) {
+    if (value.size() <= kLongest) return value;
+    const std::string text = key + " = " + value;
+    const auto found = std::ranges::find(long_, text);
+    const auto place = static_cast<std::size_t>(found - long_.begin());
+    if (found == long_.end()) long_.push_back(text);
+    return "(" + letter(place) + ")";
+  }
+
+  std::set<std::string> keys_;
+  std::vector<std::string> long_;
+};
+
+template <class Value>
+Spread over(const Group& group, const Value& figure) {
+  std::vector<double> values;
+  for (const Run& run : group.runs) values.push_back(figure(run));
+  return spread(values);
+}
+
+// Epochs are whole numbers: digits only where a mean needs them.
+std::string count_text(const Spread& s) {
+  const bool whole = s.deviation == 0 && s.mean == std::floor(s.mean);
+  return whole ? fmt::format("{:.0f}", s.mean) : text(s, 1);
+}
+
+std::string target_text(const Group& group) {
+  const auto reached =
+      std::count_if(group.runs.begin(), group.runs.end(), [](const Run& r) { return r.result.target_reached; });
+  const bool set =
+      std::any_of(group.runs.begin(), group.runs.end(), [](const Run& r) { return r.result.target.has_value(); });
+  return set ? fmt::format("{} of {}", reached, group.runs.size()) : "no target";
+}
+
+std::string cost_text(const Group& group) {
+  std::vector<double> costs;
+  for (const Run& run : group.runs) {
+    if (const auto cost = equivalent_epochs(run)) costs.push_back(*cost);
+  }
+  return text(spread(costs), 2);
+}
+
+// A fusion stage's team that was ready before the other; none where no two teams trained at once.
+std::optional<double> waited(const Run& run) {
+  double seconds = 0;
+  for (const StageRecord& stage : run.result.stages) seconds += stage.waited;
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
+bool any_waited(const std::vector<Group>& groups) {
+  return std::ranges::any_of(groups, [](const Group& group) {
+    return std::ranges::any_of(group.runs, [](const Run& run) { return waited(run).has_value(); });
+  });
+}
+
+std::string waited_text(const Group& group) {
+  std::vector<double> seconds;
+  for (const Run& run : group.runs)
+    if (const auto wait = waited(run)) seconds.push_back(*wait);
+  return seconds.empty() ? kNone : text(spread(seconds), 2);
+}
+
+std::optional<double> loss_of(const Run& run) { return run.result.validation_loss; }
+
+// "-0.00174 +- 0.00030": seed by seed, with its standard error.
+std::string difference_text(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+  const Group* other = reference_of(group, method, groups);
+  if (!other) return kNone;
+  const std::optional<Comparison> less =
+      compared(group, *other, loss_of, [](double own, double of) { return own - of; });
+  if (!less) return kNone;
+  const std::string mean = fmt::format("{:+.5f}", less->spread.mean);
+  if (!less->paired) return mean + ", unpaired";
+  return less->spread.count < 2 ? mean : fmt::format("{} +- {:.5f}", mean, less->spread.error());
+}
+
+// The rows below the headings.
+struct Rows {
+  const std::vector<Group>& groups;
+  const CostRows& costs;
+  bool teams = false;
+
+  std::vector<std::string> names() const;
+  std::vector<std::string> cells(const Group& group) const;
+  std::vector<std::string> cells(const PaperColumn& paper) const;
+};
+
+std::vector<std::string> Rows::names() const {
+  std::vector<std::string> names{"validation loss",    "loss less the baseline's",     "loss less MRT's",
+                                 "target reached",     "epochs before fusion, coarse", "epochs before fusion, dense",
+                                 "epochs after fusion"};
+  for (const std::string& name : costs.names()) names.push_back(name);
+  if (teams) names.emplace_back("early teams' wait (s)");
+  names.emplace_back("cost in full-resolution epochs");
+  return names;
+}
+
+std::vector<std::string> Rows::cells(const Group& group) const {
+  std::vector<std::string> cells{text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5),
+                                 difference_text(group, "baseline", groups), difference_text(group, "mrt", groups),
+                                 target_text(group)};
+  for (const char* role : {"coarse", "dense"}) {
+    const Spread epochs = over(group, [&](const Run& r) { return epochs_of(r, role); });
+    cells.push_back(epochs.mean > 0 ? count_text(epochs) : kNone);
+  }
+  cells.push_back(count_text(over(group, epochs_after)));
+  for (const std::string& cell : costs.cells(group)) cells.push_back(cell);
+  if (teams) cells.push_back(waited_text(group));
+  cells.push_back(cost_text(group));
+  return cells;
+}
+
+std::vector<std::string> Rows::cells(const PaperColumn& paper) const {
+  const auto figure = [](double value, int digits) {
+    return value < 0 ? kNone : fmt::format("{:.{}f}", value, digits);
+  };
+  std::vector<std::string> cells{figure(paper.validation_loss, 4), "", "", ""};
+  for (const int epochs : {paper.coarse_epochs, paper.dense_epochs, paper.after_epochs})
+    cells.push_back(figure(epochs, 0));
+  for (const std::string& cell : costs.cells(paper)) cells.push_back(cell);
+  if (teams) cells.emplace_back("");
+  cells.emplace_back("");
+  return cells;
+}
+
+std::string notes(const std::vector<Group>& groups, bool to_loss, bool paper, bool other_run) {
+  std::string text =
+      "\nMean +- sample standard deviation over n runs.\n"
+      "Savings and differences of the loss: mean +- standard error, seed by seed; unpaired: of the means, as seeds "
+      "differ.\n"
+      "Arithmetic (GFLOP and so on): of convolutions and dense layers, validation included; the same on every "
+      "machine.\n"
+      "Cost in full-resolution epochs is of arithmetic.\n";
+  for (const char* method : {"baseline", "mrt"}) {
+    const auto columns = std::ranges::count_if(groups, [&](const Group& g) { return g.first().method == method; });
+    if (columns > 1)
+      text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
+                          columns, method == std::string("mrt") ? "MRT" : method);
+  }
+  if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
+  if (paper)
+    text += "paper: Neuron Inverter, its own data, 16 A100 GPUs (Tables 5 and 7). Compare ratios, not seconds.\n";
+  if (other_run) {
+    text +=
+        "[1] seconds per stage are of Table 7's run (coarse batch 2048, 2250.21 s in all), the rest of Table 5's.\n";
+  }
+  for (const std::string& line : warnings(groups)) text += "warning: " + line + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
+  const std::vector<Group> groups = group_runs(folders);
+  const CostRows costs(groups, options.target);
+  const Rows rows{groups, costs, any_waited(groups)};
+  Headings headings(groups);
+  const auto column = [](std::vector<std::string> heading, const std::vector<std::string>& cells) {
+    heading.insert(heading.end(), cells.begin(), cells.end());
+    return heading;
+  };
+  TextTable table{.columns = {column(headings.names(), rows.names())}, .heading = headings.size()};
+  bool paper = false, other_run = false;
+  for (const Group& group : groups) {
+    table.columns.push_back(column(headings.cells(group), rows.cells(group)));
+    const PaperColumn* figures = paper_figures(group.first());
+    if (!figures) continue;
+    std::vector<std::string> heading(headings.size());
+    heading[0] = "paper";
+    if (figures->other_run) heading[1] = "[1]";
+    table.beside.insert(table.columns.size());
+    table.columns.push_back(column(std::move(heading), rows.cells(*figures)));
+    paper = true;
+    other_run = other_run || figures->other_run;
+  }
+  const std::string below = headings.notes();
+  return table.text(options.width) + (below.empty() ? "" : "\n" + below) +
+         notes(groups, options.target.has_value(), paper, other_run);
+}
+
+std::size_t output_width() {
+  constexpr std::size_t kLeast = 60, kOtherwise = 120;
+  std::size_t width = 0;
+  if (const char* columns = std::getenv("COLUMNS")) width = std::strtoul(columns, nullptr, 10);
+  winsize window{};
+  if (width == 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0) width = window.ws_col;
+  return width == 0 ? kOtherwise : std::max(width, kLeast);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,240 @@
+// What no key can check alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/nearest.hpp"
+#include "kernels/check.hpp"
+#include "src/config/presets.hpp"
+#include "src/config/schema.hpp"
+
+namespace mrmf {
+namespace {
+
+// Speaks of keys by the place where they were set.
+class Checker {
+ public:
+  Checker(const Places& places, const std::string& origin) : places_(places), origin_(origin) {}
+
+  bool given(const std::string& path) const { return places_.count(path) > 0; }
+
+  [[noreturn]] void fail(const std::string& path, const std::string& message) const {
+    const auto found = places_.find(path);
+    throw ConfigError((found == places_.end() ? origin_ : found->second) + ": " + message);
+  }
+
+  void require(const std::string& path, bool present, const std::string& hint) const {
+    if (!present) throw ConfigError(origin_ + ": " + path + " is missing; " + hint);
+  }
+
+ private:
+  const Places& places_;
+  const std::string& origin_;
+};
+
+void complete_data(DataConfig& data, const Checker& checker) {
+  checker.require("data.files", !data.train.files.empty(),
+                  "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
+  const std::string hint = "name the data set inside the files";
+  checker.require("data.train.samples", !data.train.samples.empty(), hint);
+  checker.require("data.train.labels", !data.train.labels.empty(), hint);
+  checker.require("data.validation.samples", !data.validation.samples.empty(), hint);
+  checker.require("data.validation.labels", !data.validation.labels.empty(), hint);
+  if (data.validation.files.empty()) data.validation.files = data.train.files;
+  data.validation.layout = data.train.layout;
+  data.validation.missing = data.train.missing;
+}
+
+void complete_model(ModelConfig& model, const Checker& checker) {
+  if (!model.preset.empty()) {
+    if (!model.layers.empty()) {
+      checker.fail("model.layers",
+                   "model.preset = " + quoted(model.preset) + " and model.layers are both given; keep one");
+    }
+    model.layers = preset_layers(model.preset);
+  }
+  checker.require("model", !model.layers.empty(), "give model.preset (mrmf presets lists them) or [[model.layers]]");
+  try {
+    name_layers(model.layers);
+  } catch (const ConfigError& error) {
+    checker.fail("model.layers", error.what());
+  }
+  if (model.cut.empty()) return;
+  std::vector<std::string> names;
+  for (const LayerSpec& spec : model.layers) names.push_back(spec.name);
+  if (std::find(names.begin(), names.end(), model.cut) == names.end()) {
+    checker.fail("model.cut", "model.cut is " + quoted(model.cut) + ", which names no layer" +
+                                  did_you_mean(model.cut, names, '"') + " (" +
+                                  fmt::format("{}", fmt::join(names, ", ")) + ")");
+  }
+  if (model.cut == names.front()) {
+    checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
+  }
+}
+
+void check_count(const MethodConfig& method, const Checker& checker) {
+  const std::size_t count = method.resolutions.size();
+  const std::string has = fmt::format("method.resolutions has {} {}; ", count, count == 1 ? "entry" : "entries");
+  if (method.name == "baseline" && count != 1) {
+    checker.fail("method.resolutions", has + "baseline trains at one, such as [[1]]");
+  }
+  if (method.name == "mrt" && count != 2) {
+    checker.fail("method.resolutions", has + "mrt needs exactly two, such as [[2], [1]]");
+  }
+  if (method.name != "baseline" && count < 2) {
+    checker.fail("method.resolutions", has + method.name + " needs at least two, such as [[2], [1]]");
+  }
+}
+
+void check_resolutions(const MethodConfig& method, const Checker& checker) {
+  check_count(method, checker);
+  for (std::size_t i = 1; i < method.resolutions.size(); ++i) {
+    const Extent &coarse = method.resolutions[i - 1], &fine = method.resolutions[i];
+    const std::string pair = write_extent(fine, method.axes) + " after " + write_extent(coarse, method.axes) + ": ";
+    if (coarse == fine) checker.fail("method.resolutions", "method.resolutions has " + pair + "the same twice");
+    for (std::size_t axis = 0; axis < fine.size(); ++axis) {
+      if (coarse[axis] % fine[axis] == 0) continue;
+      const char* why =
+          fine[axis] > coarse[axis] ? "they must go from coarse to fine" : "each factor must divide the one before it";
+      checker.fail("method.resolutions", "method.resolutions has " + pair + why);
+    }
+  }
+}
+
+// Only mrmf has a choice. The default may stand there: effective configurations spell every key out.
+void complete_top(MethodConfig& method, const Checker& checker) {
+  if (method.name == "mrt") {
+    if (checker.given("method.top") && method.top != TopRule::fresh) {
+      checker.fail("method.top",
+                   "method.top: mrt always starts from a fresh top; remove the key or set it to \"fresh\"");
+    }
+    method.top = TopRule::fresh;
+  } else if (method.name != "mrmf" && method.top != TopRule::dense) {
+    checker.fail("method.top",
+                 "method.top: " + method.name + " has no choice of top layers; remove the key or set it to \"dense\"");
+  }
+}
+
+void check_teams(const MethodConfig& method, const Checker& checker) {
+  const bool two_models = method.name == "mrmf" && method.top == TopRule::dense;
+  if (method.teams == TeamMode::concurrent && !two_models) {
+    checker.fail(
+        "method.teams",
+        "method.teams = \"concurrent\" trains a coarse and a dense model at once, and only mrmf with method.top = "
+        "\"dense\" trains both; set \"sequential\"");
+  }
+  if (method.join && method.teams != TeamMode::concurrent) {
+    checker.fail("method.join",
+                 "method.join = true lets one of two teams join the other, and there are none; set "
+                 "method.teams = \"concurrent\", or remove it");
+  }
+  if (!method.split.empty() && method.split.size() != 2) {
+    checker.fail("method.split", fmt::format("method.split has {} entries; give the shares of the ranks for the dense "
+                                             "and the coarse team, such as [5, 3]",
+                                             method.split.size()));
+  }
+}
+
+void check_bottom(const MethodConfig& method, const Checker& checker) {
+  if (method.bottom == BottomRule::coarse) return;
+  const bool one_fusion = method.name == "mrmf" && method.top == TopRule::dense && method.resolutions.size() == 2;
+  if (one_fusion && method.teams == TeamMode::sequential) return;
+  checker.fail(
+      "method.bottom",
+      "method.bottom = \"fresh\" trains no coarse model: it goes with mrmf, one fusion, method.top = \"dense\" "
+      "and method.teams = \"sequential\" alone; set it to \"coarse\"");
+}
+
+void complete_method(Config& config, const Checker& checker) {
+  MethodConfig& method = config.method;
+  check_resolutions(method, checker);
+  complete_top(method, checker);
+  check_teams(method, checker);
+  check_bottom(method, checker);
+  if (method.stages.size() + 1 > method.resolutions.size()) {
+    checker.fail("method.stages",
+                 fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",
+                             method.stages.size(), method.resolutions.size(), method.resolutions.size() - 1,
+                             method.resolutions.size() == 2 ? "" : "s"));
+  }
+  const auto top = [](const LayerSpec& s) { return s.kind == LayerKind::flatten || s.kind == LayerKind::dense; };
+  const std::vector<LayerSpec>& layers = config.model.layers;
+  if (method.name != "baseline" && config.model.cut.empty() && std::none_of(layers.begin(), layers.end(), top)) {
+    checker.fail("model.layers", "the model has no flatten and no dense layer to cut it at; name a layer in model.cut");
+  }
+}
+
+// An empty folder would be found out when the training is done.
+void check_run(const RunConfig& run, const Checker& checker) {
+  if (run.folder.empty()) {
+    checker.fail("run.folder", "run.folder is empty; name the folder for the run's files, such as \"runs/first\"");
+  }
+}
+
+void check_optimizer(const Config& config, const Checker& checker) {
+  const OptimizerSettings& optimizer = config.training.optimizer;
+  const std::vector<double>& boundaries = optimizer.boundaries;
+  const std::string path = "training.optimizer.boundaries";
+  if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end()) {
+    checker.fail(path, path + " is " + write(boundaries, {}) + "; the epochs must increase");
+  }
+  std::vector<std::pair<std::string, std::string>> rules{
+      {"training.optimizer.rule", optimizer.rule},
+      {"method.coarse.rule", config.method.coarse.rule.value_or("")},
+      {"method.dense.rule", config.method.dense.rule.value_or("")},
+      {"method.finetune.rule", config.method.finetune.rule.value_or("")}};
+  for (const StageOverride& stage : config.method.stages) {
+    rules.emplace_back("method.stages", stage.coarse.rule.value_or(""));
+    rules.emplace_back("method.stages", stage.dense.rule.value_or(""));
+  }
+  for (const auto& [key, rule] : rules) {
+    if (rule == "piecewise" && boundaries.empty()) {
+      checker.fail(key, key + ": the rule \"piecewise\" needs " + path + ", such as [50, 75]");
+    }
+    if (config.method.curve == RateCurve::run && (rule == "piecewise" || rule == "plateau")) {
+      checker.fail(key, key + ": the rule " + quoted(rule) +
+                            " counts the epochs of one training step and makes no curve over the run; set "
+                            "method.curve = \"stage\", or the rule constant, cosine or linear");
+    }
+  }
+}
+
+// `role` as the stage's own keys leave it.
+bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {}) {
+  return (role.patience || stage.patience) && !role.threshold && !stage.threshold;
+}
+
+}  // namespace
+
+void check_stops(const MethodConfig& method, const Places& places, const std::string& origin) {
+  const Checker checker(places, origin);
+  const auto fail = [&](const std::string& place, const std::string& key) {
+    checker.fail(place, key + "patience counts epochs in which the training loss falls by less than " + key +
+                            "threshold, which is not set; set it too, or remove the patience");
+  };
+  const auto check = [&](const std::string& name, const RoleSettings& role, auto stage_role) {
+    const std::string key = "method.stop." + name + ".";
+    bool by_stages = !method.stages.empty();  // each of them may bring the threshold
+    for (std::size_t i = 0; i < method.stages.size(); ++i) {
+      const RoleSettings& stage = method.stages[i].*stage_role;
+      by_stages = by_stages && stage.threshold;
+      if (stage.patience && waits_for_nothing(role, stage))
+        fail("method.stages", fmt::format("method.stages[{}].{}.", i, name));
+    }
+    if (!by_stages && waits_for_nothing(role)) fail(key + "patience", key);
+  };
+  check("coarse", method.coarse, &StageOverride::coarse);
+  check("dense", method.dense, &StageOverride::dense);
+  if (waits_for_nothing(method.finetune)) fail("method.stop.finetune.patience", "method.stop.finetune.");
+}
+
+void complete(Config& config, const Places& places, const std::string& origin) {
+  const Checker checker(places, origin);
+  complete_data(config.data, checker);
+  complete_model(config.model, checker);
+  check_run(config.run, checker);
+  check_optimizer(config, checker);
+  complete_method(config, checker);
+}
+
+}  // namespace mrmf

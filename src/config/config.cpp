@@ -1,0 +1,92 @@
+#include "src/config/config.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "io/input_file.hpp"
+#include "io/limits.hpp"
+#include "kernels/check.hpp"
+#include "src/config/schema.hpp"
+
+namespace mrmf {
+namespace {
+
+std::string section_of(const std::string& path) { return path.substr(0, path.find('.')); }
+
+std::string describe(const std::string& path, const std::string& expected, const std::string& standard,
+                     const std::string& meaning) {
+  const bool said = standard.empty() || meaning.find("unless set") != std::string::npos;
+  return fmt::format("  {}\n      {}{}\n      {}\n", path, expected, said ? "" : "; " + standard + " unless set",
+                     meaning);
+}
+
+}  // namespace
+
+Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::directory)
+    throw ConfigError(path + ": is a folder; name the configuration file in it");
+  if (type == std::filesystem::file_type::not_found) throw ConfigError(path + ": there is no such file");
+  if (error)
+    throw ConfigError(path + ": cannot be read" + " (" + error.message() + "); check its permissions and its folder's");
+  std::string text;
+  try {
+    text = read_file(path, kMostTomlBytes);
+  } catch (const DataError& reason) {
+    throw ConfigError(reason.what());
+  }
+  return parse_config(text, path, overrides, writer);
+}
+
+Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
+                    Writer writer) {
+  Value root = parse_toml(text, origin);
+  for (const std::string& setting : overrides) apply_override(root, setting);
+  Config config;
+  Places places;
+  read_table(root, "", "", config_keys(), config, places);
+  complete(config, places, origin);
+  if (writer == Writer::person) check_stops(config.method, places, origin);
+  return config;
+}
+
+std::string to_toml(const Config& config) {
+  std::string text, section;
+  for (const Key<Config>& key : config_keys()) {
+    const std::string value = key.write(config);
+    if (value.empty()) continue;
+    if (section_of(key.path) != section) {
+      text += (section.empty() ? "[" : "\n[") + section_of(key.path) + "]\n";
+      section = section_of(key.path);
+    }
+    text += key.path.substr(section.size() + 1) + " = " + value + "\n";
+  }
+  return text;
+}
+
+std::string describe_keys() {
+  const Config standard;
+  std::string text, section;
+  for (const Key<Config>& key : config_keys()) {
+    if (section_of(key.path) != section) {
+      section = section_of(key.path);
+      text += (text.empty() ? "[" : "\n[") + section + "]\n";
+    }
+    text += describe(key.path, key.expected, key.write(standard), key.meaning);
+  }
+  text += "\n[[model.layers]]\n";
+  for (const LayerKey& entry : layer_keys()) {
+    std::string kinds;
+    for (const LayerKind kind : entry.kinds) kinds += (kinds.empty() ? "" : ", ") + to_string(kind);
+    const bool all = entry.kinds.size() == layer_kind_words().size();
+    const std::string preset = entry.required ? "" : entry.key.write(LayerSpec{});
+    text += describe(entry.key.path + (all ? "" : "  (" + kinds + ")"), entry.key.expected, preset, entry.key.meaning);
+  }
+  text += "\n[[method.stages]]\n";
+  for (const Key<StageOverride>& key : stage_keys()) text += describe(key.path, key.expected, "", key.meaning);
+  return text;
+}
+
+}  // namespace mrmf

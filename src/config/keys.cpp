@@ -1,0 +1,166 @@
+#include "src/config/keys.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "io/nearest.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+bool inside(double x, const Rule& rule) {
+  const bool above_least = rule.open_least ? x > rule.least : x >= rule.least;
+  const bool below_most = rule.open_most ? x < rule.most : x <= rule.most;
+  return above_least && below_most;  // false for NaN
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot + 1);
+}
+
+// The names one level below `parent` ("" or "section.").
+std::vector<std::string> children(const std::string& parent, const std::vector<std::string>& known) {
+  std::set<std::string> names;
+  for (const std::string& path : known) {
+    if (path.starts_with(parent))
+      names.insert(path.substr(parent.size(), path.find('.', parent.size()) - parent.size()));
+  }
+  return {names.begin(), names.end()};
+}
+
+// A neighbour with a similar name, else a key of that name elsewhere, else a similar path.
+std::string suggestion(const std::string& path, const std::vector<std::string>& known) {
+  const std::string parent = parent_of(path), name = path.substr(parent.size());
+  const std::string neighbour = nearest(name, children(parent, known));
+  if (!neighbour.empty()) return parent + neighbour;
+  const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& k) {
+    return k.substr(parent_of(k).size()) == name && k.substr(0, k.find('.')) == path.substr(0, path.find('.'));
+  });
+  if (same != known.end()) return *same;
+  const auto elsewhere = std::find_if(known.begin(), known.end(),
+                                      [&](const std::string& k) { return k.substr(parent_of(k).size()) == name; });
+  return elsewhere != known.end() ? *elsewhere : nearest(path, known);
+}
+
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+}  // namespace
+
+Rule at_least(double least) {
+  Rule rule;
+  rule.least = least;
+  return rule;
+}
+Rule within(double least, double most) {
+  Rule rule = at_least(least);
+  rule.most = most;
+  return rule;
+}
+Rule above(double least) {
+  Rule rule = at_least(least);
+  rule.open_least = true;
+  return rule;
+}
+Rule above_to(double least, double most) {
+  Rule rule = above(least);
+  rule.most = most;
+  return rule;
+}
+Rule from_below(double least, double most) {
+  Rule rule = at_least(least);
+  rule.most = most;
+  rule.open_most = true;
+  return rule;
+}
+Rule one_of(std::vector<std::string> words) {
+  Rule rule;
+  rule.words = std::move(words);
+  return rule;
+}
+
+void refuse(const Value& value, const std::string& path, const std::string& expected) {
+  throw ConfigError(value.where + ": " + path + " is " + render(value) + "; it must be " + expected);
+}
+
+void unknown_key(const Value& value, const std::string& path, const std::vector<std::string>& known) {
+  std::string message = value.where + ": unknown key '" + path + "'";
+  const std::string meant = suggestion(path, known);
+  if (!meant.empty()) throw ConfigError(message + "; did you mean '" + meant + "'?");
+  const std::string parent = parent_of(path);
+  const std::string section = parent.empty() ? "the sections are " : "there are " + parent + "{";
+  throw ConfigError(message + "; " + section + join(children(parent, known)) + (parent.empty() ? "" : "}"));
+}
+
+std::string expected_number(bool integer, const Rule& rule) {
+  std::string text = integer ? "an integer" : "a number";
+  const bool low = rule.least > -1e300, high = rule.most < 1e300;
+  if (low) text += fmt::format(" {} {}", rule.open_least ? "above" : "of at least", rule.least);
+  if (high) text += fmt::format("{}{} {}", low ? " and " : " ", rule.open_most ? "below" : "at most", rule.most);
+  return text;
+}
+
+std::string expected_word(const Rule& rule) { return "one of " + join(rule.words); }
+
+std::int64_t read_integer(const Value& value, const std::string& path, const Rule& rule) {
+  const bool good = value.kind == Value::Kind::integer && inside(static_cast<double>(value.integer), rule);
+  if (!good) refuse(value, path, expected_number(true, rule));
+  return value.integer;
+}
+
+double read_real(const Value& value, const std::string& path, const Rule& rule) {
+  const bool integer = value.kind == Value::Kind::integer;
+  const double x = integer ? static_cast<double>(value.integer) : value.real;
+  const bool good = (integer || value.kind == Value::Kind::real) && std::isfinite(x) && inside(x, rule);
+  if (!good) refuse(value, path, expected_number(false, rule));
+  return x;
+}
+
+std::string read_text(const Value& value, const std::string& path, const Rule& rule) {
+  if (!rule.words.empty()) return rule.words[read_word(value, path, rule)];
+  const bool typed = value.kind != Value::Kind::table && value.kind != Value::Kind::list && !value.text.empty();
+  if (value.kind != Value::Kind::text && !typed) refuse(value, path, "a text in quotes");
+  return value.text;
+}
+
+std::size_t read_word(const Value& value, const std::string& path, const Rule& rule) {
+  const auto found = std::find(rule.words.begin(), rule.words.end(), value.text);
+  if (value.kind == Value::Kind::text && found != rule.words.end()) {
+    return static_cast<std::size_t>(found - rule.words.begin());
+  }
+  refuse(value, path, expected_word(rule) + did_you_mean(value.text, rule.words, '"'));
+}
+
+bool read_boolean(const Value& value, const std::string& path) {
+  if (value.kind != Value::Kind::boolean) refuse(value, path, "true or false");
+  return value.boolean;
+}
+
+Extent read_extent(const Value& value, const std::string& path, const Rule& rule) {
+  const std::vector<Value> items = read_list(value);
+  Extent extent{1, 1, 1};
+  bool good = !items.empty() && items.size() <= extent.size();
+  for (std::size_t i = 0; good && i < items.size(); ++i) {
+    // An extent in number of elements: 2^20 per axis is far beyond any sample and keeps products in range.
+    good = items[i].kind == Value::Kind::integer && inside(static_cast<double>(items[i].integer), rule) &&
+           items[i].integer <= (1 << 20);
+    extent[extent.size() - items.size() + i] = items[i].integer;
+  }
+  if (!good) refuse(value, path, expected<Extent>(rule));
+  return extent;
+}
+
+std::vector<Value> read_list(const Value& value) {
+  return value.kind == Value::Kind::list ? value.items : std::vector<Value>{value};
+}
+
+std::string write_extent(const Extent& extent, int axes) {
+  const std::size_t last = extent.size() - static_cast<std::size_t>(std::max(axes, 1));
+  std::size_t first = 0;
+  while (first < last && extent[first] == 1) ++first;
+  return fmt::format("[{}]", fmt::join(extent.begin() + static_cast<std::ptrdiff_t>(first), extent.end(), ", "));
+}
+
+}  // namespace mrmf

@@ -1,0 +1,186 @@
+// The machinery of the key tables: a key is declared once (path, field, rule, meaning), and reading, writing,
+// checking and describing it all follow from that.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+#include "src/config/config_value.hpp"
+
+namespace mrmf {
+
+/// What the value of a key may be, beyond its type. Numbers lie in [least, most] unless an end is open.
+struct Rule {
+  double least = -1e300, most = 1e300;
+  bool open_least = false, open_most = false;
+  std::vector<std::string> words;  ///< the allowed texts; of an enum in the order of its enumerators
+};
+Rule at_least(double least);
+Rule within(double least, double most);
+Rule above(double least);
+Rule above_to(double least, double most);
+Rule from_below(double least, double most);
+Rule one_of(std::vector<std::string> words);
+
+/// Where each key was set, for checks that come later.
+using Places = std::map<std::string, std::string>;
+
+/// ConfigError "<where>: <path> is <value>; it must be <expected>".
+[[noreturn]] void refuse(const Value& value, const std::string& path, const std::string& expected);
+/// ConfigError "<where>: unknown key '<path>'; did you mean '...'?". `known` are full paths.
+[[noreturn]] void unknown_key(const Value& value, const std::string& path, const std::vector<std::string>& known);
+
+/// Types of values: what a message calls them, how they are read and written. "" is written for "not set".
+std::string expected_number(bool integer, const Rule& rule);
+std::string expected_word(const Rule& rule);
+std::int64_t read_integer(const Value& value, const std::string& path, const Rule& rule);
+double read_real(const Value& value, const std::string& path, const Rule& rule);
+std::string read_text(const Value& value, const std::string& path, const Rule& rule);
+std::size_t read_word(const Value& value, const std::string& path, const Rule& rule);  ///< its position in rule.words
+bool read_boolean(const Value& value, const std::string& path);
+Extent read_extent(const Value& value, const std::string& path, const Rule& rule);
+/// The entries of a list; a value that is no list counts as a list of one.
+std::vector<Value> read_list(const Value& value);
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+template <class T>
+std::string expected(const Rule& rule) {
+  if constexpr (IsOptional<T>::value) {
+    return expected<typename T::value_type>(rule);
+  } else if constexpr (IsVector<T>::value) {
+    return "a list, each " + expected<typename T::value_type>(rule);
+  } else if constexpr (std::is_same_v<T, Extent>) {
+    return "one to three integers such as [2] or [2, 2, 2], each at least 1";
+  } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, std::string> || std::is_same_v<T, bool>) {
+    if (!rule.words.empty()) return expected_word(rule);
+    return std::is_same_v<T, bool> ? "true or false" : "a text";
+  } else {
+    return expected_number(std::is_integral_v<T>, rule);
+  }
+}
+
+template <class T>
+void read(const Value& value, const std::string& path, const Rule& rule, T& target) {
+  if constexpr (IsOptional<T>::value) {
+    typename T::value_type inner{};
+    read(value, path, rule, inner);
+    target = inner;
+  } else if constexpr (IsVector<T>::value) {
+    target.clear();
+    for (const Value& item : read_list(value)) {
+      typename T::value_type inner{};
+      read(item, path, rule, inner);
+      target.push_back(inner);
+    }
+  } else if constexpr (std::is_same_v<T, Extent>) {
+    target = read_extent(value, path, rule);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    target = read_text(value, path, rule);
+  } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+    if (rule.words.empty()) {
+      target = static_cast<T>(read_boolean(value, path));
+    } else {
+      target = static_cast<T>(read_word(value, path, rule));
+    }
+  } else if constexpr (std::is_integral_v<T>) {
+    Rule narrowed = rule;
+    if (!std::in_range<T>(value.integer))
+      narrowed.most = std::min(rule.most, static_cast<double>(std::numeric_limits<T>::max()));
+    target = static_cast<T>(read_integer(value, path, narrowed));
+  } else {
+    target = static_cast<T>(read_real(value, path, rule));
+  }
+}
+
+/// "[2]", "[1, 2]": without leading ones, but at least `axes` numbers.
+std::string write_extent(const Extent& extent, int axes = 1);
+
+template <class T>
+std::string write(const T& value, const Rule& rule) {
+  if constexpr (IsOptional<T>::value) {
+    return value ? write(*value, rule) : "";
+  } else if constexpr (IsVector<T>::value) {
+    std::string text;
+    for (const auto& item : value) text += (text.empty() ? "" : ", ") + write(item, rule);
+    return value.empty() ? "" : "[" + text + "]";
+  } else if constexpr (std::is_same_v<T, Extent>) {
+    return write_extent(value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value.empty() ? "" : quoted(value);
+  } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+    if (rule.words.empty()) return value == T{} ? "false" : "true";
+    return quoted(rule.words.at(static_cast<std::size_t>(value)));
+  } else {
+    return fmt::format("{}", value);  // the shortest text that reads back to the same number
+  }
+}
+
+/// One option of the struct S.
+template <class S>
+struct Key {
+  std::string path;      ///< relative to S's own table
+  std::string expected;  ///< type and range in words
+  std::string meaning;
+  std::function<void(S&, const Value&, const std::string& full_path)> read;
+  std::function<std::string(const S&)> write;
+};
+
+/// `field` maps an S (const or not) to a reference to the field.
+template <class S, class Field>
+Key<S> make_key(const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  using T = std::remove_cvref_t<decltype(field(std::declval<S&>()))>;
+  return {path, expected<T>(rule), meaning,
+          [=](S& s, const Value& value, const std::string& full) { read(value, full, rule, field(s)); },
+          [=](const S& s) { return write(field(s), rule); }};
+}
+
+template <class S>
+std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::string& prefix) {
+  std::vector<std::string> result;
+  result.reserve(keys.size());
+  for (const Key<S>& key : keys) result.push_back(prefix + key.path);
+  return result;
+}
+
+/// Reads a table by its keys. `prefix` is the full path of S's table ("" or "model.layers[0]."), `inner` the part of
+/// the path already walked inside it.
+template <class S>
+void read_table(const Value& table, const std::string& prefix, const std::string& inner,
+                const std::vector<Key<S>>& keys, S& target, Places& places) {
+  for (const Value& value : table.items) {
+    const std::string path = inner + value.key;
+    bool known = false, section = false;
+    for (const Key<S>& key : keys) {
+      if (key.path == path) {
+        key.read(target, value, prefix + path);
+        places[prefix + path] = value.where;
+        known = true;
+      }
+      section = section || key.path.starts_with(path + ".");
+    }
+    if (known) continue;
+    if (!section) unknown_key(value, prefix + path, paths(keys, prefix));
+    if (value.kind != Value::Kind::table) refuse(value, prefix + path, "a table of settings");
+    read_table(value, prefix, path + ".", keys, target, places);
+  }
+}
+
+}  // namespace mrmf

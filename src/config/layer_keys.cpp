@@ -1,0 +1,160 @@
+// The two lists of tables: [[model.layers]] and [[method.stages]].
+#include <algorithm>
+
+#include "kernels/check.hpp"
+#include "src/config/schema.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+constexpr const char* kPerAxis =
+    "3 for every axis of the data, or a list, first axis first, such as [3, 3, 3]; a list shorter than the axes counts "
+    "from the last, and the other axes have 1";
+
+std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
+  std::vector<Key<LayerSpec>> keys;
+  for (const LayerKey& entry : layer_keys()) {
+    if (std::find(entry.kinds.begin(), entry.kinds.end(), kind) != entry.kinds.end()) keys.push_back(entry.key);
+  }
+  return keys;
+}
+
+bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
+
+LayerSpec read_layer(const Value& value, const std::string& path) {
+  const Rule kinds = one_of(layer_kind_words());
+  if (value.kind != Value::Kind::table)
+    refuse(value, path, "a table such as { type = \"conv\", filters = 30, kernel = 4 }");
+  const Value* type = value.find("type");
+  if (!type) throw ConfigError(value.where + ": " + path + " has no type; it must be " + expected<LayerKind>(kinds));
+  LayerSpec spec;
+  read(*type, path + ".type", kinds, spec.kind);
+  Places places;
+  read_table(value, path + ".", "", keys_of(spec.kind), spec, places);
+  for (const LayerKey& entry : layer_keys()) {
+    const bool applies = std::find(entry.kinds.begin(), entry.kinds.end(), spec.kind) != entry.kinds.end();
+    if (!entry.required || !applies || value.find(entry.key.path)) continue;
+    throw ConfigError(value.where + ": " + path + " is a " + type->text + " without '" + entry.key.path + "', " +
+                      entry.key.expected);
+  }
+  if (!value.find("stride")) {
+    spec.stride = is_pool(spec.kind) ? spec.window : Extent{1, 1, 1};
+    spec.one_for_all.stride = is_pool(spec.kind) && spec.one_for_all.window;
+  }
+  return spec;
+}
+
+template <class S>
+std::string write_table(const S& s, const std::vector<Key<S>>& keys) {
+  std::string text;
+  for (const Key<S>& key : keys) {
+    const std::string value = key.write(s);
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + key.path + " = " + value;
+  }
+  return text.empty() ? "{}" : "{ " + text + " }";
+}
+
+std::string write_lines(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) text += "  " + entry + ",\n";
+  return text.empty() ? "" : "[\n" + text + "]";
+}
+
+std::string indexed(const std::string& path, std::size_t i) { return path + "[" + std::to_string(i) + "]"; }
+
+const std::vector<Value>& tables(const Value& value, const std::string& path) {
+  if (value.kind != Value::Kind::list) refuse(value, path, "a list of tables, [[" + path + "]]");
+  return value.items;
+}
+
+}  // namespace
+
+const std::vector<std::string>& layer_kind_words() {
+  static const std::vector<std::string> words = [] {
+    std::vector<std::string> names;
+    for (int k = 0; k <= static_cast<int>(LayerKind::dropout); ++k)
+      names.push_back(to_string(static_cast<LayerKind>(k)));
+    return names;
+  }();
+  return words;
+}
+
+std::vector<LayerKey> layer_keys() {
+  using enum LayerKind;
+  std::vector<LayerKey> keys;
+  const auto add = [&](const std::string& path, auto field, const Rule& rule, std::vector<LayerKind> kinds,
+                       const std::string& meaning, bool required = false) {
+    keys.push_back({make_key<LayerSpec>(path, field, rule, meaning), std::move(kinds), required});
+  };
+  const std::vector<LayerKind> all{conv,  max_pool, average_pool, batch_norm, flatten,
+                                   dense, relu,     leaky_relu,   tanh,       dropout};
+  add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
+  add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
+  add("filters", MRMF_FIELD(units), at_least(1), {conv}, "output channels", true);
+  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv}, true});
+  add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
+  keys.push_back(
+      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool}, true});
+  keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
+                           std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
+                  {conv, max_pool, average_pool}});
+  keys.push_back({padding_key(), {conv}, false});
+  add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, dense}, "how weights start");
+  add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
+  add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
+  add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");
+  add("momentum", MRMF_FIELD(momentum), above_to(0, 1), {batch_norm},
+      "weight of the new batch in the running statistics (PyTorch's meaning)");
+  add("epsilon", MRMF_FIELD(epsilon), above(0), {batch_norm}, "added to the variance");
+  return keys;
+}
+
+Key<ModelConfig> layer_list_key() {
+  Key<ModelConfig> key;
+  key.path = "layers";
+  key.expected = "a list of tables";
+  key.meaning = "the network as [[model.layers]], where no preset is named";
+  key.read = [](ModelConfig& model, const Value& value, const std::string& path) {
+    model.layers.clear();
+    const std::vector<Value>& entries = tables(value, path);
+    for (std::size_t i = 0; i < entries.size(); ++i) model.layers.push_back(read_layer(entries[i], indexed(path, i)));
+  };
+  key.write = [](const ModelConfig& model) {
+    std::vector<std::string> entries;
+    if (!model.preset.empty()) return std::string();  // the preset says it all
+    for (const LayerSpec& spec : model.layers) entries.push_back(write_table(spec, keys_of(spec.kind)));
+    return write_lines(entries);
+  };
+  return key;
+}
+
+Key<MethodConfig> stage_list_key() {
+  Key<MethodConfig> key;
+  key.path = "stages";
+  key.expected = "a list of tables";
+  key.meaning = "per fusion stage, what [[method.stages]] sets differently from the roles' own settings";
+  key.read = [](MethodConfig& method, const Value& value, const std::string& path) {
+    method.stages.clear();
+    const std::vector<Value>& entries = tables(value, path);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].kind != Value::Kind::table) refuse(entries[i], indexed(path, i), "a table");
+      StageOverride stage;
+      Places places;
+      read_table(entries[i], indexed(path, i) + ".", "", stage_keys(), stage, places);
+      method.stages.push_back(stage);
+    }
+  };
+  key.write = [](const MethodConfig& method) {
+    std::vector<std::string> entries;
+    for (const StageOverride& stage : method.stages) entries.push_back(write_table(stage, stage_keys()));
+    return write_lines(entries);
+  };
+  return key;
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

@@ -1,0 +1,171 @@
+#include "src/config/presets.hpp"
+
+#include <map>
+#include <set>
+
+#include "io/nearest.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+LayerSpec layer(LayerKind kind) {
+  LayerSpec spec;
+  spec.kind = kind;
+  return spec;
+}
+
+LayerSpec dropout(float rate) {
+  LayerSpec spec = layer(LayerKind::dropout);
+  spec.rate = rate;
+  return spec;
+}
+
+// The Neuron Inverter benchmark's network (J. Balewski et al., PMBS 2022; torch/pmref.hpar.yaml): convolutions,
+// a batch norm over the flat vector, five hidden dense layers, 19 conductances. PyTorch's defaults throughout.
+std::vector<LayerSpec> neuron_inverter() {
+  std::vector<LayerSpec> layers;
+  for (const Index filters : {30, 90, 180}) {
+    LayerSpec conv = layer(LayerKind::conv);
+    conv.units = filters;
+    conv.window = {1, 1, 4};
+    LayerSpec pool = layer(LayerKind::max_pool);
+    pool.window = pool.stride = {1, 1, 4};
+    layers.insert(layers.end(), {conv, pool, layer(LayerKind::relu)});
+  }
+  layers.push_back(layer(LayerKind::flatten));
+  layers.push_back(layer(LayerKind::batch_norm));
+  LayerSpec dense = layer(LayerKind::dense);
+  for (const Index units : {512, 512, 512, 256, 128}) {
+    dense.units = units;
+    layers.insert(layers.end(), {dense, layer(LayerKind::relu), dropout(0.05F)});
+  }
+  dense.units = 19;
+  layers.push_back(dense);
+  return layers;
+}
+
+// What both CosmoFlow networks are made of: Keras' defaults, so Glorot's weights and zero biases.
+LayerSpec cube_conv(Index filters, Index stride) {
+  LayerSpec conv = layer(LayerKind::conv);
+  conv.units = filters;
+  conv.window = {3, 3, 3};
+  conv.stride = {stride, stride, stride};
+  conv.same_padding = true;
+  conv.initialiser = Initialiser::glorot;
+  return conv;
+}
+
+LayerSpec halving(LayerKind kind) {
+  LayerSpec pool = layer(kind);
+  pool.window = pool.stride = {2, 2, 2};
+  return pool;
+}
+
+LayerSpec glorot_dense(Index units) {
+  LayerSpec dense = layer(LayerKind::dense);
+  dense.units = units;
+  dense.initialiser = Initialiser::glorot;
+  return dense;
+}
+
+// The MRMF paper's CosmoFlow (K. Wang's NU-CUCIS/Multi-resolution-Training, cosmoflow/model/denser_model.py): counts go
+// into a batch norm; dropout stands before ReLU. Keras' moving average keeps 0.99, so 0.01 is the new batch's weight.
+std::vector<LayerSpec> cosmoflow() {
+  LayerSpec norm = layer(LayerKind::batch_norm);
+  norm.momentum = 0.01F;
+  norm.epsilon = 1e-3F;
+  struct Block {
+    Index filters, stride;
+    bool pool;
+  };
+  constexpr Block blocks[] = {{16, 1, true},  {32, 1, true},   {64, 1, true},  {128, 2, true},
+                              {256, 1, true}, {256, 1, false}, {256, 1, false}};
+  std::vector<LayerSpec> layers{norm};
+  for (const Block& block : blocks) {
+    layers.insert(layers.end(), {cube_conv(block.filters, block.stride), norm, layer(LayerKind::relu)});
+    if (block.pool) layers.push_back(halving(LayerKind::average_pool));
+  }
+  layers.insert(layers.end(), {layer(LayerKind::flatten), dropout(0.05F)});
+  for (const Index units : {2048, 256})
+    layers.insert(layers.end(), {glorot_dense(units), dropout(0.05F), layer(LayerKind::relu)});
+  layers.push_back(glorot_dense(4));
+  return layers;
+}
+
+// The MLPerf HPC benchmark's CosmoFlow (mlcommons/hpc, cosmoflow/models/cosmoflow.py). There the activation stands
+// before the pool; leaky ReLU rises, so after it is the same function on an eighth of the values.
+std::vector<LayerSpec> cosmoflow_mlperf() {
+  LayerSpec leaky = layer(LayerKind::leaky_relu);
+  leaky.slope = 0.3F;
+  std::vector<LayerSpec> layers;
+  for (const Index filters : {32, 64, 128, 256, 512})
+    layers.insert(layers.end(), {cube_conv(filters, 1), halving(LayerKind::max_pool), leaky});
+  layers.push_back(layer(LayerKind::flatten));
+  for (const Index units : {128, 64}) layers.insert(layers.end(), {glorot_dense(units), leaky, dropout(0.5F)});
+  LayerSpec output = layer(LayerKind::tanh);
+  output.scale = 1.2F;
+  layers.insert(layers.end(), {glorot_dense(4), output});
+  return layers;
+}
+
+std::string prefix(LayerKind kind) {
+  const bool pool = kind == LayerKind::max_pool || kind == LayerKind::average_pool;
+  return pool ? "pool" : to_string(kind);
+}
+
+}  // namespace
+
+std::vector<Preset> preset_list() {
+  return {
+      {"neuron_inverter", "1-D: three convolutions, flat batch norm, six dense layers; 3 probes to 19 conductances",
+       "1600x3", 512},
+      {"cosmoflow", "3-D: seven convolutions, each with a batch norm, three dense layers; 4 redshifts to 4 parameters",
+       "128x128x128x4", 8},
+      {"cosmoflow_mlperf", "3-D: five convolutions, three dense layers, 1.2 tanh; 4 redshifts to 4 parameters",
+       "128x128x128x4", 8}};
+}
+
+std::string preset_sample(const std::string& name) {
+  for (const Preset& preset : preset_list())
+    if (preset.name == name) return preset.sample;
+  return "";
+}
+
+int preset_batch(const std::string& name) {
+  for (const Preset& preset : preset_list())
+    if (preset.name == name) return preset.batch;
+  return 1;
+}
+
+std::vector<LayerSpec> preset_layers(const std::string& name) {
+  const std::map<std::string, std::vector<LayerSpec> (*)()> networks{
+      {"neuron_inverter", neuron_inverter}, {"cosmoflow", cosmoflow}, {"cosmoflow_mlperf", cosmoflow_mlperf}};
+  const auto network = networks.find(name);
+  if (network == networks.end()) {
+    std::vector<std::string> names;
+    for (const Preset& preset : preset_list()) names.push_back(preset.name);
+    throw ConfigError("there is no preset '" + name + "'" + did_you_mean(name, names) + " (mrmf presets lists them)");
+  }
+  std::vector<LayerSpec> layers = network->second();
+  name_layers(layers);
+  return layers;
+}
+
+void name_layers(std::vector<LayerSpec>& layers) {
+  std::map<std::string, int> counts;
+  std::set<std::string> names;
+  for (LayerSpec& spec : layers) {
+    const std::string kind = prefix(spec.kind);
+    const int number = ++counts[kind];
+    if (spec.name.empty()) {
+      const bool single = spec.kind == LayerKind::flatten && number == 1;
+      spec.name = single ? kind : kind + std::to_string(number);
+    }
+    if (!names.insert(spec.name).second) {
+      throw ConfigError("two layers of the model are named '" + spec.name + "'; names must be unique");
+    }
+  }
+}
+
+}  // namespace mrmf

@@ -1,0 +1,204 @@
+// The table of options: each is declared here and nowhere else.
+#include "src/config/schema.hpp"
+
+#include "src/config/presets.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+using Keys = std::vector<Key<Config>>;
+
+// Times the bytes of the largest sample (io/sizes.hpp), and of all ranks together, it still is a number.
+constexpr double kMostBatch = 1 << 22;
+
+template <class Field>
+void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  keys.push_back(make_key<Config>(path, field, rule, meaning));
+}
+
+// A key of one section's struct as a key of the whole.
+template <class Section, class Field>
+Key<Config> lift(const std::string& section, Field field, const Key<Section>& key) {
+  return {section + key.path, key.expected, key.meaning,
+          [=](Config& c, const Value& value, const std::string& path) { key.read(field(c), value, path); },
+          [=](const Config& c) { return key.write(field(c)); }};
+}
+
+const std::vector<std::string>& rules() {
+  static const std::vector<std::string> words{"constant", "cosine", "linear", "piecewise", "plateau"};
+  return words;
+}
+
+// `settings` and `stop` are the tables that hold a role's training settings and its stop rule.
+template <class S, class Role>
+void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std::string& stop, Role role) {
+  const auto key = [&](const std::string& path, auto member, const Rule& rule, const std::string& meaning) {
+    keys.push_back(make_key<S>(
+        path, [=](auto& s) -> auto& { return member(role(s)); }, rule, meaning));
+  };
+  const std::string as_training = "; as under [training] unless set";
+  key(settings + "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step" + as_training);
+  key(settings + "learning_rate", MRMF_FIELD(learning_rate), above(0), "learning rate" + as_training);
+  key(settings + "rule", MRMF_FIELD(rule), one_of(rules()), "learning-rate rule" + as_training);
+  key(stop + "threshold", MRMF_FIELD(threshold), above(0),
+      "stop when the training loss falls by less than this per epoch, `patience` times running (paper 3.2)");
+  key(stop + "patience", MRMF_FIELD(patience), at_least(1), "epochs running below the threshold; 3 unless set");
+  key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
+}
+
+void add_data(Keys& keys) {
+  add(keys, "data.files", MRMF_FIELD(data.train.files), {},
+      "HDF5 files, read as one data set; relative paths start at the current directory");
+  add(keys, "data.train.samples", MRMF_FIELD(data.train.samples), {}, "data set of the training samples");
+  add(keys, "data.train.labels", MRMF_FIELD(data.train.labels), {}, "data set of the training labels");
+  add(keys, "data.validation.files", MRMF_FIELD(data.validation.files), {},
+      "files of the validation split; data.files unless set");
+  add(keys, "data.validation.samples", MRMF_FIELD(data.validation.samples), {}, "data set of the validation samples");
+  add(keys, "data.validation.labels", MRMF_FIELD(data.validation.labels), {}, "data set of the validation labels");
+  add(keys, "data.channels", MRMF_FIELD(data.channels), at_least(1),
+      "channels of a sample, its last axis: other data is refused, and a shape that looks unusual is taken as meant");
+  add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
+      "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
+  add(keys, "data.missing", MRMF_FIELD(data.train.missing), one_of({"refuse", "fill"}),
+      "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
+      "value for them");
+  add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
+      "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
+  add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
+  add(keys, "data.shuffle_over", MRMF_FIELD(data.shuffle_over), one_of({"shard", "all"}),
+      "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
+      "streams, the whole data set");
+  add(keys, "data.load", MRMF_FIELD(data.load), one_of({"auto", "memory", "stream"}),
+      "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
+  keys.push_back(lift("data.", MRMF_FIELD(data), memory_key()));
+  add(keys, "data.averaging", MRMF_FIELD(data.averaging), one_of({"load", "epoch"}),
+      "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
+}
+
+void add_optimizer(Keys& keys) {
+  const std::string path = "training.optimizer.";
+  add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of({"adam", "adamw", "sgd"}), "optimizer");
+  add(keys, path + "learning_rate", MRMF_FIELD(training.optimizer.learning_rate), above(0), "learning rate");
+  add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(rules()), "learning-rate rule");
+  add(keys, path + "warmup", MRMF_FIELD(training.optimizer.warmup), at_least(0),
+      "epochs of linear warm-up: rate * (epoch + 1) / warmup");
+  add(keys, path + "boundaries", MRMF_FIELD(training.optimizer.boundaries), above(0),
+      "piecewise: epochs at which the rate is multiplied by `factor`");
+  add(keys, path + "factor", MRMF_FIELD(training.optimizer.factor), above(0),
+      "piecewise, plateau: multiplies the rate");
+  add(keys, path + "patience", MRMF_FIELD(training.optimizer.patience), at_least(0),
+      "plateau: epochs without improvement before the rate falls");
+  add(keys, path + "cooldown", MRMF_FIELD(training.optimizer.cooldown), at_least(0),
+      "plateau: epochs to wait after the rate fell");
+  add(keys, path + "plateau_threshold", MRMF_FIELD(training.optimizer.plateau_threshold), from_below(0, 1),
+      "plateau: relative improvement that counts");
+  add(keys, path + "momentum", MRMF_FIELD(training.optimizer.momentum), from_below(0, 1), "sgd: momentum");
+  add(keys, path + "beta1", MRMF_FIELD(training.optimizer.beta1), from_below(0, 1), "adam, adamw: decay of the mean");
+  add(keys, path + "beta2", MRMF_FIELD(training.optimizer.beta2), from_below(0, 1),
+      "adam, adamw: decay of the mean square");
+  add(keys, path + "epsilon", MRMF_FIELD(training.optimizer.epsilon), above(0), "adam, adamw: added to the root");
+  add(keys, path + "weight_decay", MRMF_FIELD(training.optimizer.weight_decay), at_least(0),
+      "sgd, adam: added to the gradient; adamw: decoupled");
+}
+
+void add_training(Keys& keys) {
+  add_optimizer(keys);
+  add(keys, "training.loss", MRMF_FIELD(training.loss), one_of({"mse", "mae"}), "loss function");
+  add(keys, "training.batch", MRMF_FIELD(training.batch), within(1, kMostBatch), "samples per rank and step");
+  add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
+  add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
+      "largest number of epochs of every training step of the plan");
+  add(keys, "training.batch_norm", MRMF_FIELD(training.global_batch_norm), one_of({"local", "global"}),
+      "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
+}
+
+void add_method(Keys& keys) {
+  add(keys, "method.name", MRMF_FIELD(method.name), one_of({"baseline", "mrt", "mrmf", "progressive"}),
+      "how to get to a model at the last resolution");
+  keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
+  add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
+      "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
+      "ones, and no coarse model is trained: to measure what the top alone adds");
+  add(keys, "method.top", MRMF_FIELD(method.top), one_of({"dense", "fresh", "interpolated"}),
+      "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
+  add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
+      "what becomes of the optimizer's moments at fusion");
+  add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
+      "one learning-rate curve per training step, or one over the whole run (constant, cosine and linear rules)");
+  add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
+      "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
+  add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
+      "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
+  add(keys, "method.join", MRMF_FIELD(method.join), {},
+      "concurrent: the team that is ready early joins the other when that ends an epoch, instead of waiting for it");
+  add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
+  add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
+  add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
+  keys.push_back(lift("method.", MRMF_FIELD(method), stage_list_key()));
+  add(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
+      "stop the last step of the plan when the validation loss is this low");
+}
+
+void add_run(Keys& keys) {
+  add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
+  add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
+  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
+  add(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
+      "the number of ranks that this run is meant for, another one is refused; 0 for any");
+  add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
+      "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
+  add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
+      "save the run under way every so many epochs; 0 for never by epochs");
+  add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
+      "save the run under way every so many minutes; 0 for never by time");
+  add(keys, "run.check_ranks", MRMF_FIELD(run.check_ranks), at_least(0),
+      "compare the parameters of the ranks every so many minutes; 0 for only when a training step of the plan begins "
+      "and "
+      "when the run is saved");
+  add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
+      "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
+      "data.shards "
+      "set on any number of ranks and threads");
+  add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
+      "GPU: of activations and products; parameters and sums are always float32");
+  add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
+  add(keys, "run.resident", MRMF_FIELD(run.resident), {},
+      "GPU: keep the samples in its memory where they take less than 40 % of what is free");
+  add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
+      "GPU: let several ranks compute on one GPU, for tests; it is slow");
+  add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
+      "seconds that a rank waits for the others in training before it ends the run");
+  add(keys, "run.plans", MRMF_FIELD(run.plans), {},
+      "GPU: file that keeps the fastest convolution plans; mrmf/plans.json in the user's cache folder unless set");
+}
+
+}  // namespace
+
+std::vector<Key<StageOverride>> stage_keys() {
+  std::vector<Key<StageOverride>> keys;
+  add_role(keys, "coarse.", "coarse.", MRMF_FIELD(coarse));
+  add_role(keys, "dense.", "dense.", MRMF_FIELD(dense));
+  return keys;
+}
+
+std::vector<Key<Config>> config_keys() {
+  Keys keys;
+  add_data(keys);
+  std::vector<std::string> presets;
+  for (const Preset& preset : preset_list()) presets.push_back(preset.name);
+  add(keys, "model.preset", MRMF_FIELD(model.preset), one_of(presets), "a network from the list of `mrmf presets`");
+  keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
+  add(keys, "model.cut", MRMF_FIELD(model.cut), {},
+      "name of the first top layer: fusion hands over those below it; the first flatten unless set");
+  add_training(keys);
+  add_method(keys);
+  add_run(keys);
+  return keys;
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

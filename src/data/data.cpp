@@ -1,0 +1,122 @@
+#include "src/data/data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/data/data_memory.hpp"
+#include "src/plan/config_warnings.hpp"
+#include "src/plan/plan.hpp"
+#include "src/system/host.hpp"
+#include "src/system/timer.hpp"
+
+namespace mrmf {
+namespace {
+
+Split inspect_split(const DatasetSpec& spec, const DataConfig& config, Comm& team) {
+  Split split;
+  split.shape = inspect_dataset(spec, team);
+  split.order = order_settings(config, split.shape.samples, team.size(), team.rank());
+  return split;
+}
+
+void require_same_samples(const DatasetShape& train, const DatasetShape& validation) {
+  if (train.sample == validation.sample && train.outputs == validation.outputs) return;
+  throw DataError(
+      fmt::format("training and validation data differ: samples {} and {}, labels {} and {}; check "
+                  "data.train and data.validation",
+                  to_string(train.sample), to_string(validation.sample), train.outputs, validation.outputs));
+}
+
+}  // namespace
+
+Data::Data(const Config& config, Comm& team, Reading reading)
+    : config_(config), node_ranks_(ranks_of_same(host_name(), team).size()) {
+  const Timer timer;
+  train_ = inspect_split(config.data.train, config.data, team);
+  require_channels(config.data, train_.shape.sample);
+  validation_ = inspect_split(config.data.validation, config.data, team);
+  require_same_samples(train_.shape, validation_.shape);
+  require_same_data(config.data.train, team);
+  require_same_data(config.data.validation, team);
+  if (reading == Reading::now) read(team);
+  load_seconds_ = timer.seconds();
+}
+
+void Data::read(Comm& team) {
+  for (Split* split : {&train_, &validation_}) {
+    split->store.reset();  // before anything is read: there may not be room for both
+    split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
+  }
+  validation_.order.shuffle = false;
+  train_.batch_rows = largest_batches(config_, [](Index batch) { return batch; });
+  validation_.batch_rows =
+      largest_batches(config_, [&](Index batch) { return validation_batch(validation_.order, batch); });
+  const MemoryPlan memory = plan_memory(
+      config_.data,
+      {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
+      team, node_ranks_);
+  const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
+    split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, settings);
+  };
+  open(train_, config_.data.train, memory.stores[0]);
+  open(validation_, config_.data.validation, memory.stores[1]);
+  way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
+}
+
+// Sizes of teams and places in them are such that all ranks of a team come to the same answer: every team is a row of
+// neighbours in the world.
+void Data::load(Comm& team) {
+  if (loaded() && train_.order.ranks == team.size() && train_.order.rank == team.rank()) return;
+  const Timer timer;
+  const bool first = !loaded();
+  read(team);
+  (first ? load_seconds_ : later_seconds_) += timer.seconds();
+}
+
+double Data::require(const Extent& resolution) {
+  const Timer timer;
+  for (Split* split : {&train_, &validation_}) {
+    const auto rows = split->batch_rows.find(resolution);
+    split->store->require(resolution, rows == split->batch_rows.end() ? 1 : rows->second);
+  }
+  return timer.seconds() + std::exchange(later_seconds_, 0.0);
+}
+
+void Data::release(const Extent& resolution) {
+  train_.store->release(resolution);
+  validation_.store->release(resolution);
+}
+
+OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank) {
+  OrderSettings order;
+  order.samples = samples;
+  order.ranks = ranks;
+  order.rank = rank;
+  order.shards = config.shards > 0 ? config.shards : ranks;
+  order.shuffle = config.shuffle;
+  order.across = config.shuffle_over == ShuffleOver::all;
+  return order;
+}
+
+std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of) {
+  std::map<Extent, Index> largest;
+  Index of_all = 0;
+  for (const TrainStep& step : make_plan(config).training()) {
+    const Index rows = rows_of(step.batch);
+    Index& most = largest[step.resolution];
+    most = std::max(most, rows);
+    of_all = std::max(of_all, rows);
+  }
+  if (config.data.averaging == Averaging::epoch)
+    for (auto& [resolution, rows] : largest) rows = of_all;
+  return largest;
+}
+
+Index validation_batch(const OrderSettings& order, Index batch) {
+  const Index least = order.shards / order.ranks;
+  return std::max(least, std::min(batch, largest_batch(order)));
+}
+
+}  // namespace mrmf

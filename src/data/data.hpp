@@ -1,0 +1,72 @@
+// The training and the validation data of a run: this rank's rows at every resolution the plan needs, in memory or
+// streamed as the configuration says.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "io/coarsen.hpp"
+#include "io/sample_store.hpp"
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// One split as the training loop sees it.
+struct Split {
+  DatasetShape shape;
+  std::unique_ptr<SampleStore> store;
+  OrderSettings order;                 ///< batch is set per training step
+  std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
+};
+
+class Data {
+ public:
+  enum class Reading { now, later };
+  /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
+  /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.
+  Data(const Config& config, Comm& team, Reading reading = Reading::now);
+
+  bool loaded() const { return train_.store != nullptr; }
+  /// Has what this rank needs in `team`, and nothing else. Collective. The first reading's seconds are load_seconds(),
+  /// those of others are among what the next require() returns.
+  void load(Comm& team);
+
+  Split& train() { return train_; }
+  Split& validation() { return validation_; }
+  const DatasetShape& shape() const { return train_.shape; }
+  double load_seconds() const { return load_seconds_; }
+  /// One line for people: in memory or streamed, how much of it, how it is read.
+  const std::string& way() const { return way_; }
+  /// Loading a batch may fail on one rank alone: the others must hear of it. The same on every rank.
+  bool streams() const { return train_.store->streams(); }
+
+  /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
+  double require(const Extent& resolution);
+  void release(const Extent& resolution);
+  /// Seconds that went to averaging samples since the last call; SampleStore says which. Requires loaded().
+  double take_averaging_seconds() {
+    return train_.store->take_averaging_seconds() + validation_.store->take_averaging_seconds();
+  }
+
+ private:
+  void read(Comm& team);
+
+  Config config_;
+  int node_ranks_ = 1;  // of the run
+  Split train_, validation_;
+  std::string way_;
+  double load_seconds_ = 0;
+  double later_seconds_ = 0;  // of reading while the run was under way
+};
+
+/// How a data set of this many samples is cut for a team of `ranks`, as `rank` sees it; batch is still to be set.
+OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
+
+/// The largest batches of the plan, by resolution; `rows_of` gives a split's rows for a training batch. With
+/// data.averaging = "epoch" all resolutions are made from the same stream of originals: each has the largest of all.
+std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of);
+
+/// A validation set may be smaller than the training batch, or leave ranks without samples.
+Index validation_batch(const OrderSettings& order, Index batch);
+
+}  // namespace mrmf

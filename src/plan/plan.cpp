@@ -1,0 +1,164 @@
+#include "src/plan/plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "io/coarsen.hpp"
+#include "kernels/random.hpp"
+#include "src/run/records.hpp"
+
+namespace mrmf {
+namespace {
+
+// Every model of a run starts from its own parameters.
+std::uint64_t model_seed(std::uint64_t seed, std::size_t model) { return mix(seed, 0x6d6f64656cULL, model); }
+
+void apply(const RoleSettings& role, TrainStep& step) {
+  if (role.batch) step.batch = *role.batch;
+  if (role.learning_rate) step.optimizer.learning_rate = *role.learning_rate;
+  if (role.rule) step.optimizer.rule = *role.rule;
+  if (role.epochs) step.stop.epochs = *role.epochs;
+  if (role.threshold) step.stop.threshold = *role.threshold;
+  if (role.patience) step.stop.patience = *role.patience;
+}
+
+TrainStep train_step(const Config& config, int stage, Role role, const Extent& resolution) {
+  TrainStep step;
+  step.stage = stage;
+  step.role = role;
+  step.resolution = resolution;
+  step.axes = std::max(1, config.method.axes);
+  step.batch = config.training.batch;
+  step.optimizer = config.training.optimizer;
+  step.stop.epochs = config.training.epochs;
+  const MethodConfig& method = config.method;
+  const std::size_t i = static_cast<std::size_t>(stage) - 1;
+  switch (role) {
+    case Role::coarse: apply(method.coarse, step); break;
+    case Role::dense: apply(method.dense, step); break;
+    case Role::baseline:
+    case Role::finetune: apply(method.finetune, step); break;
+  }
+  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, step);
+  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, step);
+  return step;
+}
+
+// What is carried over must be there, and of one age in the top.
+void require_moments(const MethodConfig& method, const Stage& stage) {
+  if (method.moments == Moments::reset) return;
+  const std::string refused = "method.moments = \"carry\" does not go with ";
+  if (!stage.coarse_trained)
+    throw ConfigError(refused + "method.bottom = \"fresh\", where the bottom has no moments; use \"reset\"");
+  if (stage.fuse.matching || stage.fuse.top == TopRule::fresh)
+    throw ConfigError(refused +
+                      "fresh layers at the top, which have no moments; use \"reset\", or mrmf with method.top = "
+                      "\"dense\" or \"interpolated\"");
+}
+
+std::vector<TrainStep*> steps_of(Plan& plan) {
+  std::vector<TrainStep*> steps;
+  for (Stage& stage : plan.stages) {
+    if (stage.coarse_trained) steps.push_back(&stage.coarse);
+    if (stage.dense) steps.push_back(&*stage.dense);
+  }
+  steps.push_back(&plan.last);
+  return steps;
+}
+
+// One learning-rate curve over the whole run: each step gets the part that its share of the epochs makes.
+void share_curve(Plan& plan) {
+  const std::vector<TrainStep*> steps = steps_of(plan);
+  double total = 0, done = 0;
+  for (const TrainStep* step : steps) total += step->stop.epochs;
+  for (TrainStep* step : steps) {
+    step->curve = {done / total, (done + step->stop.epochs) / total};
+    done += step->stop.epochs;
+  }
+}
+
+}  // namespace
+
+std::string to_string(Role role) {
+  switch (role) {
+    case Role::baseline: return "baseline";
+    case Role::coarse: return "coarse";
+    case Role::dense: return "dense";
+    case Role::finetune: return "finetune";
+  }
+  return "";
+}
+
+std::string resolution_text(const Extent& resolution, int axes) {
+  return fmt::format("[{}]", fmt::join(factors(resolution, axes), ","));
+}
+
+std::string place_text(const TrainStep& step) {
+  return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
+                     resolution_text(step.resolution, step.axes));
+}
+
+Plan make_plan(const Config& config) {
+  const MethodConfig& method = config.method;
+  const std::vector<Extent>& resolutions = method.resolutions;
+  Plan plan;
+  plan.method = method.name;
+  std::size_t models = 0;
+  for (std::size_t s = 0; s + 1 < resolutions.size(); ++s) {
+    Stage stage;
+    const int number = static_cast<int>(s) + 1;
+    stage.coarse = train_step(config, number, Role::coarse, resolutions[s]);
+    stage.coarse.seed = model_seed(config.training.seed, models++);
+    stage.dense_seed = model_seed(config.training.seed, models++);
+    stage.coarse_trained = method.bottom == BottomRule::coarse;
+    stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
+    if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
+    if (method.name == "progressive") stage.fuse.matching = true;
+    if (method.name == "mrmf" && method.top == TopRule::dense) {
+      stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
+      stage.dense->seed = stage.dense_seed;
+      stage.at_once = method.teams == TeamMode::concurrent;
+      stage.split = method.split;
+      stage.join = method.join;
+    }
+    require_moments(method, stage);
+    plan.stages.push_back(stage);
+  }
+  const Role role = plan.stages.empty() ? Role::baseline : Role::finetune;
+  plan.last = train_step(config, static_cast<int>(resolutions.size()), role, resolutions.back());
+  plan.last.seed = model_seed(config.training.seed, models);
+  plan.last.stop.target = method.target;
+  if (method.curve == RateCurve::run) share_curve(plan);
+  int number = 0;
+  for (TrainStep* step : steps_of(plan)) step->number = ++number;
+  return plan;
+}
+
+std::vector<TrainStep> Plan::training() const {
+  std::vector<TrainStep> steps;
+  for (const Stage& stage : stages) {
+    if (stage.coarse_trained) steps.push_back(stage.coarse);
+    if (stage.dense) steps.push_back(*stage.dense);
+  }
+  steps.push_back(last);
+  return steps;
+}
+
+std::vector<Extent> Plan::resolutions() const {
+  std::vector<Extent> result;
+  for (const Stage& stage : stages) result.push_back(stage.coarse.resolution);
+  result.push_back(last.resolution);
+  return result;
+}
+
+NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
+                                 const Extent& resolution) {
+  NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
+  for (const TrainStep& step : plan.training())
+    if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
+  return settings;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,79 @@
+// The plan of a run as data: computed from the config alone, printed by `mrmf plan` before anything runs, stored in the
+// run folder, and followed by the pipeline. Paper section 3.3 and Figure 2.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/network.hpp"
+#include "src/config/config.hpp"
+#include "src/plan/learning_rate.hpp"
+
+namespace mrmf {
+
+enum class Role { baseline, coarse, dense, finetune };
+std::string to_string(Role role);
+
+/// Train one model at one resolution until its stop rule says so.
+struct TrainStep {
+  int number = 1;  ///< 1-based, among the plan's training steps
+  int stage = 1;   ///< 1-based; the last stage is the finetune
+  Role role = Role::baseline;
+  Extent resolution{1, 1, 1};
+  int axes = 1;   ///< of the data, as far as the configuration tells
+  int batch = 1;  ///< per rank
+  OptimizerSettings optimizer;
+  StopSettings stop;
+  CurvePart curve;
+  std::uint64_t seed = 1;  ///< initial parameters, when this step makes a new model
+};
+
+/// Hand the coarse model's bottom (and what `top` says) to the dense model.
+struct FuseStep {
+  int stage = 1;
+  Extent from{1, 1, 1}, to{1, 1, 1};
+  int axes = 1;
+  TopRule top = TopRule::dense;
+  bool matching = false;  ///< progressive: top layers of equal signature go over too, the others stay fresh
+  Moments moments = Moments::reset;
+};
+
+/// One pair of models of Figure 2. Without `dense` the denser model starts untrained (MRT, interpolated top).
+struct Stage {
+  TrainStep coarse;
+  bool coarse_trained = true;  ///< false: the bottom it hands over is a new one
+  std::optional<TrainStep> dense;
+  FuseStep fuse;
+  std::uint64_t dense_seed = 1;
+  bool at_once = false;    ///< coarse and dense model are trained at once, by two teams (paper 3.4)
+  std::vector<int> split;  ///< their shares of the ranks, dense and coarse; empty: measured
+  bool join = false;       ///< the early team joins the other
+};
+
+struct Plan {
+  std::string method;
+  std::vector<Stage> stages;  ///< none for the baseline
+  TrainStep last;             ///< baseline or finetune
+
+  std::vector<TrainStep> training() const;  ///< every training step, in order
+  std::vector<Extent> resolutions() const;  ///< coarse to fine
+};
+
+/// ConfigError when the method cannot be planned as asked.
+Plan make_plan(const Config& config);
+
+/// The network of the plan at a resolution of `sample`'s data, with room for the largest batch used there.
+/// ConfigError when the resolution does not divide the sample.
+NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
+
+/// Numbered lines for people; one per step.
+std::string to_text(const Plan& plan);
+std::string to_json(const Plan& plan);
+
+/// "[4]", "[1,2,1]": a factor for each of the data's axes.
+std::string resolution_text(const Extent& resolution, int axes);
+/// "stage 1 (coarse, resolution [4])".
+std::string place_text(const TrainStep& step);
+
+}  // namespace mrmf

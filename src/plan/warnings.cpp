@@ -1,0 +1,183 @@
+#include "src/plan/config_warnings.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "kernels/check.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kManyChannels = 16;  // fewer say nothing about the order of the axes
+
+void unread_roles(const Config& config, std::vector<std::string>& lines) {
+  const MethodConfig& method = config.method;
+  std::vector<std::string> trained;
+  for (const TrainStep& step : make_plan(config).training()) trained.push_back(to_string(step.role));
+  const auto check = [&](const std::string& role, const RoleSettings& settings) {
+    const bool read = std::find(trained.begin(), trained.end(), role) != trained.end();
+    if (settings == RoleSettings{} || read) return;
+    lines.push_back(
+        fmt::format("keys of method.{0} or method.stop.{0} are set, and this plan ({1}) trains no {0} model: "
+                    "nothing reads them",
+                    role, method.name));
+  };
+  RoleSettings coarse = method.coarse, dense = method.dense;
+  for (const StageOverride& stage : method.stages) {
+    if (stage.coarse != RoleSettings{}) coarse = stage.coarse;
+    if (stage.dense != RoleSettings{}) dense = stage.dense;
+  }
+  check("coarse", coarse);
+  check("dense", dense);
+}
+
+void unread_method_keys(const MethodConfig& method, std::vector<std::string>& lines) {
+  const auto unread = [&](bool is, const std::string& key, const std::string& why) {
+    if (is) lines.push_back(key + " is set, and " + why + ": nothing reads it");
+  };
+  unread(!method.split.empty() && method.teams == TeamMode::sequential, "method.split",
+         "method.teams is \"sequential\"");
+  unread(method.moments == Moments::carry && method.name == "baseline", "method.moments = \"carry\"",
+         "a baseline fuses nothing");
+}
+
+// Keys of [training.optimizer] that another rule or optimizer has, where they are not at their defaults.
+void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines) {
+  const OptimizerSettings &is = config.training.optimizer, standard;
+  const std::vector<TrainStep> steps = make_plan(config).training();
+  const auto ruled = [&](const std::string& rule) {
+    return std::any_of(steps.begin(), steps.end(), [&](const TrainStep& s) { return s.optimizer.rule == rule; });
+  };
+  const auto unread = [&](const std::string& key, bool set, bool read, const std::string& reader) {
+    if (set && !read)
+      lines.push_back(
+          fmt::format("training.optimizer.{} is set, and only {} reads it, which this plan does not use", key, reader));
+  };
+  const bool plateau = ruled("plateau"), piecewise = ruled("piecewise"), sgd = is.name == "sgd";
+  unread("patience", is.patience != standard.patience, plateau, "the rule \"plateau\"");
+  unread("cooldown", is.cooldown != standard.cooldown, plateau, "the rule \"plateau\"");
+  unread("plateau_threshold", is.plateau_threshold != standard.plateau_threshold, plateau, "the rule \"plateau\"");
+  unread("boundaries", !is.boundaries.empty(), piecewise, "the rule \"piecewise\"");
+  unread("factor", is.factor != standard.factor, plateau || piecewise, "the rule \"plateau\" or \"piecewise\"");
+  unread("momentum", is.momentum != standard.momentum, sgd, "the optimizer \"sgd\"");
+  unread("beta1", is.beta1 != standard.beta1, !sgd, "the optimizer \"adam\" or \"adamw\"");
+  unread("beta2", is.beta2 != standard.beta2, !sgd, "the optimizer \"adam\" or \"adamw\"");
+  unread("epsilon", is.epsilon != standard.epsilon, !sgd, "the optimizer \"adam\" or \"adamw\"");
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code absent;  // then their names decide
+  return a == b || std::filesystem::equivalent(a, b, absent);
+}
+
+void same_data(const DataConfig& data, std::vector<std::string>& lines) {
+  if (data.train.samples != data.validation.samples) return;
+  for (const std::string& file : data.validation.files)
+    for (const std::string& other : data.train.files) {
+      if (!same_file(file, other)) continue;
+      lines.push_back(fmt::format(
+          "the validation samples ('{}' in {}) are training samples too: the validation loss will not show how the "
+          "model does on data it has not seen; name others under data.validation",
+          data.validation.samples, file));
+      return;
+    }
+}
+
+// The sizes as a data set of n samples has them, in this order of the axes.
+std::string stored(const Shape& sample, bool first_to_last, bool channel_of_one) {
+  std::vector<Index> sizes(sample.spatial.end() - sample.axes, sample.spatial.end());
+  sizes.push_back(sample.channels);
+  if (first_to_last) std::rotate(sizes.begin(), sizes.begin() + 1, sizes.end());
+  if (channel_of_one) sizes.push_back(1);
+  return fmt::format("(n, {})", fmt::join(sizes, ", "));
+}
+
+// Channels before positions: the first axis is shorter than the others, and the "channels" are as many as positions.
+bool looks_channels_first(const Shape& sample) {
+  if (sample.axes == 0 || sample.channels < kManyChannels) return false;
+  const Index first = sample.spatial[static_cast<std::size_t>(3 - sample.axes)];
+  if (sample.axes == 1) return first < sample.channels;
+  const auto others = sample.spatial.end() - sample.axes + 1;
+  const Index shortest = *std::min_element(others, sample.spatial.end());
+  return first < shortest && first < sample.channels && 2 * sample.channels >= shortest;
+}
+
+// Positions along all axes: the "channels" are about as many. With three axes there is no room for a fourth.
+bool looks_without_channels(const Shape& sample) {
+  if (sample.axes == 0 || sample.axes == 3 || sample.channels < kManyChannels) return false;
+  const Index shortest = *std::min_element(sample.spatial.end() - sample.axes, sample.spatial.end());
+  return 2 * sample.channels >= shortest;
+}
+
+void odd_shape(const DataConfig& data, const Shape& sample, std::vector<std::string>& lines) {
+  const bool first = looks_channels_first(sample);
+  if (data.channels || !(first || looks_without_channels(sample))) return;
+  std::string line =
+      fmt::format("samples stored as {} are taken for {} positions of {} channels, since channels come last",
+                  stored(sample, false, false),
+                  fmt::join(sample.spatial.end() - sample.axes, sample.spatial.end(), "x"), sample.channels);
+  if (first) line += "; if yours come first, store them as " + stored(sample, true, false);
+  if (sample.axes < 3) line += "; if there is no axis of channels, add one: " + stored(sample, false, true);
+  lines.push_back(line + fmt::format("; if it is meant so, set data.channels = {}", sample.channels));
+}
+
+void widened_sizes(const Config& config, const Shape& sample, std::vector<std::string>& lines) {
+  if (sample.axes < 2) return;
+  std::vector<std::string> names;
+  std::string example;
+  for (const LayerSpec& spec : config.model.layers) {
+    const OneForAll& once = spec.one_for_all;
+    const bool window = once.window && spec.window.back() > 1;
+    if (!window && !(once.stride && spec.stride.back() > 1) && !(once.padding && spec.pad_before.back() > 0)) continue;
+    names.push_back(spec.name);
+    if (!window || !example.empty()) continue;
+    const std::string once_more = fmt::format(", {}", spec.window.back());
+    example = fmt::format("{}", spec.window.back());
+    for (int axis = 1; axis < sample.axes; ++axis) example += once_more;
+  }
+  if (names.empty()) return;
+  lines.push_back(
+      fmt::format("a single number for kernel, window, stride or padding holds along all {} axes; earlier "
+                  "versions took it for the last alone; it is given for {}; a list{} means the same in both",
+                  sample.axes, fmt::join(names, ", "), example.empty() ? "" : " such as [" + example + "]"));
+}
+
+}  // namespace
+
+std::vector<std::string> config_warnings(const Config& config) {
+  std::vector<std::string> lines;
+  unread_roles(config, lines);
+  unread_method_keys(config.method, lines);
+  unread_optimizer_keys(config, lines);
+  same_data(config.data, lines);
+  return lines;
+}
+
+std::vector<std::string> sample_warnings(const Config& config, const Shape& sample) {
+  std::vector<std::string> lines;
+  odd_shape(config.data, sample, lines);
+  widened_sizes(config, sample, lines);
+  return lines;
+}
+
+void require_channels(const DataConfig& data, const Shape& sample) {
+  if (!data.channels || *data.channels == sample.channels) return;
+  const bool first = sample.axes > 0 && sample.spatial[static_cast<std::size_t>(3 - sample.axes)] == *data.channels;
+  const std::string what = first ? "yours come first: store the samples as " + stored(sample, true, false)
+                           : *data.channels == 1 ? "store the samples as " + stored(sample, false, true)
+                                                 : "set data.channels to that, or name other samples";
+  throw ConfigError(fmt::format("data.channels = {}, and samples stored as {} have {} channels, their last axis; {}",
+                                *data.channels, stored(sample, false, false), sample.channels, what));
+}
+
+void print_warnings(const std::vector<std::string>& lines, const Comm& world) {
+  if (!world.root()) return;
+  for (const std::string& line : lines) std::cerr << "mrmf: warning: " << line << "\n";
+}
+
+}  // namespace mrmf

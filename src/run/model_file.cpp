@@ -1,0 +1,95 @@
+#include "src/run/model_file.hpp"
+
+#include <set>
+
+#include "io/checksummed_file.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_output.hpp"
+#include "mpi/agreement.hpp"
+#include "src/run/model_parts.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // with more in it
+
+// Calls visit(data set name, its shape, its span) for every part of every layer.
+template <typename Floats, typename Visit>
+void for_each_part(const Network& network, Floats params, Floats state, const Visit& visit) {
+  for (const PartPlace& part : parameter_places(network)) visit("parameters/" + part.name, part.shape, part.in(params));
+  for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
+}
+
+void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
+  Hdf5Image file(path, 0);
+  file.write_attribute("format", kFormat);
+  constexpr std::size_t most = 60000;  // of an attribute, with room for its header
+  if (config_toml.size() < most)
+    file.write_attribute("config", config_toml);
+  else
+    file.write_text("config", config_toml);
+  for_each_part(model.network(), model.params(), model.state(),
+                [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
+                  std::vector<float> host(values.size());
+                  backend.read(values, host);
+                  file.add(name, shape, host);
+                });
+  write_checksummed(path, file.bytes(), Replace::file);
+}
+
+// What this model has no place for, it would compute without, and nobody would know. Checkpoints hold more than a
+// model.
+void require_nothing_else(const std::string& path, const Network& network) {
+  std::set<std::string> expected;
+  for (const PartPlace& part : parameter_places(network)) expected.insert("parameters/" + part.name);
+  for (const PartPlace& part : state_places(network)) expected.insert("state/" + part.name);
+  for (const std::string& name : all_datasets(path))
+    if ((name.starts_with("parameters/") || name.starts_with("state/")) && !expected.contains(name))
+      throw DataError(path + ": data set " + name +
+                      " is of no layer of this model; was it trained with another network?");
+}
+
+}  // namespace
+
+// By one rank alone: nobody need wait in a collective call of MPI-IO, which has no limit.
+void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+                Comm& comm) {
+  together(comm, [&] {
+    if (comm.root()) write_model(backend, path, model, config_toml);
+  });
+}
+
+Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
+  std::int64_t checksum = 0;
+  together(comm, [&] {
+    if (!comm.root()) return;
+    checksum = static_cast<std::int64_t>(verify(path));
+  });
+  comm.broadcast(std::span(&checksum, 1), 0);
+  if (static_cast<Checksum>(checksum) == Checksum::wrong)
+    throw DataError(path +
+                    ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
+                    "copy, or train again");
+  const Hdf5File file = Hdf5File::open(path, comm);
+  const std::string format = file.read_attribute("format");
+  if (format != kFormat && format != kCheckpointFormat)
+    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  for_each_part(model.network(), model.params(), model.state(),
+                [&](const std::string& name, const std::vector<Index>& shape, Span values) {
+                  const DatasetInfo info = file.info(name);
+                  if (info.shape != shape)
+                    throw DataError(path + ": data set " + name +
+                                    " has another shape than this model's layer; was it " +
+                                    "trained with another network or resolution?");
+                  std::vector<float> host(values.size());
+                  if (comm.root()) file.read_rows(name, 0, shape.front(), host);
+                  comm.broadcast(host, 0);
+                  backend.write(host, values);
+                });
+  together(comm, [&] {
+    if (comm.root()) require_nothing_else(path, model.network());
+  });
+  return static_cast<Checksum>(checksum);
+}
+
+}  // namespace mrmf

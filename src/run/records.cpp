@@ -1,0 +1,231 @@
+#include "src/run/records.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "io/limits.hpp"
+
+namespace mrmf {
+namespace {
+
+using Json = nlohmann::ordered_json;  // keys in the order they are written here
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(); }
+double number_of(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+Extent extent_of(const Json& json) {
+  const auto values = json.get<std::vector<Index>>();
+  Extent extent{1, 1, 1};
+  if (values.empty() || values.size() > extent.size()) throw std::runtime_error("a resolution has 1 to 3 factors");
+  if (std::ranges::any_of(values, [](Index factor) { return factor < 1; }))
+    throw std::runtime_error("a resolution has a factor below 1");
+  std::copy(values.begin(), values.end(), extent.end() - static_cast<std::ptrdiff_t>(values.size()));
+  return extent;
+}
+
+// Means under the plain names, the ranks' least and most beside them.
+void add_split(Json& json, const TimeSplit& split) {
+  const auto add = [&](const std::string& part, const RankSeconds& s) {
+    json[part + "_seconds"] = s.mean;
+    json[part + "_range"] = {s.least, s.most};
+  };
+  add("io", split.io);
+  add("compute", split.compute);
+  add("communication", split.communication);
+  json["hidden_seconds"] = split.hidden;
+  json["averaging_seconds"] = split.averaging;
+}
+
+// Records of earlier versions have one rank's seconds alone.
+TimeSplit split_of(const Json& json) {
+  const auto part = [&](const std::string& name) {
+    const double mean = json.at(name + "_seconds");
+    const auto range = json.find(name + "_range");
+    if (range == json.end()) return RankSeconds{mean, mean, mean};
+    return RankSeconds{mean, range->at(0), range->at(1)};
+  };
+  return {part("io"), part("compute"), part("communication"), json.value("hidden_seconds", 0.0),
+          json.value("averaging_seconds", 0.0)};
+}
+
+Json epoch_json(const EpochRecord& r) {
+  Json json{{"stage", r.stage},
+            {"role", r.role},
+            {"resolution", factors(r.resolution, r.axes)},
+            {"epoch", r.epoch},
+            {"samples", r.samples},
+            {"train_loss", number(r.train_loss)},
+            {"validation_loss", number(r.validation_loss)},
+            {"seconds", r.seconds},
+            {"learning_rate", r.learning_rate},
+            {"batch", r.batch},
+            {"ranks", r.ranks},
+            {"total_seconds", r.total_seconds},
+            {"gflop", r.gflop}};
+  add_split(json, r.split);
+  return json;
+}
+
+EpochRecord epoch_of(const Json& j) {
+  return {.stage = j.at("stage"),
+          .role = j.at("role"),
+          .resolution = extent_of(j.at("resolution")),
+          .axes = static_cast<int>(j.at("resolution").size()),
+          .epoch = j.at("epoch"),
+          .samples = j.at("samples"),
+          .train_loss = number_of(j.at("train_loss")),
+          .validation_loss = number_of(j.at("validation_loss")),
+          .seconds = j.at("seconds"),
+          .split = split_of(j),
+          .learning_rate = j.at("learning_rate"),
+          .batch = j.at("batch"),
+          .ranks = j.at("ranks"),
+          .total_seconds = j.at("total_seconds"),
+          .gflop = j.value("gflop", 0.0)};
+}
+
+Json stage_json(const StageRecord& r) {
+  Json json{{"stage", r.stage},
+            {"role", r.role},
+            {"resolution", factors(r.resolution, r.axes)},
+            {"epochs", r.epochs},
+            {"seconds", r.seconds},
+            {"gflop", r.gflop},
+            {"reason", r.reason},
+            {"waited_seconds", r.waited},
+            {"joined_after", r.joined},
+            {"last", epoch_json(r.last)}};
+  add_split(json, r.split);
+  return json;
+}
+
+StageRecord stage_of(const Json& j) {
+  return {.stage = j.at("stage"),
+          .role = j.at("role"),
+          .resolution = extent_of(j.at("resolution")),
+          .axes = static_cast<int>(j.at("resolution").size()),
+          .epochs = j.at("epochs"),
+          .seconds = j.at("seconds"),
+          .split = split_of(j),
+          .gflop = j.value("gflop", 0.0),
+          .last = epoch_of(j.at("last")),
+          .reason = j.at("reason"),
+          .waited = j.value("waited_seconds", 0.0),
+          .joined = j.value("joined_after", 0)};
+}
+
+Json machine_json(const Machine& m) {
+  return {{"host", m.host}, {"processor", m.processor}, {"cores", m.cores}, {"memory_gib", m.memory_gib}};
+}
+
+Json versions_json(const Versions& v) {
+  return {{"mrmf", v.mrmf},       {"git", v.git},   {"compiler", v.compiler},
+          {"backend", v.backend}, {"hdf5", v.hdf5}, {"mpi", v.mpi}};
+}
+
+RunResult result_of(const Json& j) {
+  RunResult r;
+  r.method = j.at("method");
+  r.top = j.at("top");
+  for (const Json& resolution : j.at("resolutions"))
+    r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
+  r.seed = j.at("seed");
+  r.model = j.at("model");
+  r.data = j.at("data");
+  for (const Json& stage : j.at("stages")) r.stages.push_back(stage_of(stage));
+  r.total_seconds = j.at("total_seconds");
+  r.validation_loss = number_of(j.at("validation_loss"));
+  if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
+  r.target_reached = j.at("target_reached");
+  r.ranks = j.at("ranks");
+  const Json& m = j.at("machine");
+  r.machine = {m.at("host"), m.at("processor"), m.at("cores"), m.at("memory_gib")};
+  const Json& v = j.at("versions");
+  r.versions = {v.at("mrmf"), v.at("git"), v.at("compiler"), v.at("backend"), v.at("hdf5"), v.at("mpi")};
+  return r;
+}
+
+template <class Read>
+auto parse(const std::string& text, const std::string& origin, Read read) {
+  require_shallow_json(text, origin);
+  std::string reason;
+  try {
+    return read(Json::parse(text));
+  } catch (const Json::parse_error&) {
+    reason = "not whole JSON";
+  } catch (const std::exception& error) {
+    reason = error.what();
+    // "[json.exception.out_of_range.403] key 'stage' not found"
+    if (reason.starts_with('[')) reason.erase(0, std::min(reason.find("] ") + 2, reason.size()));
+  }
+  throw DataError(origin + ": not a record of mrmf (" + reason + "); is the run folder damaged?");
+}
+
+}  // namespace
+
+std::vector<Index> factors(const Extent& resolution, int axes) {
+  std::ptrdiff_t first = 0;
+  while (first < std::ssize(resolution) - std::max(axes, 1) && resolution[static_cast<std::size_t>(first)] == 1)
+    ++first;
+  return {resolution.begin() + first, resolution.end()};
+}
+
+RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
+  mean += other.mean, least += other.least, most += other.most;
+  return *this;
+}
+
+TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
+  io += other.io, compute += other.compute, communication += other.communication, hidden += other.hidden;
+  averaging += other.averaging;
+  return *this;
+}
+
+void StageRecord::add(const EpochRecord& epoch) {
+  ++epochs;
+  seconds += epoch.seconds;
+  split += epoch.split;
+  gflop += epoch.gflop;
+  last = epoch;
+}
+
+// A name of bytes that are no UTF-8 (a file's, a host's) must not cost a finished run its result.
+std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_json(const StageRecord& r) { return stage_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string to_json(const RunResult& r) {
+  Json resolutions = Json::array(), stages = Json::array();
+  for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
+  for (const StageRecord& stage : r.stages) stages.push_back(stage_json(stage));
+  const Json json = {{"method", r.method},
+                     {"resolutions", resolutions},
+                     {"top", r.top},
+                     {"seed", r.seed},
+                     {"model", r.model},
+                     {"data", r.data},
+                     {"stages", stages},
+                     {"total_seconds", r.total_seconds},
+                     {"validation_loss", number(r.validation_loss)},
+                     {"target", r.target ? Json(*r.target) : Json()},
+                     {"target_reached", r.target_reached},
+                     {"ranks", r.ranks},
+                     {"machine", machine_json(r.machine)},
+                     {"versions", versions_json(r.versions)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+EpochRecord epoch_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, epoch_of);
+}
+StageRecord stage_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, stage_of);
+}
+RunResult result_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, result_of);
+}
+
+}  // namespace mrmf

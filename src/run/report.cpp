@@ -1,0 +1,175 @@
+#include "src/run/report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+
+#include "io/output_file.hpp"
+#include "src/run/run_folder.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+struct RunReport::State {
+  fs::path folder;
+  std::vector<StepHistory> steps;  // what epochs.jsonl and stages.jsonl hold
+  std::ostream* out;
+  bool terminal;
+  LineFile epochs, stages, log;
+  bool live = false;  // a progress line stands on the terminal
+  Clock::time_point epoch_start{}, shown{};
+  const TrainStep* training = nullptr;  // of the epoch that is shown
+  int epoch = 0;
+  Index first_step = 0, rows = 0;
+
+  State(const ReportSettings& settings, const fs::path& at, bool continued)
+      : folder(at),
+        out(settings.out),
+        terminal(settings.terminal),
+        epochs((at / "epochs.jsonl").string(), LineFile::Start::append),
+        stages((at / "stages.jsonl").string(), LineFile::Start::append),
+        log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty) {}
+
+  StepHistory& history(int stage, const std::string& role) {
+    const auto found = std::ranges::find_if(
+        steps, [&](const StepHistory& s) { return s.record.stage == stage && s.record.role == role; });
+    if (found != steps.end()) return *found;
+    return steps.emplace_back(StepHistory{.record = {.stage = stage, .role = role}, .epochs = {}});
+  }
+
+  void rewrite() {
+    std::vector<std::string> epoch_lines, stage_lines;
+    for (const StepHistory& step : steps) {
+      for (const EpochRecord& record : step.epochs) epoch_lines.push_back(to_json(record));
+      if (!step.record.reason.empty()) stage_lines.push_back(to_json(step.record));
+    }
+    epochs.replace(epoch_lines);
+    stages.replace(stage_lines);
+  }
+
+  void say(const std::string& text) {
+    log.write(text);
+    if (!out) return;
+    if (live) *out << "\r\033[K";
+    live = false;
+    *out << text << '\n' << std::flush;
+  }
+};
+
+RunReport::RunReport() = default;
+RunReport::RunReport(const ReportSettings& settings) : settings_(settings) {}
+RunReport::RunReport(RunReport&&) noexcept = default;
+RunReport& RunReport::operator=(RunReport&&) noexcept = default;
+
+RunReport::~RunReport() {
+  // An error message that follows starts on a line of its own.
+  if (state_ && state_->live && state_->out) *state_->out << "\r\033[K" << std::flush;
+}
+
+RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
+                     const std::vector<StepHistory>& earlier)
+    : settings_(settings) {
+  const fs::path folder = settings.folder;
+  if (earlier.empty()) remove_team_records(settings.folder);
+  remove_result(settings.folder);
+  state_ = std::make_unique<State>(settings, folder, !earlier.empty());
+  state_->steps = earlier;
+  state_->rewrite();
+  if (!config_toml.empty()) write_file((folder / "config.toml").string(), config_toml, Replace::file);
+  write_file((folder / "plan.json").string(), plan_json, Replace::file);
+}
+
+void RunReport::log(const std::string& line) {
+  if (state_) state_->say(line);
+}
+
+void RunReport::progress(const Progress& now) {
+  if (!state_ || !state_->terminal || !state_->out) return;
+  State& s = *state_;
+  if (now.training != s.training || now.epoch != s.epoch) {
+    s.training = now.training;
+    s.epoch = now.epoch;
+    s.epoch_start = Clock::now();
+    s.first_step = now.step;
+    s.rows = 0;  // the first step's own time is not known
+    return;
+  }
+  s.rows += now.rows;
+  constexpr double kRefresh = 0.1;  // seconds; faster is not readable
+  if (s.live && since(s.shown) < kRefresh && now.step < now.steps) return;
+  const double elapsed = since(s.epoch_start);
+  const double left =
+      elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
+  const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
+  *s.out << "\r\033[K" << progress_line(now, speed, left) << std::flush;
+  s.live = true;
+  s.shown = Clock::now();
+}
+
+void RunReport::epoch(const EpochRecord& record) {
+  if (!state_) return;
+  state_->epochs.write(to_json(record));
+  state_->history(record.stage, record.role).epochs.push_back(record);
+  state_->say(epoch_line(record));
+}
+
+void RunReport::stage(const StageRecord& record) {
+  if (!state_) return;
+  state_->stages.write(to_json(record));
+  state_->history(record.stage, record.role).record = record;
+}
+
+RunReport RunReport::of_team(bool continued) const {
+  RunReport report;
+  if (!settings_) return report;
+  ReportSettings settings = *settings_;
+  settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
+  settings.terminal = false;  // one live line is as much as a terminal shows
+  make_folders(settings.folder);
+  report.state_ = std::make_unique<State>(settings, settings.folder, continued);
+  report.state_->rewrite();
+  return report;
+}
+
+std::string RunReport::log_text() const {
+  if (!state_) return {};
+  std::ifstream file(state_->folder / kLog);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void RunReport::take_over(const std::vector<StepHistory>& steps, const std::string& log) {
+  if (!state_) return;
+  for (const StepHistory& step : steps) state_->history(step.record.stage, step.record.role) = step;
+  // Within a stage the plan's order is the roles' alphabetical one: coarse, dense.
+  std::ranges::sort(state_->steps, {}, [](const StepHistory& s) { return std::pair(s.record.stage, s.record.role); });
+  state_->rewrite();
+  if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without its last line's end
+  remove_team_records(state_->folder.string());
+}
+
+void RunReport::finish(const RunResult& result) {
+  if (!state_) return;
+  state_->say(result_table(result));
+  // The run's checkpoints go when this is done: the records must outlast a crash of the machine by themselves.
+  for (const LineFile* lines : {&state_->epochs, &state_->stages, &state_->log}) lines->sync();
+  write_file((state_->folder / "result.json").string(), to_json(result) + "\n", Replace::file);
+}
+
+// Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe
+// for its standard error.
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1; }
+
+}  // namespace mrmf

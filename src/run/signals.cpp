@@ -1,0 +1,97 @@
+#include "src/run/signals.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "io/unfinished_files.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGUSR1};
+
+std::atomic<int> first_signal{0};
+std::atomic<std::int64_t> first_time{0};  // milliseconds
+std::atomic<bool> telling{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+constexpr std::int64_t kSameSignal = 1000, kSameKey = 100;  // milliseconds
+
+constexpr std::string_view name_of(int number) {
+  return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+}
+
+// clock_gettime, write, signal and raise may be called in a handler.
+std::int64_t now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+}
+
+void tell(int number, std::string_view what) {
+  if (!telling) return;
+  for (const std::string_view part : {std::string_view("\nmrmf: "), name_of(number), what, std::string_view("\n")})
+    if (write(STDERR_FILENO, part.data(), part.size()) < 0) return;
+}
+
+void end_by(int number) {
+  remove_unfinished_files();
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+extern "C" void remember(int number) {
+  if (first_signal == 0) first_time = now();  // before the number: another thread may get the next signal
+  int first = 0;
+  if (first_signal.compare_exchange_strong(first, number))
+    return tell(number, ": stopping after this optimizer step, with a checkpoint; another one ends at once, without");
+  if (now() - first_time <= (number == SIGINT && first == SIGINT ? kSameKey : kSameSignal)) return;
+  tell(number, " after another signal: ended without a checkpoint of the last steps");
+  end_by(number);
+}
+
+extern "C" void end_at_once(int number) {
+  tell(number, " before training began: ended; nothing is lost, run the same command again");
+  end_by(number);
+}
+
+void set(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // reads and writes under way go on
+  for (const int number : kSignals) {
+    struct sigaction before {};
+    if (number == SIGINT && sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(number, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+StopSignals::StopSignals(bool tells) {
+  first_signal = 0;
+  telling = tells;
+  set(remember);
+}
+
+StopSignals::~StopSignals() { set(SIG_DFL); }
+
+int StopSignals::received() const { return first_signal; }
+
+SignalsBeforeTraining::SignalsBeforeTraining(bool tells) {
+  telling = tells;
+  set(end_at_once);
+}
+
+SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }
+
+std::string signal_name(int number) { return std::string(name_of(number)); }
+
+}  // namespace mrmf

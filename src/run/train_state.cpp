@@ -1,0 +1,121 @@
+#include "src/run/train_state.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "io/limits.hpp"
+
+namespace mrmf {
+namespace {
+
+using Json = nlohmann::json;
+
+// JSON has no infinity: null stands for the best loss of no epoch.
+Json json_of(const LearningRate::Memory& m) {
+  return {{"factor", m.factor},
+          {"best", std::isfinite(m.best) ? Json(m.best) : Json()},
+          {"bad_epochs", m.bad_epochs},
+          {"cooldown_left", m.cooldown_left},
+          {"epochs", m.epochs}};
+}
+
+LearningRate::Memory rate_memory(const Json& j) {
+  const Json& best = j.at("best");
+  return {j.at("factor"), best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>(),
+          j.at("bad_epochs"), j.at("cooldown_left"), j.at("epochs")};
+}
+
+Json json_of(const StopRule::Memory& m) {
+  return {{"epochs", m.epochs}, {"slow_epochs", m.slow_epochs}, {"previous", m.previous ? Json(*m.previous) : Json()}};
+}
+
+StopRule::Memory stop_memory(const Json& j) {
+  StopRule::Memory memory{j.at("epochs"), j.at("slow_epochs"), {}};
+  if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
+  return memory;
+}
+
+Json json_of(const EpochTime& t) {
+  return {{"io", t.io}, {"compute", t.compute}, {"communication", t.communication}, {"hidden", t.hidden}};
+}
+
+EpochTime time_of(const Json& j) { return {j.at("io"), j.at("compute"), j.at("communication"), j.at("hidden")}; }
+
+Json json_of(const StepHistory& history) {
+  Json epochs = Json::array();
+  for (const EpochRecord& epoch : history.epochs) epochs.push_back(Json::parse(to_json(epoch)));
+  return {{"record", Json::parse(to_json(history.record))}, {"epochs", epochs}};
+}
+
+StepHistory history_of(const Json& j, const std::string& origin) {
+  StepHistory history{stage_from_json(j.at("record").dump(), origin), {}};
+  for (const Json& epoch : j.at("epochs")) history.epochs.push_back(epoch_from_json(epoch.dump(), origin));
+  return history;
+}
+
+template <class Read>
+auto parse(const std::string& text, const std::string& origin, Read read) {
+  require_shallow_json(text, origin);
+  try {
+    return read(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw DataError(origin + ": not the state of a training step (" + error.what() + ")");
+  }
+}
+
+}  // namespace
+
+TrainState::TrainState(const TrainStep& training)
+    : stop(training.stop), rate(training.optimizer, training.stop.epochs, training.curve) {
+  history.record.stage = training.stage;
+  history.record.role = to_string(training.role);
+  history.record.resolution = training.resolution;
+  history.record.axes = training.axes;
+}
+
+std::string position_text(const TrainStep& step, const TrainState& state) {
+  if (state.finished()) return "after " + place_text(step);
+  const std::string in = "in " + place_text(step);
+  if (state.step == 0) return fmt::format("{}, after {} epochs", in, state.stop.epochs());
+  return fmt::format("{}, epoch {}, after {} steps", in, state.stop.epochs() + 1, state.step);
+}
+
+std::string to_json(const TrainState& s) {
+  return Json{{"stop", json_of(s.stop.memory())},
+              {"rate", json_of(s.rate.memory())},
+              {"history", json_of(s.history)},
+              {"step", s.step},
+              {"loss", s.loss},
+              {"samples", s.samples},
+              {"time", json_of(s.time)},
+              {"epoch_start", s.epoch_start},
+              {"total_seconds", s.total_seconds}}
+      .dump();
+}
+
+TrainState train_state_from_json(const std::string& text, const TrainStep& step, const std::string& origin) {
+  return parse(text, origin, [&](const Json& j) {
+    TrainState state(step);
+    state.stop.recall(stop_memory(j.at("stop")));
+    state.rate.recall(rate_memory(j.at("rate")));
+    state.history = history_of(j.at("history"), origin);
+    state.step = j.at("step");
+    state.loss = j.at("loss");
+    state.samples = j.at("samples");
+    state.time = time_of(j.at("time"));
+    state.epoch_start = j.at("epoch_start");
+    state.total_seconds = j.at("total_seconds");
+    return state;
+  });
+}
+
+std::string to_json(const StepHistory& history) { return json_of(history).dump(); }
+
+StepHistory step_history_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, [&](const Json& j) { return history_of(j, origin); });
+}
+
+}  // namespace mrmf

@@ -1,0 +1,32 @@
+// Which sample is in which file, by the names and the split of the published files.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "io/order.hpp"
+#include "src/simulators/cosmology/simulate.hpp"
+
+namespace mrmf::cosmology {
+
+/// Most files per split, 80 together.
+constexpr Index kTrainFiles = 64, kOtherFiles = 8;
+
+struct CubeFile {
+  std::string name;  ///< PeterA_2019_05_4parE-rec<number>.h5
+  Range samples;     ///< of all samples
+};
+
+struct CubeFiles {
+  std::vector<CubeFile> train, validation, test;
+};
+
+/// Validation and test get a tenth of the samples each (at least one), spread evenly over as few files as hold them.
+/// ConfigError when a split would need more files than were published.
+CubeFiles cube_files(const CosmologySimulation& settings);
+
+/// What such files are called, from the first letter on.
+constexpr const char* kFilePrefix = "PeterA_2019_05_4parE-rec";
+
+}  // namespace mrmf::cosmology

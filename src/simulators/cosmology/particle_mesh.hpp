@@ -1,0 +1,58 @@
+// Gravity of particles by a mesh: masses shared among the eight nearest points (cloud in cell), the potential by
+// Fourier transforms, forces read back with the same weights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/simulators/cosmology/initial_conditions.hpp"
+#include "src/simulators/cosmology/particle_exchange.hpp"
+
+namespace mrmf::cosmology {
+
+/// With a group that shares the cube its calls are collective; every rank has the same number of particles. Forces are
+/// the same bits for any number of ranks: masses are added in fixed point, which no order changes.
+class ParticleMesh {
+ public:
+  /// `fft` has `per_axis` mesh cells for each of the lattice's, which has `lattice`^3 particles. It outlives the mesh,
+  /// and so does the group, which is the transform's.
+  ParticleMesh(const Fft& fft, int lattice, Comm* group = nullptr);
+
+  /// Takes in the particles and works out the forces; positions in lattice cells, in [0, lattice). FaultError when more
+  /// than 65535 particles meet at a mesh point.
+  void update(const Vectors& position);
+  /// Adds `factor` times the force on each particle, which is minus the gradient of the inverse Laplacian of the
+  /// density contrast, in lattice cells.
+  void add_forces(const Vectors& position, float factor, Vectors& to);
+
+ private:
+  /// The nearest points below and above a position, and the weight of the one above, per axis.
+  struct Cell {
+    std::size_t x0, x1, y0, y1, z0, z1;
+    float x, y, z;
+  };
+  struct Locator;
+  Locator locator() const;
+  template <typename Take>
+  void for_each_force(const Vectors& position, Take&& take) const;
+  void deposit(const Vectors& position, RealGrid& masses) const;
+  void add_ghost(RealGrid& masses);
+  void copy_ghost(RealGrid& force);
+  void to_numbers(RealGrid& masses) const;
+
+  const Fft& fft_;
+  Comm* group_;
+  std::size_t points_, plane_, particles_;
+  float per_cell_;      // mesh cells per lattice cell and axis
+  PlaneFinder planes_;  // shifted to put the undisturbed lattice half-way between mesh points: even there
+  // By differences: exact slopes turn the lattice's own pattern, where it comes near the mesh's highest frequency, into
+  // forces of the wrong sign.
+  std::vector<float> slopes_;
+  // At the mesh points, and once more those of the plane above, which the particles below it see (the ghost).
+  Vectors force_;
+  ModeGrid contrast_, scratch_;
+  std::optional<ParticleExchange> exchange_;  // none: whole cubes
+  std::optional<Exchange> up_;                // a plane to the rank above
+};
+
+}  // namespace mrmf::cosmology

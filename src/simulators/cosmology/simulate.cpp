@@ -1,0 +1,218 @@
+#include "src/simulators/cosmology/simulate.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_output.hpp"
+#include "mpi/agreement.hpp"
+#include "src/run/records.hpp"
+#include "src/simulators/cosmology/metadata.hpp"
+#include "src/simulators/cosmology/universe.hpp"
+
+namespace mrmf {
+namespace {
+
+using namespace cosmology;
+
+constexpr auto kLabelAxis = static_cast<Index>(kLabels), kRedshiftAxis = static_cast<Index>(kRedshifts);
+
+/// Cubes and labels of consecutive samples.
+struct Samples {
+  std::vector<std::uint16_t> counts;
+  std::vector<float> labels, parameters;
+};
+
+/// Makes a rank's samples, one per thread at a time; or the rank's slabs of its group's.
+class Workers {
+ public:
+  /// The group shares every cube; null: none is shared.
+  Workers(const CosmologySimulation& settings, Comm* group)
+      : group_(group), maker_(settings, group), part_(maker_.slab().points() * kRedshifts) {
+    for (int i = 0; i < makers(settings); ++i) memories_.push_back(std::make_unique<UniverseMaker::Memory>(maker_));
+  }
+
+  Index count() const { return static_cast<Index>(memories_.size()); }
+
+  /// At most count() samples.
+  Samples make(const Range& range) {
+    const auto count = static_cast<std::size_t>(range.count);
+    Samples samples{std::vector<std::uint16_t>(count * part_), {}, {}};
+    std::vector<std::array<float, kLabels>> labels(count);
+    std::vector<std::exception_ptr> errors(count);
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(memories_.size()))
+    for (std::size_t i = 0; i < count; ++i) try {
+        labels[i] = maker_.make(range.first + static_cast<Index>(i), *memories_[i],
+                                std::span(samples.counts).subspan(i * part_, part_));
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      const Cosmology c = cosmology_of(labels[i]);
+      samples.labels.insert(samples.labels.end(), labels[i].begin(), labels[i].end());
+      for (const double value : {c.omega_m, c.sigma_8, c.n_s, c.hubble})
+        samples.parameters.push_back(static_cast<float>(value));
+    }
+    return samples;
+  }
+
+  /// Rows of a file from `first` on. Errors are the whole group's.
+  void write(const Samples& samples, Index first, Hdf5Output& file) {
+    const auto action = [&] {
+      const std::span<const std::uint16_t> counts = samples.counts;
+      for (std::size_t i = 0; i * part_ < counts.size(); ++i)
+        file.write_planes("3Dmap", first + static_cast<Index>(i), maker_.slab().first(),
+                          counts.subspan(i * part_, part_));
+      if (group_ != nullptr && !group_->root()) return;
+      file.write_rows("unitPar", first, samples.labels);
+      file.write_rows("physPar", first, samples.parameters);
+    };
+    if (group_ != nullptr)
+      together(*group_, action);
+    else
+      action();
+  }
+
+ private:
+  Comm* group_;
+  UniverseMaker maker_;
+  std::size_t part_;  // of the counts of a cube
+  std::vector<std::unique_ptr<UniverseMaker::Memory>> memories_;
+};
+
+std::string path_of(const CosmologySimulation& settings, const CubeFile& cubes) {
+  return (std::filesystem::path(settings.folder) / cubes.name).string();
+}
+
+std::string data_section_path(const CosmologySimulation& settings) {
+  return (std::filesystem::path(settings.folder) / "data.toml").string();
+}
+
+void create_datasets(Hdf5Output& file, Index rows, Index size) {
+  file.create_dataset("3Dmap", {rows, size, size, size, kRedshiftAxis}, ElementType::uint16);
+  file.create_dataset("unitPar", {rows, kLabelAxis});
+  file.create_dataset("physPar", {rows, kLabelAxis});
+  file.create_dataset("redshifts", {kRedshiftAxis});
+}
+
+/// Whether an earlier start of this very simulation, which did not come to its end, has made the file. Collective.
+bool is_made(const CosmologySimulation& settings, const CubeFile& cubes, Comm& comm) {
+  bool made = false;
+  together(comm, [&] {
+    const std::string path = path_of(settings, cubes);
+    std::error_code error;
+    if (!comm.root() || settings.replace == Replace::file || !std::filesystem::exists(path, error)) return;
+    const Hdf5File file = Hdf5File::open(path, Comm::self());
+    made = file.has("meta.JSON") && file.read_text("meta.JSON") == metadata(settings, cubes);
+    if (!made)
+      throw ConfigError(path +
+                        ": is there already, and of another simulation; give --overwrite to replace it, or name "
+                        "another folder");
+  });
+  return comm.any(made);
+}
+
+/// One file, every rank or group of ranks a piece of its rows. Collective.
+void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
+                 const std::function<void(Index)>& progress) {
+  Hdf5Output file(path_of(settings, cubes), settings.replace, comm);
+  create_datasets(file, cubes.samples.count, settings.size);
+  const Index sharing = settings.ranks_per_cube;
+  const Range rows = piece(cubes.samples.count, comm.rank() / sharing, comm.size() / sharing);
+  together(comm, [&] {
+    for (Index done = 0; done < rows.count; done += workers.count()) {
+      const Range block{rows.first + done, std::min(workers.count(), rows.count - done)};
+      const Samples samples = workers.make({cubes.samples.first + block.first, block.count});
+      workers.write(samples, block.first, file);
+      progress((done + block.count) * cubes.samples.count / rows.count);
+    }
+    if (comm.root()) file.write_rows("redshifts", 0, std::vector<float>(kRedshift.begin(), kRedshift.end()));
+  });
+  std::string names;
+  for (const char* name : kLabelNames) names += (names.empty() ? "" : ",") + std::string(name);
+  file.write_text("namePar", names);
+  file.write_text("meta.JSON", metadata(settings, cubes));
+  file.commit();
+}
+
+void prepare_folder(const CosmologySimulation& settings, std::optional<OutputFolder>& folder, Comm& comm) {
+  together(comm, [&] {
+    if (!comm.root()) return;
+    if (settings.folder.empty()) throw ConfigError("--output is empty; name a folder");
+    folder.emplace(settings.folder);
+    // Written last: the cubes are all there.
+    require_output(data_section_path(settings), settings.replace);
+  });
+}
+
+void write_data_section(const CosmologySimulation& settings, Comm& comm) {
+  together(comm, [&] {
+    if (comm.root()) write_file(data_section_path(settings), data_section(settings), settings.replace);
+  });
+}
+
+void check_memory(const CosmologySimulation& settings) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  const int threads = makers(settings);
+  const double wanted = bytes_per_thread(settings) * threads / gib, there = this_machine().memory_gib;
+  if (wanted > there)
+    throw ConfigError(fmt::format(
+        "simulate cosmology: {:.1f} GiB are needed for a cube on each of {} threads and this "
+        "machine has {:.1f} GiB; use fewer threads, more ranks per cube on more machines, a smaller size or "
+        "fewer particles",
+        wanted, threads, there));
+}
+
+/// The ranks that share cubes with this one, if any do.
+std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
+  constexpr double kPatience = 300;  // seconds that a rank may be behind the others of its group
+  const int sharing = settings.ranks_per_cube;
+  if (comm.size() % sharing != 0)
+    throw ConfigError(
+        fmt::format("simulate cosmology: {} ranks are not whole groups of {} that share a cube; start a multiple of "
+                    "{} ranks or change --ranks-per-cube",
+                    comm.size(), sharing, sharing));
+  if (sharing == 1) return std::nullopt;
+  const double usual = comm.limit();
+  if (usual == 0) comm.limit(kPatience);
+  std::optional<Comm> group = comm.split(comm.rank() / sharing);
+  comm.limit(usual);
+  return group;
+}
+
+}  // namespace
+
+CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
+  check(settings);
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Comm> group = group_of(settings, comm);
+  together(comm, [&] { check_memory(settings); });
+  std::optional<OutputFolder> folder;  // of the root
+  prepare_folder(settings, folder, comm);
+  Workers workers(settings, group ? &*group : nullptr);
+  const CubeFiles files = cube_files(settings);
+  CosmologyReport report;
+  for (const auto* split : {&files.train, &files.validation, &files.test})
+    for (const CubeFile& file : *split) {
+      if (!is_made(settings, file, comm))
+        write_cubes(settings, file, workers, comm, [&](Index done) {
+          if (progress && comm.root()) progress(report.samples + done, settings.samples);
+        });
+      report.samples += file.samples.count;
+      ++report.files;
+    }
+  write_data_section(settings, comm);
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.cubes_per_second = static_cast<double>(report.samples) / report.seconds;
+  return report;
+}
+
+}  // namespace mrmf

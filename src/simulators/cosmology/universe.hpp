@@ -1,0 +1,54 @@
+// One sample: from a seed to counts of particles.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "src/simulators/cosmology/evolution.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
+#include "src/simulators/cosmology/simulate.hpp"
+
+namespace mrmf::cosmology {
+
+constexpr std::size_t kRedshifts = 4;
+constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the channels of a sample
+
+/// Makes samples of one data set. It holds the transforms' plans; any number of threads may use it, each with memory of
+/// its own.
+class UniverseMaker {
+ public:
+  /// With a group that shares every cube, whose ranks divide settings.size, all calls are collective over it; it
+  /// outlives this. Null: whole cubes.
+  explicit UniverseMaker(const CosmologySimulation& settings, Comm* group = nullptr);
+
+  /// What one thread works in.
+  class Memory {
+   public:
+    explicit Memory(const UniverseMaker& maker);
+
+   private:
+    friend class UniverseMaker;
+    ModeGrid contrast_, scratch_;
+    Displacements moved_;
+    std::optional<ParticleMesh> mesh_;  // with cola
+  };
+
+  /// The planes of voxels that this rank has: all, or its share.
+  const Slab& slab() const { return voxels_; }
+  /// Writes the counts, (slab().planes(), size, size, 4), and returns the labels. A pure function of settings and
+  /// sample. FaultError, on all ranks of the group, when more particles meet in one place than the numbers hold.
+  std::array<float, kLabels> make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const;
+
+ private:
+  void count(const Vectors& position, std::span<std::uint16_t> counts) const;
+
+  CosmologySimulation settings_;
+  Comm* group_;
+  Slab voxels_;
+  int lattice_;  // particles per axis
+  Fft lattice_fft_, mesh_fft_;
+};
+
+}  // namespace mrmf::cosmology

@@ -1,0 +1,160 @@
+#include "src/simulators/neuron/simulate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "io/hdf5_output.hpp"
+#include "mpi/agreement.hpp"
+#include "src/simulators/neuron/metadata.hpp"
+
+namespace mrmf {
+namespace {
+
+using namespace neuron;
+
+constexpr Index kBlock = 2048;  // samples simulated, then written
+
+/// Frames and labels of some samples.
+struct Samples {
+  std::vector<Origin> origins;
+  std::vector<float> frames, labels;
+
+  explicit Samples(std::vector<Origin> of)
+      : origins(std::move(of)), frames(origins.size() * kFrame), labels(origins.size() * kLabels) {}
+  std::span<float> frame(std::size_t i) { return std::span(frames).subspan(i * kFrame, kFrame); }
+  std::span<float> label(std::size_t i) { return std::span(labels).subspan(i * kLabels, kLabels); }
+};
+
+/// One rank's part of the data set.
+class Share {
+ public:
+  Share(const NeuronSimulation& settings, Comm& comm)
+      : settings_(settings),
+        comm_(comm),
+        rows_(piece(settings.samples, comm.rank(), comm.size())),
+        order_(settings),
+        recorder_(settings.cells, settings.seed, settings.threads),
+        early_({}) {}
+
+  /// Simulates, and keeps, the samples that the normalisation needs.
+  void normalise_cells() {
+    Normalisation normalisation(settings_);
+    together(comm_, [&] {
+      std::vector<Origin> wanted;
+      for (Index row = rows_.first; row < rows_.first + rows_.count; ++row)
+        if (Normalisation::counts(order_[row])) wanted.push_back(order_[row]);
+      early_ = Samples(std::move(wanted));
+      std::vector<std::size_t> all(early_.origins.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+      simulate(early_, all);
+      for (std::size_t i = 0; i < early_.origins.size(); ++i) normalisation.add(early_.origins[i], early_.frame(i));
+    });
+    scales_ = normalisation.finish(comm_);
+  }
+
+  void write(Hdf5Output& file, const ProgressFunction& progress) {
+    together(comm_, [&] {
+      for (Index first = rows_.first; first < rows_.first + rows_.count; first += kBlock) {
+        const Range block{first, std::min(kBlock, rows_.first + rows_.count - first)};
+        Samples samples = make(block);
+        write_block(file, block, samples);
+        if (progress && comm_.root())
+          progress((block.first + block.count - rows_.first) * settings_.samples / rows_.count, settings_.samples);
+      }
+    });
+  }
+
+  std::string metadata() const { return neuron::metadata(settings_, recorder_, scales_); }
+  Index spiking() const { return spiking_; }
+
+ private:
+  void simulate(Samples& samples, const std::vector<std::size_t>& which) {
+    std::vector<Origin> origins;
+    std::vector<float*> frames, labels;
+    for (const std::size_t i : which) {
+      origins.push_back(samples.origins[i]);
+      frames.push_back(samples.frame(i).data());
+      labels.push_back(samples.label(i).data());
+    }
+    spiking_ += recorder_.record(origins, frames, labels);
+  }
+
+  // A block of rows, normalised; what the normalisation has simulated already is taken over, in the order of rows.
+  Samples make(const Range& block) {
+    std::vector<Origin> origins;
+    for (Index row = block.first; row < block.first + block.count; ++row) origins.push_back(order_[row]);
+    Samples samples(std::move(origins));
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < samples.origins.size(); ++i) {
+      if (!Normalisation::counts(samples.origins[i])) {
+        missing.push_back(i);
+        continue;
+      }
+      std::ranges::copy(early_.frame(early_used_), samples.frame(i).begin());
+      std::ranges::copy(early_.label(early_used_), samples.label(i).begin());
+      ++early_used_;
+    }
+    simulate(samples, missing);
+    for (std::size_t i = 0; i < samples.origins.size(); ++i)
+      normalise(samples.frame(i), scales_[static_cast<std::size_t>(samples.origins[i].cell)]);
+    return samples;
+  }
+
+  void write_block(Hdf5Output& file, const Range& block, const Samples& samples) const {
+    for (const Split& split : splits(settings_)) {
+      const Index first = std::max(block.first, split.rows.first);
+      const Index count = std::min(block.first + block.count, split.rows.first + split.rows.count) - first;
+      if (count <= 0) continue;
+      const auto part = [&](const std::vector<float>& values, Index width) {
+        return ConstSpan(values).subspan(static_cast<std::size_t>((first - block.first) * width),
+                                         static_cast<std::size_t>(count * width));
+      };
+      const std::string name = split.name;
+      file.write_rows(name + "_frames", first - split.rows.first, part(samples.frames, kFrame));
+      file.write_rows(name + "_unitStar_par", first - split.rows.first, part(samples.labels, kLabels));
+    }
+  }
+
+  const NeuronSimulation& settings_;
+  Comm& comm_;
+  Range rows_;
+  RowOrder order_;
+  Recorder recorder_;
+  Samples early_;
+  std::size_t early_used_ = 0;
+  std::vector<CellScale> scales_;
+  Index spiking_ = 0;
+};
+
+void create_datasets(Hdf5Output& file, const NeuronSimulation& settings) {
+  for (const Split& split : splits(settings)) {
+    const std::string name = split.name;
+    file.create_dataset(name + "_frames", {split.rows.count, kBins, kProbes});
+    file.create_dataset(name + "_unitStar_par", {split.rows.count, kLabels});
+  }
+}
+
+}  // namespace
+
+NeuronReport simulate_neuron(const NeuronSimulation& settings, Comm& comm, const ProgressFunction& progress) {
+  check(settings);
+  const auto start = std::chrono::steady_clock::now();
+  Hdf5Output file(settings.file, settings.replace, comm);
+  create_datasets(file, settings);
+  Share share(settings, comm);
+  share.normalise_cells();
+  share.write(file, progress);
+  file.write_text("meta.JSON", share.metadata());
+  file.commit();
+
+  NeuronReport report;
+  report.samples = settings.samples;
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
+  report.spiking_share = comm.sum(static_cast<double>(share.spiking())) / static_cast<double>(settings.samples);
+  return report;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,113 @@
+// Which backend and how many threads: from the configuration and the machine.
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/output_file.hpp"
+#include "kernels/host/start_threads.hpp"
+#include "src/cli/commands.hpp"
+#include "src/system/backend_choice.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+// The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
+std::string place() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a node of more than 1024: then all ranks share
+  return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
+}
+
+// Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own.
+int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).size(); }
+
+// What OMP_NUM_THREADS asks for, else this rank's share of its cores.
+int default_threads(Comm& world) {
+  const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // of a list "4,2" the outermost level's
+  return std::max(1, omp_get_num_procs() / sharing);
+}
+
+// Where the fastest plans are kept from run to run; nowhere when there is no home.
+std::string default_plans() {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value != nullptr ? value : "");
+  };
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/mrmf/plans.json";
+  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/mrmf/plans.json";
+  return {};
+}
+
+// Ranks and jobs may keep plans in the same file at the same time: the last one's stay.
+void replace_plans(const std::string& path, std::string_view text) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) make_folders(folder.string());
+  write_file(path, text, Replace::file);
+}
+
+// The GPUs of a node go round among its ranks; a scheduler may also show each rank its own alone.
+int choose_device(const RunConfig& run, Comm& world) {
+  const int count = cuda_device_count(), local = ranks_of_same(host_name(), world).rank();
+  const int device = count > 0 ? local % count : 0;
+  const std::string address = count > 0 ? cuda_device_address(device) : "none";
+  const int sharing = ranks_of_same(host_name() + '\0' + address, world).size();
+  if (count > 0 && world.any(sharing > 1) && !run.ranks_share_gpu)
+    throw ConfigError("several ranks would compute on one GPU (node " + host_name() + ", GPU " + address + ": " +
+                      std::to_string(sharing) +
+                      " ranks); start as many ranks per node as it has GPUs, or set "
+                      "run.ranks_share_gpu = true for a test");
+  return device;
+}
+
+std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
+  omp_set_num_threads(choose_threads(run.threads, world));  // for what the host does: reading, averaging, gathering
+  cuda::Settings settings;
+  settings.device = choose_device(run, world);
+  settings.precision = run.precision == "bf16"   ? cuda::Precision::bf16
+                       : run.precision == "fp32" ? cuda::Precision::fp32
+                                                 : cuda::Precision::tf32;
+  settings.deterministic = run.deterministic;
+  settings.graphs = run.graphs;
+  settings.resident = run.resident;
+  settings.share_device = run.ranks_share_gpu;
+  settings.timeout = run.timeout;
+  settings.plans = run.plans.empty() ? default_plans() : run.plans;
+  settings.replace_file = replace_plans;
+  return make_cuda_backend(settings);
+}
+
+// "auto" takes the GPU only where every rank has one.
+bool wants_cuda(const RunConfig& run, Comm& world) {
+  if (run.device == "cpu") return false;
+  if (run.device == "cuda") return true;
+  if (world.any(!cuda_is_worth_trying())) return false;
+  return !world.any(cuda_device_count() == 0);
+}
+
+}  // namespace
+
+int choose_threads(int wanted, Comm& world) {
+  const int threads = wanted > 0 ? wanted : default_threads(world);
+  require_threads(threads);
+  return threads;
+}
+
+std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
+  if (wants_cuda(run, world)) return make_gpu_backend(run, world);
+  const int threads = choose_threads(run.threads, world);
+  omp_set_num_threads(threads);
+  return run.backend == "reference" ? make_reference_backend() : make_onednn_backend(threads);
+}
+
+}  // namespace mrmf

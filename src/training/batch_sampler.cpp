@@ -1,0 +1,93 @@
+#include "src/training/batch_sampler.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace mrmf {
+
+std::uint64_t stage_key(const TrainStep& step) {
+  return static_cast<std::uint64_t>(step.stage) * 4 + static_cast<std::uint64_t>(step.role);
+}
+
+std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
+  return std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+}
+
+std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
+  const std::size_t own = order.shard_rows.size() / order.steps.size();
+  return std::span(order.shard_rows).subspan(k * own, own);
+}
+
+void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks) {
+  OrderSettings order = order_settings(data, samples, ranks, 0);
+  order.batch = step.batch;
+  check(order);
+  if (leaves_ranks_idle(order))
+    throw ConfigError(
+        fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
+                    "batch of at least {}",
+                    step.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
+}
+
+EpochOrder Orders::training(const TrainStep& step, int epoch) const {
+  return epoch_order(settings(data_->train(), step.batch), seed_, stage_key(step), static_cast<std::uint64_t>(epoch));
+}
+
+EpochOrder Orders::validation(int batch) const {
+  return epoch_order(settings(data_->validation(), batch), seed_, 0, 0);
+}
+
+std::set<Index> Orders::First::rows() const {
+  std::set<Index> sizes;
+  for (const Range& step : training.steps) sizes.insert(step.count);
+  for (const Range& step : validation.steps)
+    if (step.count > 0) sizes.insert(step.count);
+  return sizes;
+}
+
+std::set<Index> Orders::First::shard_rows() const {
+  std::set<Index> sizes;
+  for (const EpochOrder* order : {&training, &validation})
+    std::ranges::copy_if(order->shard_rows, std::inserter(sizes, sizes.end()), [](Index rows) { return rows > 0; });
+  return sizes;
+}
+
+Orders::Shards Orders::shards(const TrainStep& step) const {
+  const OrderSettings order = settings(data_->train(), step.batch);
+  return {order.shards / order.ranks, order.shards, rows_per_shard(order)};
+}
+
+Orders::First Orders::first(const TrainStep& step) const {
+  check(settings(data_->train(), step.batch));
+  First first{training(step, 0), validation(step.batch)};
+  if (std::ranges::any_of(first.training.steps, [](const Range& rows) { return rows.count == 0; }))
+    throw ConfigError(
+        fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
+                    "fewer ranks",
+                    step.batch, team_->rank(), place_text(step)));
+  return first;
+}
+
+std::vector<std::uint64_t> Orders::record_keys(const EpochOrder& order) const {
+  constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
+  std::vector<std::int64_t> hashes;
+  for (const Range& rows : order.steps)
+    hashes.push_back(static_cast<std::int64_t>(
+        mix(static_cast<std::uint64_t>(team_->rank()), static_cast<std::uint64_t>(rows.count)) & hash_bits));
+  team_->sum(hashes);
+  std::vector<std::uint64_t> keys;
+  for (const std::int64_t hash : hashes) keys.push_back(static_cast<std::uint64_t>(hash) | (std::uint64_t{1} << 63));
+  return keys;
+}
+
+// A validation set may be smaller than the batch, or leave ranks without samples.
+OrderSettings Orders::settings(const Split& split, int batch) const {
+  OrderSettings settings = split.order;
+  settings.batch = batch;
+  if (&split == &data_->validation()) settings.batch = validation_batch(settings, batch);
+  return settings;
+}
+
+}  // namespace mrmf

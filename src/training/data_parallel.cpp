@@ -1,0 +1,83 @@
+#include "src/training/data_parallel.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "src/system/host.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+std::vector<float> on_host(Backend& backend, ConstSpan values) {
+  std::vector<float> copy(values.size());
+  backend.read(values, copy);
+  return copy;
+}
+
+std::uint64_t hash_of(const std::vector<float>& values, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), seed);
+}
+
+// Every rank's number, as halves that a double holds exactly.
+std::vector<std::uint64_t> gather(std::uint64_t mine, Comm& team) {
+  const std::vector<double> high = team.gather(static_cast<double>(mine >> 32));
+  const std::vector<double> low = team.gather(static_cast<double>(mine & 0xffffffffU));
+  std::vector<std::uint64_t> all;
+  for (std::size_t i = 0; i < high.size(); ++i)
+    all.push_back(static_cast<std::uint64_t>(high[i]) << 32 | static_cast<std::uint64_t>(low[i]));
+  return all;
+}
+
+// "rank 2 (node7) differs from the other 3": of those that hold something else than most. "rank 0 (a), rank 1 (b) are
+// not the same" where no hash is more frequent than the others. At most a line's worth of them.
+std::string differing_text(std::uint64_t hash, Comm& team) {
+  const std::vector<std::uint64_t> hashes = gather(hash, team);
+  const std::vector<double> in_world = team.gather(MpiSession::rank());
+  std::map<std::uint64_t, std::size_t> count;
+  for (const std::uint64_t one : hashes) ++count[one];
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = std::ranges::max_element(count, less);
+  const bool told = std::ranges::count_if(count, [&](const auto& c) { return c.second == most->second; }) == 1;
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    if (told && hashes[i] == most->first) continue;
+    std::string host = host_name();
+    if (names.size() < kNamed) team.broadcast(host, static_cast<int>(i));
+    names.push_back(fmt::format("rank {:.0f} ({})", in_world[i], host));
+  }
+  const std::size_t odd = names.size();
+  if (odd > kNamed) names.resize(kNamed), names.push_back("...");
+  const std::string list = fmt::format("{}", fmt::join(names, ", "));
+  if (!told) return list + " are not the same";
+  return fmt::format("{} {} from the other {}", list, odd == 1 ? "differs" : "differ", most->second);
+}
+
+}  // namespace
+
+void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place) {
+  if (team.size() == 1) return;
+  std::uint64_t hash = hash_of(on_host(backend, model.params()), 0);
+  if (what == Compared::parameters_and_state) hash = hash_of(on_host(backend, model.state()), hash);
+  if (team.agree(hash)) return;
+  throw FaultError(
+      fmt::format("the ranks disagree on the parameters {}: {}; look for a faulty node or mixed builds of mrmf", place,
+                  differing_text(hash, team)));
+}
+
+void average_state(Backend& backend, Model& model, Comm& team) {
+  std::vector<float> state = on_host(backend, model.state());
+  team.sum(state);
+  const auto share = 1.0F / static_cast<float>(team.size());
+  for (float& value : state) value *= share;
+  backend.write(state, model.state());
+}
+
+}  // namespace mrmf

@@ -1,0 +1,99 @@
+#include "src/training/memory_estimate.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "src/training/shard_replicas.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index float_bytes = sizeof(float);
+
+}  // namespace
+
+Index resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  Index pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * static_cast<Index>(sysconf(_SC_PAGESIZE));
+}
+
+RunMemory RunMemory::operator+(const RunMemory& other) const {
+  return {program + other.program, models + other.models, workspace + other.workspace,
+          batches + other.batches, saving + other.saving, data + other.data};
+}
+
+/// A model's operations, without its arenas.
+struct MemoryCount::Built {
+  Network network;
+  Execution execution;
+  Index workspace = 0;  // bytes that making it took
+
+  Built(Backend& backend, const NetworkSettings& settings) : Built(backend, settings, resident_bytes()) {}
+
+ private:
+  Built(Backend& backend, const NetworkSettings& settings, Index before)
+      : network(backend, settings), execution(plan_execution(backend, network, {settings, 0, true})) {
+    for (const Unit& unit : execution.units) unit.run->prepare(settings.max_rows);
+    workspace = std::max<Index>(resident_bytes() - before, 0);
+  }
+};
+
+MemoryCount::MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int lanes)
+    : backend_(backend),
+      moments_(optimizer.name == "sgd" ? 1 : 2),
+      lanes_(lanes),
+      program_(resident_bytes()),
+      lane_backend_(lanes > 0 ? one_thread_backend(backend) : nullptr) {}
+
+MemoryCount::~MemoryCount() = default;
+
+const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
+  RunMemory memory;
+  const auto build = [&](Backend& backend, Index rows) -> const Built& {
+    NetworkSettings sized = settings;
+    sized.max_rows = rows;
+    return *built_.emplace_back(std::make_unique<Built>(backend, sized));
+  };
+  const Built& model = build(backend_, lanes_ > 0 ? 1 : settings.max_rows);
+  const Index params = model.network.params_size(), state = model.network.state_size();
+  const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
+  memory.models = model.execution.floats(model.network, moments_);
+  memory.workspace = model.workspace;
+  if (lanes_ > 0) {  // each with a copy of its rows
+    const Index rows = (settings.max_rows + lanes_ - 1) / lanes_;
+    const Built& lane = build(*lane_backend_, rows);
+    memory.models += lanes_ * (lane.execution.floats(lane.network, 0) - params + rows * sample);
+    memory.workspace += lanes_ * lane.workspace;
+  }
+  constexpr Index splits = 2, images = 2;
+  memory.batches = splits * settings.max_rows * sample;
+  memory.saving = images * ((1 + moments_) * params + state);
+  for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
+  return stages_.emplace_back(memory);
+}
+
+RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& held) const {
+  const std::vector<Extent> resolutions = plan.resolutions();
+  RunMemory most;
+  const std::size_t together = std::min<std::size_t>(stages_.size(), 2);
+  for (std::size_t first = 0; first + together <= stages_.size(); ++first) {
+    RunMemory sum;
+    for (std::size_t i = first; i < first + together; ++i) {
+      RunMemory stage = stages_[i];  // one model is trained, or saved, at a time
+      stage.batches = std::max(stage.batches, sum.batches) - sum.batches;
+      stage.saving = std::max(stage.saving, sum.saving) - sum.saving;
+      sum = sum + stage;
+    }
+    const auto from = resolutions.begin() + static_cast<std::ptrdiff_t>(first);
+    if (held) sum.data = data_bytes(held->parts, held->stores, {from, from + static_cast<std::ptrdiff_t>(together)});
+    if (sum.all() > most.all()) most = sum;
+  }
+  most.program = program_;
+  return most;
+}
+
+}  // namespace mrmf

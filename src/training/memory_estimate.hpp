@@ -1,0 +1,61 @@
+// How much memory a run will take on a rank of the CPU, known before it starts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "layers/execution.hpp"
+#include "src/config/config.hpp"
+#include "src/data/data_memory.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+
+/// Bytes of this process that lie in memory now.
+Index resident_bytes();
+
+/// Of a rank in training, in bytes.
+struct RunMemory {
+  Index program = 0;    ///< what any run has: this process before models are built
+  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once, and their lanes'
+  Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
+  Index batches = 0;    ///< the batch of samples that is trained or validated on
+  Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
+  Index data = 0;       ///< samples and labels, at the resolutions that are there at once
+  Index all() const { return program + models + workspace + batches + saving + data; }
+  RunMemory operator+(const RunMemory& other) const;
+};
+
+/// The splits as a rank holds them.
+struct HeldData {
+  std::vector<DataPart> parts;
+  std::vector<StoreSettings> stores;  ///< one per part
+};
+
+/// Adds up a run's memory from its models' sizes, and from what making their operations takes. These stay until the
+/// end, as in a run two models' do.
+class MemoryCount {
+ public:
+  /// `lanes`: of a rank (src/training/shard_replicas.hpp); 0: it computes whole batches.
+  MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int lanes);
+  ~MemoryCount();
+
+  /// The model at the next resolution of the plan, and its batches.
+  const RunMemory& add(const NetworkSettings& settings);
+
+  /// The largest sum over models that are there at once (two before a fusion), with the program and, where it is there,
+  /// the data for those models' resolutions.
+  RunMemory peak(const Plan& plan, const std::optional<HeldData>& held) const;
+
+ private:
+  struct Built;
+  Backend& backend_;
+  int moments_, lanes_;
+  Index program_;
+  std::unique_ptr<Backend> lane_backend_;
+  std::vector<std::unique_ptr<Built>> built_;
+  std::vector<RunMemory> stages_;
+};
+
+}  // namespace mrmf

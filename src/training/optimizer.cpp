@@ -1,0 +1,69 @@
+#include "src/training/optimizer.hpp"
+
+#include <cmath>
+
+namespace mrmf {
+
+Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom)
+    : backend_(&backend),
+      settings_(settings),
+      first_(backend.allocate(count)),
+      bottom_(static_cast<std::size_t>(bottom)) {
+  if (settings_.name != "sgd") second_ = backend.allocate(count);
+}
+
+void Optimizer::advance(double learning_rate, Step& step) {
+  ++ages_.bottom, ++ages_.top;
+  const auto rate = static_cast<float>(learning_rate);
+  const auto decay = static_cast<float>(settings_.weight_decay);
+  if (settings_.name == "sgd") {
+    step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
+    return;
+  }
+  const bool decoupled = settings_.name == "adamw";
+  // Corrections from the same float32 coefficients that the moments are made with: 1 - 0.999F is not 1 - 0.999.
+  const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
+  const auto of_age = [&](std::uint64_t age) {
+    const auto correction = [&](float beta) {
+      return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(age)));
+    };
+    return AdamStep{rate,
+                    beta1,
+                    beta2,
+                    static_cast<float>(settings_.epsilon),
+                    decoupled ? 0.0F : decay,
+                    decoupled ? decay : 0.0F,
+                    correction(beta1),
+                    correction(beta2)};
+  };
+  step.adam = {of_age(ages_.bottom), of_age(ages_.top)};
+}
+
+void Optimizer::update(const Step& step, Span w, ConstSpan dw) {
+  if (settings_.name == "sgd") return backend_->sgd(step, w, dw, first_.span());
+  const Span m = first_.span(), v = second_.span();
+  if (ages_.bottom == ages_.top) return backend_->adam(step, 0, w, dw, m, v);
+  const auto adam = [&](std::size_t group, std::size_t first, std::size_t count) {
+    backend_->adam(step, group, w.subspan(first, count), dw.subspan(first, count), m.subspan(first, count),
+                   v.subspan(first, count));
+  };
+  adam(0, 0, bottom_);
+  adam(1, bottom_, w.size() - bottom_);
+}
+
+std::vector<Span> Optimizer::moments() {
+  if (settings_.name == "sgd") return {first_.span()};
+  return {first_.span(), second_.span()};
+}
+
+void Optimizer::reset() {
+  for (const Span moment : moments()) backend_->fill(moment, 0.0F);
+  ages_ = {};
+}
+
+void Optimizer::configure(const OptimizerSettings& settings) {
+  MRMF_CHECK((settings.name == "sgd") == (settings_.name == "sgd"), "the kind of optimizer cannot change in a run");
+  settings_ = settings;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,49 @@
+// SGD with momentum, Adam and AdamW over one arena of parameters. The moments are arenas of the same layout, so what a
+// fusion or a checkpoint does to parameters it can do to moments with the same places.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// How many updates the moments of a model's bottom and top have seen. Training adds to both alike; after a fusion
+/// with method.moments = "carry" they differ, and Adam's bias correction with them (docs/numerics.md).
+struct MomentAges {
+  std::uint64_t bottom = 0, top = 0;
+  bool operator==(const MomentAges&) const = default;
+};
+
+class Optimizer {
+ public:
+  /// The first `bottom` of the `count` parameters are the bottom's.
+  Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom = 0);
+
+  /// Counts a step and writes its numbers into `step`...
+  void advance(double learning_rate, Step& step);
+  /// ...which does w -= update(dw); the spans are the model's whole arenas.
+  void update(const Step& step, Span w, ConstSpan dw);
+
+  /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
+  std::vector<Span> moments();
+  const OptimizerSettings& settings() const { return settings_; }
+  const MomentAges& ages() const { return ages_; }
+  std::uint64_t steps() const { return std::max(ages_.bottom, ages_.top); }
+  void reset();                                            ///< zero moments of age 0
+  void set_ages(const MomentAges& ages) { ages_ = ages; }  ///< after moments were written
+  /// Another learning phase may bring other coefficients; the kind of optimizer stays.
+  void configure(const OptimizerSettings& settings);
+
+ private:
+  Backend* backend_;
+  OptimizerSettings settings_;
+  Arena first_, second_;
+  std::size_t bottom_;
+  MomentAges ages_;
+};
+
+}  // namespace mrmf

@@ -1,0 +1,25 @@
+// One sample on its own, at every time step: for tests and for the comparison with other simulators.
+#pragma once
+
+#include <vector>
+
+#include "src/simulators/neuron/cell.hpp"
+
+namespace mrmf::neuron {
+
+/// Potentials of the probes (mV) at 0, dt, 2 dt, ..., one row of kProbes per step.
+struct Trace {
+  double dt = 0;  ///< ms
+  std::vector<double> voltage;
+  std::size_t steps() const { return voltage.size() / kProbes; }
+  double at(std::size_t step, int probe) const { return voltage[step * kProbes + static_cast<std::size_t>(probe)]; }
+};
+
+/// Times (ms) at which a probe crosses `threshold` upwards, interpolated linearly between steps.
+std::vector<double> spike_times(const Trace& trace, int probe, double threshold);
+
+/// What the data sets are made of, before binning and normalisation: the fast integrator under the stimulus.
+/// kDuration is a multiple of dt (ms).
+Trace simulate_trace(const Cell& cell, const Conductances& g, double dt);
+
+}  // namespace mrmf::neuron
