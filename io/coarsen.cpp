@@ -1,8 +1,17 @@
 #include "io/coarsen.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_output.hpp"
+#include "io/limits.hpp"
+#include "io/sample_files.hpp"
+#include "mpi/comm.hpp"
 
 namespace mrmf {
 namespace {
@@ -76,6 +85,182 @@ void coarsen(ConstSpan fine, const Shape& sample, const Extent& factor, Span coa
     const Range mine = piece(lines, part, parts);
     coarsen_lines({ElementType::float32, sample, fine.data()}, factor, mine, coarse.data() + mine.first * line);
   }
+}
+
+namespace {
+
+constexpr Index block_bytes = Index{1} << 26;  // of rows that a rank has in memory at once
+
+/// One data set of samples on its way.
+struct Samples {
+  std::string name;
+  RowReader reader;
+  Shape fine, coarse;
+};
+
+Shape sample_of(const std::vector<Index>& shape) {
+  Shape sample;
+  sample.axes = static_cast<int>(shape.size()) - 2;
+  for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) sample.spatial[axis + 4 - shape.size()] = shape[axis];
+  sample.channels = shape.back();
+  return sample;
+}
+
+std::vector<Index> with_rows(Index rows, const Shape& sample) {
+  std::vector<Index> shape{rows};
+  for (std::size_t axis = 3 - static_cast<std::size_t>(sample.axes); axis < 3; ++axis)
+    shape.push_back(sample.spatial[axis]);
+  shape.push_back(sample.channels);
+  return shape;
+}
+
+std::string list(const std::vector<Index>& values) {
+  std::string text;
+  for (const Index value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+/// The data sets to average, as asked or by their axes; `others` are the rest.
+std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, std::vector<std::string>& others) {
+  std::vector<std::string> chosen;
+  std::string unreadable;
+  for (const std::string& name : all_datasets(copy.source)) {
+    const DatasetInfo info = source.info(name);
+    const bool shaped = std::ssize(info.shape) == copy.axes + 2, fits = shaped && info.type != ElementType::other;
+    if (shaped && !fits) unreadable = name;
+    const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
+    (wanted ? chosen : others).push_back(name);
+  }
+  for (const std::string& name : copy.samples) {
+    const auto axes = std::ssize(source.info(name).shape) - 2;  // also says what is there when this is not
+    if (axes != copy.axes)
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes) +
+                        " axes; give --factor as many numbers");
+  }
+  if (chosen.empty() && !unreadable.empty())
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements; " + readable_types());
+  if (chosen.empty())
+    throw ConfigError(copy.source + ": no data set has samples of " + std::to_string(copy.axes) +
+                      (copy.axes == 1 ? " axis" : " axes") + " and channels; give --factor a number per axis");
+  return chosen;
+}
+
+void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
+  if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
+    throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
+}
+
+std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std::vector<Samples>& all) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(copy.source, unknown);
+  std::ostringstream text;
+  text << "{\"program\": " << quoted(copy.program)
+       << ", \"source\": " << quoted(std::filesystem::path(copy.source).filename().string())
+       << ", \"source_bytes\": " << bytes
+       << ", \"factor\": " << list({copy.factor.end() - copy.axes, copy.factor.end()})
+       << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
+  for (std::size_t i = 0; i < all.size(); ++i)
+    text << (i == 0 ? "" : ", ") << quoted(all[i].name) << ": {\"source_shape\": " << list(all[i].reader.shape())
+         << ", \"source_type\": " << quoted(to_string(all[i].reader.type())) << "}";
+  text << "}";
+  if (const std::string before = source.read_attribute("coarsened"); !before.empty())
+    text << ", \"source_coarsened\": " << before;
+  text << "}";
+  return text.str();
+}
+
+std::vector<std::uint16_t> rounded(ConstSpan means, const RowPlace& first, Index per_row) {
+  std::vector<std::uint16_t> result(means.size());
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    const float value = std::nearbyint(means[i]);
+    if (!(value >= 0 && value <= 65535))
+      throw DataError(first.path + ": data set '" + first.dataset + "', row " +
+                      std::to_string(first.row + static_cast<Index>(i) / per_row) + " has a mean of " +
+                      std::to_string(means[i]) + ", which uint16 cannot hold; use --type float32");
+    result[i] = static_cast<std::uint16_t>(value);
+  }
+  return result;
+}
+
+/// This rank's rows of one data set.
+void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5Output& target) {
+  const Index step = std::max<Index>(1, block_bytes / samples.reader.row_bytes());
+  const Index width = samples.coarse.per_sample(), lines = samples.coarse.spatial[0] * samples.coarse.spatial[1];
+  std::vector<std::byte> fine;
+  std::vector<float> means;
+  for (Index done = 0; done < rows.count; done += step) {
+    const Range part{rows.first + done, std::min(step, rows.count - done)};
+    fine.resize(static_cast<std::size_t>(part.count * samples.reader.row_bytes()));
+    samples.reader.read(part.first, part.count, fine.data());
+    const StoredSamples stored{samples.reader.type(), samples.fine, fine.data()};
+    const Index elements = part.count * samples.fine.per_sample();
+    if (const Index bad = first_not_finite(stored.type, fine.data(), elements); bad < elements) {
+      float value = 0;
+      to_float32(stored.type, fine.data() + bad * size_of(stored.type), {&value, 1});
+      throw DataError(
+          not_finite_text({copy.source, samples.name, part.first + bad / samples.fine.per_sample()}, value));
+    }
+    means.resize(static_cast<std::size_t>(part.count * width));
+#pragma omp parallel for schedule(static)
+    for (Index line = 0; line < part.count * lines; ++line)
+      coarsen_lines(stored, copy.factor, {line, 1}, means.data() + line * (width / lines));
+    if (copy.type == ElementType::uint16)
+      target.write_rows(samples.name, part.first, rounded(means, {copy.source, samples.name, part.first}, width));
+    else
+      target.write_rows(samples.name, part.first, means);
+  }
+}
+
+}  // namespace
+
+CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
+  const Hdf5File source = Hdf5File::open(copy.source, world);
+  std::vector<std::string> others;
+  std::vector<Samples> all;
+  CoarseFile made;
+  together(world, [&] {
+    made.samples = choose(copy, source, others);
+    if (copy.missing == MissingRule::refuse)
+      for (const std::vector<std::string>& names : {made.samples, others})
+        for (const std::string& name : names) source.require_written(name);
+    for (const std::string& name : made.samples) {
+      RowReader reader(copy.source, name);
+      require_samples(copy.source, name, reader.shape());
+      const Shape fine = sample_of(reader.shape());
+      made.count += reader.shape().front();
+      all.push_back({name, std::move(reader), fine, coarse_shape(fine, copy.factor)});
+    }
+  });
+  for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
+  Hdf5Output target(copy.target, copy.replace, world);
+  for (const Samples& samples : all)
+    target.create_dataset(samples.name, with_rows(samples.reader.shape().front(), samples.coarse), copy.type);
+  target.write_attribute("coarsened", provenance(copy, source, all));
+  together(world, [&] {
+    for (const Samples& samples : all)
+      copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
+  });
+  target.copy_datasets(copy.source, others);
+  std::vector<std::string> averaged = made.samples;
+  averaged.emplace_back("/");
+  target.copy_attributes(copy.source, averaged);
+  target.commit();
+  // Of the root: where files come over a network, other ranks may not see the new one yet.
+  together(world, [&] {
+    if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
+  });
+  world.broadcast(std::span(&made.bytes, 1), 0);
+  return made;
 }
 
 }  // namespace mrmf

@@ -1,8 +1,13 @@
 // Lower resolutions of data in memory.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/order.hpp"
+#include "io/output_file.hpp"
 
 namespace mrmf {
 
@@ -25,5 +30,32 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
 /// Averages blocks of factor[0] x factor[1] x factor[2] positions, channel by channel, of every sample in `fine`
 /// (a whole number of samples of shape `sample`, channels-last) into `coarse`, on all threads: the same numbers.
 void coarsen(ConstSpan fine, const Shape& sample, const Extent& factor, Span coarse);
+
+// Coarse copies of files.
+
+struct CoarseCopy {
+  std::string source, target;
+  Replace replace = Replace::nothing;  ///< of the target
+  Extent factor{1, 1, 1};
+  int axes = 1;                             ///< of the samples
+  std::vector<std::string> samples;         ///< data sets to average; empty: all that have so many axes
+  ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
+  MissingRule missing = MissingRule::refuse;
+  std::string program;  ///< name and version, for the provenance
+};
+
+/// What was written.
+struct CoarseFile {
+  std::vector<std::string> samples;
+  Index count = 0;  ///< samples in all of these data sets
+  Index bytes = 0;  ///< of the target
+};
+
+/// Collective; each rank averages its part of the rows. Writes the target with the source's data sets: samples averaged
+/// (contiguous), all others as they are, the attributes of all but references, and the attribute "coarsened" of the
+/// root: JSON with the source's name, size and shapes, the factor and the program. The same bytes for any number of
+/// ranks. The target appears whole or not at all. DataError, ConfigError (on every rank): nothing to average, a factor
+/// that does not divide, rows that are missing (of any data set), NaN, a mean that uint16 cannot hold.
+CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/row_reader.hpp"
+#include "io/element.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -25,6 +25,14 @@ struct DatasetSpec {
   MissingRule missing = MissingRule::refuse;
   bool operator==(const DatasetSpec&) const = default;
 };
+
+/// Bytes that HDF5 takes beside the rows it reads; none for data sets that are not chunked.
+struct ChunkMemory {
+  Index cache = 0;      ///< what each open data set keeps of unpacked chunks, if it may
+  Index unpacking = 0;  ///< while a chunk is unpacked
+  bool operator==(const ChunkMemory&) const = default;
+};
+constexpr Index kMostCached = Index{1} << 28;  ///< of unpacked chunks, in all data sets that are open at once
 
 /// What a data set holds, read from the files' headers on the root and broadcast.
 struct DatasetShape {

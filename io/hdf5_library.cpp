@@ -1,7 +1,49 @@
-#include "io/hdf5_types.hpp"
+#include "io/hdf5_library.hpp"
+
+#include <cerrno>
+#include <cstring>
 
 #include "io/hdf5_file.hpp"
-#include "io/hdf5_lock.hpp"
+
+namespace mrmf::h5 {
+namespace {
+
+herr_t take_first(unsigned depth, const H5E_error2_t* error, void* text) {
+  if (depth == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+  return 0;
+}
+
+}  // namespace
+
+void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+std::string last_error() {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  const bool descriptors = text.find(std::strerror(EMFILE)) != std::string::npos;
+  return text.empty() ? text : "HDF5 says: " + text + (descriptors ? "; raise `ulimit -n`, or use more ranks" : "");
+}
+
+void fail(const std::string& what) {
+  const std::string reason = last_error();
+  throw DataError(reason.empty() ? what : what + "; " + reason);
+}
+
+Properties file_access() {
+  Properties access(H5Pcreate(H5P_FILE_ACCESS));
+  H5Pset_file_locking(access.get(), false, true);
+  return access;
+}
+
+Properties write_access() {
+  Properties access = file_access();
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);
+  return access;
+}
+
+}  // namespace mrmf::h5
 
 namespace mrmf {
 

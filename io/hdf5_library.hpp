@@ -1,14 +1,35 @@
-// RAII for HDF5's identifiers and the text of its last error. Private to io/hdf5_*.cpp.
+// Parallel builds of HDF5 keep one state per process and no lock of their own.
 #pragma once
 
 #include <hdf5.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "io/element.hpp"
+#include "io/hdf5_file.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf::h5 {
+
+/// Held around every use of the library, because data is read ahead on threads. The same thread may take it again.
+/// Collective calls are made under it: a thread that waits for it never holds up another rank.
+class Lock {
+ public:
+  Lock() : held_(mutex()) {}
+
+ private:
+  /// The library's state is the process's, and so is its lock.
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex one;
+    return one;
+  }
+  std::scoped_lock<std::recursive_mutex> held_;
+};
+
+// RAII for HDF5's identifiers and the text of its last error. Private to io/hdf5_*.cpp.
 
 /// Owns one HDF5 identifier; Close is the library's function for its kind.
 template <herr_t (*Close)(hid_t)>
@@ -66,4 +87,49 @@ Properties file_access();
 /// The same for a file being written, in the formats of one fixed library version whichever library writes.
 Properties write_access();
 
+// Element types as HDF5 knows them. Private to io/hdf5_*.cpp and io/sample_files.cpp.
+
+/// Which of our element types a file's type is, in either byte order.
+ElementType element_type(hid_t file_type);
+
+/// A user's name for any HDF5 type: "64-bit integer", "string", "compound".
+std::string describe(hid_t file_type);
+
+/// The type as this machine holds it in memory; the library swaps bytes on the way. HDF5 1.10 has no half type of
+/// its own, so float16 is built from the file's type.
+Type memory_type(ElementType type, hid_t file_type);
+
 }  // namespace mrmf::h5
+
+// What an open file holds. Private to io/hdf5_*.cpp.
+
+namespace mrmf {
+
+struct Hdf5File::State {
+  std::string path;
+  h5::File file;
+
+  State(std::string where, h5::File opened) : path(std::move(where)), file(std::move(opened)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
+
+  std::string at(const std::string& name) const { return path + ": data set '" + name + "'"; }
+};
+
+namespace h5 {
+
+/// DataError that says apart what is wrong with a file that should be readable. On one rank.
+void check_readable(const std::string& path);
+/// Whether a link of this path exists; the library's own test needs every group before it to exist.
+bool exists(hid_t file, const std::string& name);
+/// Whether it is there and a data set.
+bool is_dataset(hid_t file, const std::string& name);
+/// The data sets directly in a group, alphabetically, and the links to other files, whatever they lead to.
+std::vector<std::string> dataset_names(hid_t file, const std::string& group);
+/// Selects a block in the file's space and returns the matching memory space.
+struct Block;
+Space select(hid_t file_space, const Block& block);
+
+}  // namespace h5
+}  // namespace mrmf

@@ -1,10 +1,12 @@
 // The files that a data set or link names, found as the library finds them. Private to io/.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/hdf5_library.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {
 
@@ -30,5 +32,25 @@ OpenSource open_source(const std::string& path, const std::string& name);
 /// The places where the library looks for a file that the one at `path` names, in its order. `variable` is the
 /// environment's list of folders for it: HDF5_VDS_PREFIX, or HDF5_EXT_PREFIX for links.
 std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable);
+
+// Where the rows of a data set come from, and whether all of them were ever written: HDF5 gives its fill value for what
+// is not there, without a word. Private to io/.
+
+/// The first rows that nobody wrote.
+struct Gap {
+  Index row = 0;
+  std::string reason;  ///< "were never written (3 of 12 chunks are not there)", "come from a.h5, which is not there"
+};
+
+/// Follows the sources of a virtual data set. Has to come before anything else is asked of it: the library follows
+/// sources in a circle until the stack ends, and waits for ever for one that is a FIFO. DataError for both, and for
+/// more files than a process may have open. `what` is "<path>: data set '<name>'"; `path` is the file it is in.
+void require_sound_sources(const std::string& path, const Dataset& dataset, const std::string& what);
+
+/// The gap with the lowest row, found from headers and indices alone; none when all of it was written.
+std::optional<Gap> first_gap(const std::string& path, const Dataset& dataset, const std::string& what);
+
+/// DataError naming the gap, and how to take the fill value instead.
+void require_written(const std::string& path, const Dataset& dataset, const std::string& what);
 
 }  // namespace mrmf::h5

@@ -1,13 +1,41 @@
-// Files opened for reading with the operating system's own calls. Every file that a user names is opened here first: a
-// FIFO or a device would keep its reader waiting for ever.
+// RAII for a descriptor of the operating system.
 #pragma once
+
+#include <unistd.h>
 
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    if (this != &other) {
+      close();
+      number_ = std::exchange(other.number_, -1);
+    }
+    return *this;
+  }
+  ~FileDescriptor() { close(); }
+
+  int number() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  /// False, and errno, when the system tells only now that something could not be written.
+  bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0; }
+
+ private:
+  int number_ = -1;
+};
+
+// Files opened for reading with the operating system's own calls. Every file that a user names is opened here first: a
+// FIFO or a device would keep its reader waiting for ever.
 
 /// A regular file, open for reading.
 class Descriptor {

@@ -1,13 +1,30 @@
-// How deep texts are nested, found without recursion: parsers and what walks over their results recurse, and a text
-// that is deep enough ends a program by its stack.
+// Sizes from files, which may be anything below 2^64, before anything is computed with them.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+/// Elements of the largest data set, or of all files together. Bytes of several of them still fit an Index.
+constexpr Index kMostElements = Index{1} << 52;
+constexpr Index kMostRowElements = Index{1} << 34;  ///< of one row
+
+/// DataError naming the shape when a data set has a size below 0 (2^63 or more in the file) or more elements than
+/// these.
+void require_countable(const std::vector<Index>& shape, const std::string& what);
+
+/// a * b of numbers of at least 0; the largest Index where that is too large.
+Index saturated_product(Index a, Index b);
+
+/// "(96, 64, 3)"
+std::string shape_text(const std::vector<Index>& shape);
+
+// How deep texts are nested, found without recursion: parsers and what walks over their results recurse, and a text
+// that is deep enough ends a program by its stack.
 
 constexpr Index kMostTomlBytes = Index{1} << 20;  ///< of a configuration
 constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key

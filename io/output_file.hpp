@@ -1,10 +1,4 @@
-// Every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh). Three modes:
-//
-//   create    OutputFile, Replace::nothing   a new file; what is in its place, or comes meanwhile, stays
-//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
-//   append    LineFile                       records and logs, line by line
-//
-// Every call of the system is checked, the last bytes, the close and the rename too.
+// Files that must not outlive the process unfinished, whatever ends it.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +10,35 @@
 #include <string_view>
 #include <vector>
 
-#include "io/file_descriptor.hpp"
-#include "io/unfinished_files.hpp"
+#include "io/input_file.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
+
+/// While it lives, a signal that would end the process (SIGINT, SIGTERM, SIGHUP, SIGUSR1) removes the file first. Where
+/// the program handles such a signal itself, nothing changes: it then ends by its own way, and destructors run. A few
+/// can live at a time; further ones are not watched.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::string& path);
+  ~UnfinishedFile();
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+
+ private:
+  int place_ = -1;  // in the table; -1: not watched
+};
+
+/// What a handler of a signal calls before it ends the process: removes the files that are watched.
+void remove_unfinished_files();
+
+// Every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh). Three modes:
+//
+//   create    OutputFile, Replace::nothing   a new file; what is in its place, or comes meanwhile, stays
+//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
+//   append    LineFile                       records and logs, line by line
+//
+// Every call of the system is checked, the last bytes, the close and the rename too.
 
 /// What an output may take the place of when it is done. Never a folder, a link or a device.
 enum class Replace { nothing, file };
@@ -34,7 +52,7 @@ void require_output(const std::string& target, Replace replace, const std::vecto
 /// fails leaves nothing half-written, and two that write one target do not meet.
 ///
 /// One process writes it, or all ranks of a communicator: each makes one and writes where it likes; ranges of ranks do
-/// not overlap. A rank that fails throws alone (together() of mpi/agreement.hpp makes it everyone's); only the
+/// not overlap. A rank that fails throws alone (together() of mpi/comm.hpp makes it everyone's); only the
 /// constructor and commit() are collective.
 class OutputFile {
  public:
@@ -124,5 +142,22 @@ class OutputFolder {
 /// when one cannot be made; those made before it are then removed again. ConfigError for a control character in its
 /// name.
 std::vector<std::string> make_folders(const std::string& folder);
+
+// A file that a command writes, as its command line names it.
+
+/// Where its option is not given, nothing is written.
+struct OutputOption {
+  std::string file;
+  Replace replace = Replace::nothing;
+
+  bool given() const { return !file.empty(); }
+  /// Before the work begins: errors as require_output()'s.
+  void require(const std::vector<std::string>& inputs = {}) const {
+    if (given()) require_output(file, replace, inputs);
+  }
+  void write(const std::string& text) const {
+    if (given()) write_file(file, text, replace);
+  }
+};
 
 }  // namespace mrmf

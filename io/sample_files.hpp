@@ -1,4 +1,4 @@
-// The samples of a data set that is spread over files, read by any thread.
+// Rows of one data set of one file, in their own element type, read by any thread.
 #pragma once
 
 #include <memory>
@@ -6,10 +6,45 @@
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/element.hpp"
 #include "io/order.hpp"
-#include "io/row_reader.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+/// How rows get from the file into memory; `text` is for people.
+struct ReadingWay {
+  bool direct = false;  ///< with pread, beside HDF5 and without its lock
+  std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
+};
+
+/// Keeps its file open. Contiguous data sets of this machine's byte order are read without HDF5, by many threads at
+/// once; all others through HDF5, by one thread at a time.
+class RowReader {
+ public:
+  /// Keeps unpacked chunks of at most `most_cached` bytes. DataError: file or data set cannot be opened.
+  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached);
+  RowReader(RowReader&&) noexcept;
+  RowReader& operator=(RowReader&&) noexcept;
+  ~RowReader();
+
+  ElementType type() const;
+  const std::vector<Index>& shape() const;
+  Index row_bytes() const;
+  ReadingWay way() const;
+  ChunkMemory chunk_memory() const;
+
+  /// DataError with the first row when some were never written, or come from a file that is not there. Reads no rows.
+  void require_written() const;
+  /// Rows [first, first + count) to count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
+  void read(Index first, Index count, std::byte* to) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The samples of a data set that is spread over files, read by any thread.
 
 /// Bytes that a thread keeps for what it reads on the way.
 struct Scratch {

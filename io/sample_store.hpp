@@ -1,4 +1,4 @@
-// This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
+// From a row as it is kept in memory to the sample that the model sees.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,31 @@
 #include <string>
 #include <vector>
 
+#include "io/coarsen.hpp"
 #include "io/dataset.hpp"
 #include "io/row_stream.hpp"
-#include "io/sample_form.hpp"
 
 namespace mrmf {
+
+struct SampleForm {
+  Shape stored;  ///< of the row
+  ElementType type = ElementType::float32;
+  Extent factor{1, 1, 1};  ///< averaged on the way
+  SampleLayout layout = SampleLayout::transpose;
+};
+
+/// Into how many parts a sample of this form may be cut, for as many threads.
+Index form_parts(const SampleForm& form);
+
+/// Part `number` of `of`.
+struct FormPart {
+  Index number = 0, of = 1;
+};
+/// Makes a part of the sample from the row: averaged, as float32, channels-last. part.of is at most form_parts(form); x
+/// is the whole sample.
+void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
+
+// This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
 
 /// Lower resolutions are averaged once and kept, or from the original whenever a batch is made. Both give the same
 /// numbers, bit for bit.

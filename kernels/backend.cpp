@@ -1,9 +1,25 @@
-// What a backend in the host's own memory does; a device backend overrides it.
 #include "kernels/backend.hpp"
 
 #include <algorithm>
 
+#include "kernels/operations.hpp"
+
 namespace mrmf {
+
+Extent ConvGeometry::out() const {
+  Extent result{};
+  for (std::size_t a = 0; a < 3; ++a) result[a] = (in[a] + pad_before[a] + pad_after[a] - kernel[a]) / stride[a] + 1;
+  return result;
+}
+
+Extent PoolGeometry::out() const {
+  Extent result{};
+  for (std::size_t a = 0; a < 3; ++a) result[a] = (in[a] - window[a]) / stride[a] + 1;
+  return result;
+}
+
+// What a backend in the host's own memory does; a device backend overrides it.
+
 namespace {
 
 /// One batch in memory that host and backend share.

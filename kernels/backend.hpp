@@ -1,3 +1,65 @@
+// Memory of a backend.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kernels/operations.hpp"
+#include "kernels/step.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// One allocation of floats, 64-byte aligned, zeroed, freed by its backend's deleter. Move-only.
+class Arena {
+ public:
+  using Free = void (*)(float*);
+  Arena() = default;
+  Arena(float* data, std::size_t count, Free free) : data_(data, free), count_(count) {}
+  Span span() { return {data_.get(), count_}; }
+  ConstSpan span() const { return {data_.get(), count_}; }
+  std::size_t size() const { return count_; }
+
+ private:
+  std::unique_ptr<float, Free> data_{nullptr, +[](float*) {}};
+  std::size_t count_ = 0;
+};
+
+// How batches get from the host into a backend's memory.
+
+/// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
+/// backend copies one batch while it computes on the one before.
+class Feed {
+ public:
+  struct HostBatch {
+    Span x, targets;  ///< float32, (rows, spatial..., channels) and (rows, outputs)
+  };
+  struct Batch {
+    ConstTensor x, targets;
+  };
+  virtual ~Feed() = default;
+  virtual HostBatch host(Index rows) = 0;  ///< memory to fill; waits until it is free
+  virtual Batch submit(Index rows) = 0;    ///< of what was filled; valid until the next submit
+};
+
+/// A data set in the backend's memory, of which steps pick their rows themselves.
+class SampleTable {
+ public:
+  struct Settings {
+    Shape samples;  ///< n: rows of the table
+    Index outputs = 0;
+    std::int64_t first = 0;  ///< id of row 0
+    Index most_rows = 0;     ///< of a batch
+  };
+  virtual ~SampleTable() = default;
+  /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
+  virtual void fill(Index row, const Feed::HostBatch& rows) = 0;
+  /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
+  virtual Feed::Batch gather(const Step& step) = 0;
+};
+
 // What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
 //
 // Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
@@ -15,21 +77,6 @@
 //     padded channels: their spans have activation_floats() floats, and only the backend looks inside. Everything else
 //     (parameters, gradients, state, targets) is float32 in the order stated.
 //   * on a device, calls return before the work is done, in the order of the calls; read() and finish() wait.
-#pragma once
-
-#include <functional>
-#include <memory>
-#include <string>
-
-#include "kernels/arena.hpp"
-#include "kernels/feed.hpp"
-#include "kernels/fused_operations.hpp"
-#include "kernels/geometry.hpp"
-#include "kernels/operations.hpp"
-#include "kernels/step.hpp"
-#include "kernels/tensor.hpp"
-
-namespace mrmf {
 
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };

@@ -33,7 +33,9 @@ struct FaultError : Error {
 };
 
 /// Throws FaultError("<file>:<line>: <expression> is false: <message>").
-[[noreturn]] void check_failed(const char* file, int line, const char* expression, const std::string& message);
+[[noreturn]] inline void check_failed(const char* file, int line, const char* expression, const std::string& message) {
+  throw FaultError(std::string(file) + ":" + std::to_string(line) + ": " + expression + " is false: " + message);
+}
 
 }  // namespace mrmf
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "kernels/backend.hpp"
-#include "kernels/host_device.hpp"
 #include "kernels/random.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf {
 

@@ -1,13 +1,44 @@
-// The operations that a network is made of, each built by a Backend for one geometry and a largest number of rows.
-// The conventions of kernels/backend.hpp hold here.
+// Geometry of convolutions and poolings: sizes alone, no memory.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/step.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+/// Geometry of a convolution over 1-3 spatial axes; unused leading axes have size and kernel 1.
+struct ConvGeometry {
+  Index in_channels = 1;
+  Index out_channels = 1;
+  Extent in{1, 1, 1};
+  Extent kernel{1, 1, 1};
+  Extent stride{1, 1, 1};
+  Extent pad_before{0, 0, 0};
+  Extent pad_after{0, 0, 0};
+
+  Extent out() const;  ///< floor((in + pads - kernel) / stride) + 1 per axis
+  Index weights() const { return out_channels * product(kernel) * in_channels; }
+};
+
+enum class PoolKind { max, average };
+
+/// Geometry of a pooling without padding; incomplete windows at the end are dropped (floor).
+struct PoolGeometry {
+  PoolKind kind = PoolKind::max;
+  Index channels = 1;
+  Extent in{1, 1, 1};
+  Extent window{1, 1, 1};
+  Extent stride{1, 1, 1};
+
+  Extent out() const;
+};
+
+// The operations that a network is made of, each built by a Backend for one geometry and a largest number of rows.
+// The conventions of kernels/backend.hpp hold here.
 
 /// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes
 /// after forward with the same w.
@@ -52,6 +83,54 @@ class NormOp {
   /// After a training forward. dgamma and dbeta hold this rank's part of the sum. dx may be empty.
   virtual void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                         Span dbeta, Tensor dx) = 0;
+};
+
+// Operations that do the work of several layers in one pass. A backend offers them; where it does not, the layers run
+// one by one (kernels/operations.hpp), with the same results.
+
+/// A batch norm with what may follow it in one pass.
+struct NormReluPool {
+  NormSettings norm;
+  Extent in{1, 1, 1};
+  int axes = 0;
+  float slope = 0;                   ///< 0: ReLU, above: leaky ReLU
+  std::optional<PoolGeometry> pool;  ///< average, window = stride
+};
+
+/// A convolution, max pooling (window = stride) and ReLU in one pass; the convolution's full output is never stored.
+/// `winner` as in PoolOp. y is the pooled, rectified output.
+class ConvPoolOp {
+ public:
+  virtual ~ConvPoolOp() = default;
+  virtual void prepare(Index rows) { (void)rows; }
+  virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) = 0;
+  /// dx may be empty (first layer).
+  virtual void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
+                        Span dw, Span db, Tensor dx) = 0;
+};
+
+/// The batch norm of a network's input and the convolution behind it. Nobody wants the gradient of x, and dgamma and
+/// dbeta follow from the gradient of the weights, so the convolution's data gradient is never computed.
+class NormConvOp {
+ public:
+  struct Forward {
+    ConstTensor x;
+    const NormMemory& memory;
+    ConstSpan w, b;
+    Span normalised;  ///< as x: the batch norm's output, kept for backward
+    Tensor y;
+  };
+  struct Backward {
+    ConstTensor x, dy;
+    const NormMemory& memory;
+    ConstSpan w;
+    Span normalised;             ///< used up
+    Span dgamma, dbeta, dw, db;  ///< all of them this rank's part of the sum
+  };
+  virtual ~NormConvOp() = default;
+  virtual void prepare(Index rows) { (void)rows; }
+  virtual void forward(const Step& step, const Forward& call) = 0;
+  virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
 
 }  // namespace mrmf

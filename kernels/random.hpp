@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
-#include "kernels/host_device.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf {
 
@@ -72,5 +74,10 @@ class Rng {
   Random4 block_{};
   std::size_t used_ = 4;
 };
+
+inline double Rng::normal() {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
+  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+}
 
 }  // namespace mrmf

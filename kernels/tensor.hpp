@@ -9,6 +9,13 @@
 
 #include "kernels/check.hpp"
 
+// Marks functions that device code calls, too: nothing more than the words that nvcc needs and other compilers lack.
+#ifdef __CUDACC__
+#define MRMF_HD __host__ __device__
+#else
+#define MRMF_HD
+#endif
+
 namespace mrmf {
 
 using Index = std::int64_t;
@@ -39,7 +46,12 @@ struct Shape {
 };
 
 /// The per-sample shape as users read it: "1597x30", "128x128x128x4", "4320".
-std::string to_string(const Shape& shape);
+inline std::string to_string(const Shape& shape) {
+  std::string text;
+  for (int axis = 3 - shape.axes; axis < 3; ++axis)
+    text += std::to_string(shape.spatial[static_cast<std::size_t>(axis)]) + "x";
+  return text + std::to_string(shape.channels);
+}
 
 /// A shape over borrowed memory; data.size() == shape.count().
 struct Tensor {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "layers/geometry.hpp"
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,8 +1,46 @@
-#include "layers/conv_parameters.hpp"
+// What a convolution's parameters are, shared by the plain and the fused layer.
+#include <fmt/format.h>
+
 #include "layers/geometry.hpp"
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
+#include "layers/spec.hpp"
 
 namespace mrmf {
+
+/// "conv 3->30 k4 s1", "... s1 same", "... s1 p1+2" (zeros before + after). Same padding differs per input size.
+std::string conv_signature(const ConvGeometry& geometry, int axes, bool same_padding);
+/// weight (out, kernel per used axis, in), bias (out)
+std::vector<Part> conv_parts(const ConvGeometry& geometry, int axes);
+void initialise_conv(const ConvGeometry& geometry, Initialiser initialiser, Rng& rng, Span params);
+double conv_flop(const ConvGeometry& geometry);
+
+std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
+  std::string padding;
+  if (same_padding)
+    padding = " same";
+  else if (g.pad_before != Extent{} || g.pad_after != Extent{})
+    padding = fmt::format(" p{}+{}", to_string(g.pad_before, axes), to_string(g.pad_after, axes));
+  return fmt::format("conv {}->{} k{} s{}{}", g.in_channels, g.out_channels, to_string(g.kernel, axes),
+                     to_string(g.stride, axes), padding);
+}
+
+std::vector<Part> conv_parts(const ConvGeometry& g, int axes) {
+  std::vector<Index> shape{g.out_channels};
+  shape.insert(shape.end(), g.kernel.end() - axes, g.kernel.end());
+  shape.push_back(g.in_channels);
+  return {{"weight", shape}, {"bias", {g.out_channels}}};
+}
+
+void initialise_conv(const ConvGeometry& g, Initialiser initialiser, Rng& rng, Span params) {
+  const Fan fan{product(g.kernel) * g.in_channels, product(g.kernel) * g.out_channels};
+  const auto weights = static_cast<std::size_t>(g.weights());
+  initialise_weights(initialiser, fan, rng, params.first(weights), params.subspan(weights));
+}
+
+double conv_flop(const ConvGeometry& g) {
+  return 2.0 * static_cast<double>(product(g.out())) * static_cast<double>(g.weights());
+}
+
 namespace {
 
 class Conv final : public Layer {
@@ -43,6 +81,143 @@ class Conv final : public Layer {
 
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec) {
   return std::make_unique<Conv>(backend, in, spec);
+}
+
+namespace {
+
+class ConvPoolRelu final : public Layer {
+ public:
+  struct Parts {
+    ConvGeometry conv;
+    PoolGeometry pool;
+    std::unique_ptr<ConvPoolOp> op;
+  };
+  ConvPoolRelu(Backend& backend, const Shape& in, const LayerSpec& conv, Parts parts)
+      : conv_(parts.conv),
+        same_padding_(conv.same_padding),
+        initialiser_(conv.initialiser),
+        weights_(static_cast<std::size_t>(conv_.weights())),
+        output_(output_shape(in, parts.pool.out(), conv_.out_channels)),
+        stored_(backend.stored(output_)),
+        op_(std::move(parts.op)) {}
+
+  /// The convolution's own: a fused and an unfused model may exchange parameters.
+  std::string signature() const override { return conv_signature(conv_, output_.axes, same_padding_); }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    return {.params = conv_parts(conv_, output_.axes),
+            .state = {},
+            .cache = winner_floats(stored_.count()),
+            .in_place = false,
+            .reads_output = true};
+  }
+  double flop() const override { return conv_flop(conv_); }
+  void initialise(Rng& rng, Span params, Span) const override { initialise_conv(conv_, initialiser_, rng, params); }
+
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
+    op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y,
+                 winners(lent.cache, stored_.rows(y.shape.n).count()));
+  }
+  void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    op_->backward(x, y, dy, winners(lent.cache, stored_.rows(dy.shape.n).count()), lent.params.first(weights_),
+                  lent.grads.first(weights_), lent.grads.subspan(weights_), dx);
+  }
+
+ private:
+  ConvGeometry conv_;
+  bool same_padding_;
+  Initialiser initialiser_;
+  std::size_t weights_;
+  Shape output_, stored_;
+  std::unique_ptr<ConvPoolOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv_pool_relu(Backend& backend, const Shape& in, const LayerSpec& conv,
+                                           const LayerSpec& pool) {
+  if (conv.kind != LayerKind::conv || pool.kind != LayerKind::max_pool) return nullptr;
+  ConvPoolRelu::Parts parts;
+  parts.conv = conv_geometry(in, conv);
+  parts.pool = pool_geometry(output_shape(in, parts.conv.out(), parts.conv.out_channels), pool);
+  if (parts.pool.stride != parts.pool.window) return nullptr;
+  parts.op = backend.conv_pool_relu(parts.conv, parts.pool, in.n);
+  if (!parts.op) return nullptr;
+  return std::make_unique<ConvPoolRelu>(backend, in, conv, std::move(parts));
+}
+
+namespace {
+
+class NormConv final : public Layer {
+ public:
+  NormConv(const Shape& in, const ConvGeometry& conv, std::unique_ptr<NormConvOp> op)
+      : in_(in),
+        conv_(conv),
+        channels_(static_cast<std::size_t>(in.channels)),
+        weights_(static_cast<std::size_t>(conv.weights())),
+        biases_(static_cast<std::size_t>(conv.out_channels)),
+        output_(output_shape(in, conv.out(), conv.out_channels)),
+        op_(std::move(op)) {}
+
+  std::string signature() const override { return "batch_norm + " + conv_signature(conv_, output_.axes, false); }
+  Shape output() const override { return output_; }
+  /// Parameters and state are listed by the two layers of the network.
+  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = statistics() + in_.count()}; }
+  double flop() const override { return conv_flop(conv_); }
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
+    op_->forward(lent.step, {.x = x,
+                             .memory = memory(lent),
+                             .w = lent.params.subspan(conv_first(), weights_),
+                             .b = lent.params.subspan(conv_first() + weights_, biases_),
+                             .normalised = normalised(lent, x.shape),
+                             .y = y});
+  }
+  void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    MRMF_CHECK(dx.data.empty(), "a batch norm fused with its convolution gives no dx");
+    op_->backward({.x = x,
+                   .dy = dy,
+                   .memory = memory(lent),
+                   .w = lent.params.subspan(conv_first(), weights_),
+                   .normalised = normalised(lent, x.shape),
+                   .dgamma = lent.grads.first(channels_),
+                   .dbeta = lent.grads.subspan(channels_, channels_),
+                   .dw = lent.grads.subspan(conv_first(), weights_),
+                   .db = lent.grads.subspan(conv_first() + weights_, biases_)});
+  }
+
+ private:
+  std::size_t conv_first() const { return static_cast<std::size_t>(aligned(2 * in_.channels)); }
+  Index statistics() const { return aligned(2 * in_.channels); }
+  Span normalised(const Lent& lent, const Shape& shape) const {
+    return lent.cache.subspan(static_cast<std::size_t>(statistics()), static_cast<std::size_t>(shape.count()));
+  }
+  NormMemory memory(const Lent& lent) const {
+    return {.gamma = lent.params.first(channels_),
+            .beta = lent.params.subspan(channels_, channels_),
+            .running_mean = lent.state.first(channels_),
+            .running_variance = lent.state.subspan(channels_, channels_),
+            .mean = lent.cache.first(channels_),
+            .inverse_deviation = lent.cache.subspan(channels_, channels_)};
+  }
+
+  Shape in_;
+  ConvGeometry conv_;
+  std::size_t channels_, weights_, biases_;
+  Shape output_;
+  std::unique_ptr<NormConvOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv) {
+  const ConvGeometry geometry = conv_geometry(in, conv);
+  std::unique_ptr<NormConvOp> op = backend.norm_conv({in.channels, norm.momentum, norm.epsilon}, geometry, in.n);
+  if (!op) return nullptr;
+  return std::make_unique<NormConv>(in, geometry, std::move(op));
 }
 
 }  // namespace mrmf

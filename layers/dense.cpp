@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
-#include "layers/initialise.hpp"
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
+#include "layers/spec.hpp"
 
 namespace mrmf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

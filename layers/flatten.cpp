@@ -1,4 +1,4 @@
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

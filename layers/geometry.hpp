@@ -1,6 +1,7 @@
 // From a spec and an input shape to the geometry of a convolution or pooling: padding, defaults, what is impossible.
 #pragma once
 
+#include "kernels/tensor.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
@@ -17,5 +18,13 @@ std::string to_string(const Extent& extent, int axes);
 
 /// ConfigError "<layer>: <what>" unless the fact holds. The layer is named by its spec's name, else its kind.
 void require(bool fact, const LayerSpec& spec, const std::string& what);
+
+// Max pooling keeps one byte per output element from forward to backward, in a cache that is measured in floats.
+
+constexpr Index winner_floats(Index elements) { return (elements + Index{sizeof(float)} - 1) / Index{sizeof(float)}; }
+
+inline std::span<std::uint8_t> winners(Span cache, Index elements) {
+  return {reinterpret_cast<std::uint8_t*>(cache.data()), static_cast<std::size_t>(elements)};
+}
 
 }  // namespace mrmf

@@ -9,4 +9,20 @@ Index Part::count() const { return std::accumulate(shape.begin(), shape.end(), I
 
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number) {
+  switch (spec.kind) {
+    case LayerKind::conv: return make_conv(backend, in, spec);
+    case LayerKind::max_pool:
+    case LayerKind::average_pool: return make_pool(backend, in, spec);
+    case LayerKind::batch_norm: return make_batch_norm(backend, in, spec);
+    case LayerKind::flatten: return make_flatten(backend, in);
+    case LayerKind::dense: return make_dense(backend, in, spec);
+    case LayerKind::relu:
+    case LayerKind::leaky_relu:
+    case LayerKind::tanh: return make_activation(backend, in, spec);
+    case LayerKind::dropout: return make_dropout(backend, in, spec, number);
+  }
+  MRMF_CHECK(false, "a layer kind that make_layer does not know");
+}
+
 }  // namespace mrmf

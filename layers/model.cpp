@@ -58,4 +58,63 @@ void Model::prepare(Index rows) {
   for (const Unit& unit : execution_.units) unit.run->prepare(rows);
 }
 
+// Forward and backward over a model's units.
+
+Lent Model::lend(const Unit& unit, const Step& step) {
+  const auto place = [&](auto member) {  // of the first layer to the last that has any
+    Place whole = network_.entry(unit.first).*member;
+    for (std::size_t i = unit.first + 1; i < unit.last; ++i)
+      if (const Place& next = network_.entry(i).*member; next.count > 0) whole.count = next.end() - whole.first;
+    return whole;
+  };
+  const Place params = place(&Entry::params), state = place(&Entry::state);
+  return {step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
+          part(cache_.span(), unit.cache)};
+}
+
+Tensor Model::output_of(const Unit& unit, Index rows) {
+  const Shape shape = unit.out.rows(rows);
+  return {shape, part(activations_.span(), {unit.output.first, backend_->activation_floats(shape)})};
+}
+
+Span Model::activation(Span arena, const Shape& shape) const {
+  return arena.first(static_cast<std::size_t>(backend_->activation_floats(shape)));
+}
+
+ConstTensor Model::forward(const Step& step, ConstTensor x) {
+  MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == network_.input().per_sample(),
+             "the batch does not fit the model");
+  ConstTensor in = x;
+  for (const Unit& unit : execution_.units) {
+    const Tensor y = output_of(unit, x.shape.n);
+    unit.run->forward(lend(unit, step), in, y);
+    in = y;
+  }
+  return in;
+}
+
+Span Model::output_gradient(Index rows) { return activation(gradient_[0].span(), network_.output().rows(rows)); }
+
+void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
+  auto open = static_cast<Index>(grads_.size());  // what lies behind is being summed
+  const Index rows = x.shape.n;
+  std::size_t side = 0;
+  for (std::size_t i = execution_.units.size(); i-- > 0;) {
+    const Unit& unit = execution_.units[i];
+    const ConstTensor in = i > 0 ? ConstTensor(output_of(execution_.units[i - 1], rows)) : x;
+    const Tensor y = output_of(unit, rows);
+    const ConstTensor dy(y.shape, activation(gradient_[side].span(), y.shape));
+    if (!unit.in_place) side = 1 - side;
+    Tensor dx{in.shape, {}};
+    if (i > 0) dx.data = activation(gradient_[side].span(), in.shape);
+    unit.run->backward(lend(unit, step), in, y, dy, dx);
+    const Index ready = i > 0 ? network_.entry(unit.first).params.first : 0;
+    if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
+      sums.ranks->start(part(grads_.span(), {ready, open - ready}));
+      open = ready;
+    }
+  }
+  if (sums.ranks != nullptr) sums.ranks->finish();
+}
+
 }  // namespace mrmf

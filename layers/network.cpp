@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "layers/geometry.hpp"
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

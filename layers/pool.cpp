@@ -1,6 +1,5 @@
 #include "layers/geometry.hpp"
-#include "layers/layers.hpp"
-#include "layers/winner_cache.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,15 +1,29 @@
+// Long spans in pieces: MPI counts elements in an int, and some transports count bytes in one.
 #include "mpi/comm.hpp"
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <limits>
+#include <new>
+#include <span>
 #include <utility>
 
-#include "mpi/chunks.hpp"
-#include "mpi/deadline.hpp"
+#include "kernels/check.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {
+
+/// Calls action(piece) on consecutive pieces of at most `limit` elements; never on an empty one.
+template <typename T, typename Action>
+void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
+  for (std::size_t first = 0; first < values.size(); first += limit)
+    action(values.subspan(first, std::min(limit, values.size() - first)));
+}
+
 namespace {
 
 using mpi::check;
@@ -230,5 +244,95 @@ bool Comm::agree(std::uint64_t value) {
 }
 
 const void* Comm::handle() const { return &state_->comm; }
+
+namespace {
+
+using mpi::check;
+
+MPI_Comm raw(const Comm& comm) { return *static_cast<const MPI_Comm*>(comm.handle()); }
+
+/// Where each rank's piece begins, and the sum of all counts.
+std::pair<std::vector<int>, std::size_t> places(const std::vector<int>& counts) {
+  std::vector<int> first;
+  std::size_t all = 0;
+  for (const int count : counts) {
+    first.push_back(static_cast<int>(all));
+    all += static_cast<std::size_t>(count);
+    MRMF_CHECK(all <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "more numbers than MPI counts");
+  }
+  return {std::move(first), all};
+}
+
+}  // namespace
+
+Exchange::Exchange(Comm& comm, std::vector<int> to)
+    : comm_(&comm), to_{std::move(to)}, from_{std::vector<int>(static_cast<std::size_t>(comm.size()))} {
+  MRMF_CHECK(to_.counts.size() == from_.counts.size(), "one count per rank is needed");
+  mpi::Request request("MPI_Ialltoall");
+  check(MPI_Ialltoall(to_.counts.data(), 1, MPI_INT, from_.counts.data(), 1, MPI_INT, raw(comm), request.begun()),
+        "MPI_Ialltoall");
+  request.finish(comm.limit());
+  std::tie(to_.first, to_.all) = places(to_.counts);
+  std::tie(from_.first, from_.all) = places(from_.counts);
+}
+
+void Exchange::send(std::span<const float> values, std::span<float> arrived) const {
+  move(values, to_, arrived, from_);
+}
+
+void Exchange::answer(std::span<const float> answers, std::span<float> arrived) const {
+  move(answers, from_, arrived, to_);
+}
+
+void Exchange::move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const {
+  MRMF_CHECK(from.size() == there.all && to.size() == here.all, "other lengths than were told");
+  mpi::Request request("MPI_Ialltoallv");
+  check(MPI_Ialltoallv(from.data(), there.counts.data(), there.first.data(), MPI_FLOAT, to.data(), here.counts.data(),
+                       here.first.data(), MPI_FLOAT, raw(*comm_), request.begun()),
+        "MPI_Ialltoallv");
+  request.finish(comm_->limit());
+}
+
+namespace {
+
+struct Failure {
+  std::int64_t exit_code = 0;  // 0: none
+  std::string what;
+};
+
+Failure attempt(const std::function<void()>& action) {
+  try {
+    action();
+    return {};
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {4, "out of memory; use more ranks, more nodes or a coarser resolution"};
+  } catch (const std::exception& error) {
+    return {4, error.what()};
+  }
+}
+
+[[noreturn]] void raise(const Failure& failure) {
+  switch (failure.exit_code) {
+    case 2: throw ConfigError(failure.what);
+    case 3: throw DataError(failure.what);
+    default: throw FaultError(failure.what);
+  }
+}
+
+}  // namespace
+
+void together(Comm& comm, const std::function<void()>& action) {
+  Failure failure = attempt(action);
+  const bool failed = failure.exit_code != 0;
+  const auto failures = static_cast<int>(comm.sum(failed ? 1.0 : 0.0));
+  if (failures == 0) return;
+  const auto first = static_cast<int>(comm.min(failed ? comm.rank() : comm.size()));
+  comm.broadcast(std::span(&failure.exit_code, 1), first);
+  comm.broadcast(failure.what, first);
+  if (failures < comm.size()) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
+  raise(failure);
+}
 
 }  // namespace mrmf

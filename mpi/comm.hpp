@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,7 +48,7 @@ class PendingSum {
 
 /// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks and throws
 /// FaultError: with MPI's own text, or when the other ranks keep it waiting for longer than limit(). (While
-/// communicators are made, nothing can leave MPI's call: see mpi/deadline.hpp.) In-place; every rank ends with
+/// communicators are made, nothing can leave MPI's call: see mpi/wait.hpp.) In-place; every rank ends with
 /// the same bits where the result is shared.
 /// Spans may have any length (split at 1 GiB, below MPI's int counts) but have equal lengths on all ranks.
 class Comm {
@@ -111,5 +112,41 @@ class Comm {
   explicit Comm(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Numbers that every rank has for every other, and one answer to each.
+
+/// How many numbers go from where to where. Its calls are collective over the communicator, which outlives it, and
+/// throw what the communicator's verbs throw.
+class Exchange {
+ public:
+  /// Collective: ranks tell each other their counts. This rank has to[r] numbers for rank r.
+  Exchange(Comm& comm, std::vector<int> to);
+
+  std::size_t sent() const { return to_.all; }
+  std::size_t received() const { return from_.all; }
+  /// `values` (sent() of them): those for rank 0, those for rank 1, ...; `arrived` (received()): those from rank 0, ...
+  void send(std::span<const float> values, std::span<float> arrived) const;
+  /// The way back: `answers` (received() of them) in the order of what arrived; `arrived` (sent()) in the order of what
+  /// was sent.
+  void answer(std::span<const float> answers, std::span<float> arrived) const;
+
+ private:
+  struct Pieces {
+    std::vector<int> counts, first{};  // per rank
+    std::size_t all = 0;
+  };
+
+  void move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const;
+
+  Comm* comm_;
+  Pieces to_, from_;
+};
+
+// When one rank fails, all of them must know, or the others wait for ever in their next collective call.
+
+/// Collective. Runs `action` on every rank; when it throws on some, every rank throws the error of the lowest of
+/// them, of the same class and with the same text (prefixed with "rank r: " unless all ranks failed).
+/// `action` must not leave collective calls half done when it throws.
+void together(Comm& comm, const std::function<void()>& action);
 
 }  // namespace mrmf

@@ -3,6 +3,8 @@
 // Two things must never happen: that a rank waits for ever for one that has died, and that ranks call collectives in
 // different orders. So the communicator is non-blocking, every wait for the device polls it (Waiter), and all its calls
 // go to one stream in the order in which the program makes them.
+#include <nccl.h>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,10 +14,10 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/cuda/check_nccl.hpp"
+#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/rank_sum.hpp"
-#include "kernels/cuda/stamp.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "kernels/check.hpp"
-#include "mpi/deadline.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {

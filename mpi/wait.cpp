@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -46,6 +48,22 @@ void Request::finish(double limit) {
     if (waited > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
     if (limit > 0 && waited > limit) throw overdue(function_, limit);
   }
+}
+
+namespace {
+
+void watch(const std::stop_token& done, double limit, const char* function) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any wake;
+  if (wake.wait_for(lock, done, std::chrono::duration<double>(limit), [&] { return done.stop_requested(); })) return;
+  throw overdue(function, limit);
+}
+
+}  // namespace
+
+Deadline::Deadline(double limit, const char* function) {
+  if (limit > 0) watcher_ = std::jthread([=](const std::stop_token& done) { watch(done, limit, function); });
 }
 
 }  // namespace mrmf::mpi

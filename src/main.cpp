@@ -1,7 +1,8 @@
-// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
+// How long OpenMP's threads look for work, with their core, before they sleep.
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,13 +11,38 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
 #include "mpi/comm.hpp"
-#include "src/cli/command_line.hpp"
-#include "src/run/save_times.hpp"
-#include "src/spinning.hpp"
+#include "src/cli/commands.hpp"
+#include "src/run/signals.hpp"
+
+namespace mrmf {
+
+/// Threads that wait spin for some microseconds, as long as waking them takes, where libgomp's default is some
+/// milliseconds: time that others who compute on the machine would take from the thread that is waited for. libgomp
+/// reads GOMP_SPINCOUNT before main() begins, so this sets it and starts the program again, in the same process. To be
+/// called before MPI is initialised. Does nothing where the environment says how threads wait (GOMP_SPINCOUNT,
+/// OMP_WAIT_POLICY).
+void spin_briefly(char** argv);
+
+void spin_briefly(char** argv) {
+  constexpr const char* kVariable = "GOMP_SPINCOUNT";
+  constexpr const char* kSpins = "1000";  // 20 to 60 us
+  if (std::getenv(kVariable) != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (getauxval(AT_BASE) == 0) return;  // started as an argument of the dynamic linker, which is the program then
+  std::error_code unknown;
+  // By its own name, which ps and pkill know.
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (unknown || setenv(kVariable, kSpins, 0) != 0) return;
+  execv(program.c_str(), argv);
+}
+
+}  // namespace mrmf
+
+// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
 
 namespace {
 
@@ -88,7 +114,7 @@ void require_printed() {
   throw mrmf::DataError("standard output cannot be written; is its disk full, or a limit on file sizes reached?");
 }
 
-// What a thread of its own throws, as one that watches over a call that hangs (mpi/deadline.hpp).
+// What a thread of its own throws, as one that watches over a call that hangs (mpi/wait.hpp).
 [[noreturn]] void end_uncaught() {
   const std::exception_ptr error = std::current_exception();
   if (!error) std::abort();

@@ -10,7 +10,7 @@ rule() {  # title, pattern, paths... : no line may match
 }
 rule "dnnl only under kernels/onednn"          '#include <(oneapi/dnnl/)?dnnl'   src layers io mpi kernels/reference kernels/*.?pp
 rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas|nccl)' src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
-rule "src sees of the CUDA module its settings" '#include "kernels/cuda/[^s]'    src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
+rule "src sees of the CUDA module its entrance" '#include "kernels/cuda/[^m]'    src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
 rule "mpi.h only under mpi and io"             '#include <mpi\.h>'               src layers kernels
 rule "hdf5.h only under io"                    '#include <hdf5'                  src layers kernels mpi
 rule "kernels include kernels only"            '#include "(layers|src|io|mpi)/'  kernels

@@ -1,18 +1,188 @@
-#include "kernels/cuda/conv_trial.hpp"
+// What a convolution of known values (pattern.hpp) gives, element by element, in double on the host.
+#include "kernels/cuda/autotune.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "kernels/cuda/conv_expected.hpp"
+#include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/pattern.hpp"
-#include "kernels/cuda/recorder.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/step.hpp"
 #include "kernels/cuda/storage.cuh"
 
 namespace mrmf::cuda {
+
+inline constexpr std::uint32_t first_seed = 1, second_seed = 2, bias_seed = 3;
+
+/// Elements of a pass's inputs (x and w; dy and w; x and dy) and of its result.
+struct ConvSizes {
+  explicit ConvSizes(const ConvProblem& problem);
+  Index first = 0, second = 0, result = 0;
+};
+
+/// Element i of the result for inputs of pattern_value(first_seed, .) and pattern_value(second_seed, .).
+double expected_element(const ConvProblem& problem, Index i);
+
+namespace {
+
+double first(Index i) { return pattern_value(first_seed, static_cast<std::uint64_t>(i)); }
+double second(Index i) { return pattern_value(second_seed, static_cast<std::uint64_t>(i)); }
+
+struct Place {
+  Index row = 0;
+  Extent at{};
+  Index channel = 0;
+};
+
+// Where element i lies in a channels-last tensor.
+Place place_of(Index i, const Extent& size, Index channels) {
+  Place place;
+  place.channel = i % channels;
+  i /= channels;
+  for (std::size_t a = 3; a-- > 0;) {
+    place.at[a] = i % size[a];
+    i /= size[a];
+  }
+  place.row = i;
+  return place;
+}
+
+Index index_of(const Place& place, const Extent& size, Index channels) {
+  Index i = place.row;
+  for (std::size_t a = 0; a < 3; ++a) i = i * size[a] + place.at[a];
+  return i * channels + place.channel;
+}
+
+bool inside(const Extent& at, const Extent& size) {
+  for (std::size_t a = 0; a < 3; ++a)
+    if (at[a] < 0 || at[a] >= size[a]) return false;
+  return true;
+}
+
+template <class Use>
+void for_each_position(const Extent& size, Use use) {
+  for (Index i = 0; i < size[0]; ++i)
+    for (Index j = 0; j < size[1]; ++j)
+      for (Index k = 0; k < size[2]; ++k) use(Extent{i, j, k});
+}
+
+double forward_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place y = place_of(i, g.out(), g.out_channels);
+  double sum = problem.bias ? pattern_value(bias_seed, static_cast<std::uint64_t>(y.channel)) : 0.0;
+  for_each_position(g.kernel, [&](const Extent& tap) {
+    Place x{y.row, {}, 0};
+    for (std::size_t a = 0; a < 3; ++a) x.at[a] = y.at[a] * g.stride[a] - g.pad_before[a] + tap[a];
+    if (!inside(x.at, g.in)) return;
+    for (x.channel = 0; x.channel < g.in_channels; ++x.channel)
+      sum += first(index_of(x, g.in, g.in_channels)) *
+             second(index_of({y.channel, tap, x.channel}, g.kernel, g.in_channels));
+  });
+  return sum;
+}
+
+double data_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place x = place_of(i, g.in, g.in_channels);
+  double sum = 0;
+  for_each_position(g.kernel, [&](const Extent& tap) {
+    Place y{x.row, {}, 0};
+    for (std::size_t a = 0; a < 3; ++a) {
+      const Index from = x.at[a] + g.pad_before[a] - tap[a];
+      if (from % g.stride[a] != 0) return;
+      y.at[a] = from / g.stride[a];
+    }
+    if (!inside(y.at, g.out())) return;
+    for (y.channel = 0; y.channel < g.out_channels; ++y.channel)
+      sum += first(index_of(y, g.out(), g.out_channels)) *
+             second(index_of({y.channel, tap, x.channel}, g.kernel, g.in_channels));
+  });
+  return sum;
+}
+
+double weights_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place w = place_of(i, g.kernel, g.in_channels);  // the row is the output channel
+  const Extent out = g.out();
+  double sum = 0;
+  for (Index row = 0; row < problem.rows; ++row)
+    for_each_position(out, [&](const Extent& at) {
+      Place x{row, {}, w.channel};
+      for (std::size_t a = 0; a < 3; ++a) x.at[a] = at[a] * g.stride[a] - g.pad_before[a] + w.at[a];
+      if (!inside(x.at, g.in)) return;
+      sum += first(index_of(x, g.in, g.in_channels)) * second(index_of({row, at, w.row}, out, g.out_channels));
+    });
+  return sum;
+}
+
+}  // namespace
+
+ConvSizes::ConvSizes(const ConvProblem& problem) {
+  const ConvGeometry& g = problem.geometry;
+  const Index x = problem.rows * product(g.in) * g.in_channels;
+  const Index y = problem.rows * product(g.out()) * g.out_channels;
+  switch (problem.pass) {
+    case ConvPass::forward: first = x, second = g.weights(), result = y; break;
+    case ConvPass::backward_data: first = y, second = g.weights(), result = x; break;
+    case ConvPass::backward_weights: first = x, second = y, result = g.weights(); break;
+  }
+}
+
+double expected_element(const ConvProblem& problem, Index i) {
+  switch (problem.pass) {
+    case ConvPass::forward: return forward_element(problem, i);
+    case ConvPass::backward_data: return data_element(problem, i);
+    case ConvPass::backward_weights: return weights_element(problem, i);
+  }
+  return 0;
+}
+
+// A convolution problem on memory of its own: for timing its plans, and for checking their results before they are
+// trusted (cuDNN releases have computed large 3-D convolutions in bf16 wrongly, pytorch issue 163539).
+
+class Device;
+
+class ConvTrial {
+ public:
+  ConvTrial(Device& device, const ConvProblem& problem);
+
+  /// Seconds of one run as a training step would take: some twenty runs in one record, which costs the host nothing,
+  /// each on memory that the device's cache no longer holds. Roughly where one run alone shows that it takes more than
+  /// twice `best` seconds. FaultError when the plan fails.
+  double seconds(const ConvPlan& plan, double best);
+  /// Runs the plan on known values and compares elements all over the result with sums in double on the host. What is
+  /// wrong, or nothing.
+  std::optional<std::string> mistake(const ConvPlan& plan);
+
+ private:
+  /// A pass's two inputs and its result.
+  struct Buffers {
+    DeviceBuffer a, b, result;
+  };
+  Buffers make_buffers() const;
+  void add_copies();
+  void run(const ConvPlan& plan, const Buffers& on);
+  void choose_samples();
+
+  Device& device_;
+  ConvProblem problem_;
+  struct Sample {
+    Index at = 0;
+    double expected = 0;
+  };
+  std::vector<Sample> samples_;   // of the result
+  std::vector<Buffers> buffers_;  // more than one where all of it would stay in the cache
+  DeviceBuffer bias_, workspace_;
+};
+
 namespace {
 
 // Spread over the result: first, last, and places between that are not at round distances.
@@ -150,6 +320,90 @@ std::optional<std::string> ConvTrial::mistake(const ConvPlan& plan) {
     if (!(std::abs(got - want) <= tolerance)) return fmt::format("element {} is {} and should be {}", i, got, want);
   }
   return std::nullopt;
+}
+
+PlanChooser::PlanChooser(Device& device) : device_(device), cache_(device.settings().plans, device.model().key()) {}
+
+std::shared_ptr<const ConvPlan> PlanChooser::choose(const ConvProblem& problem) {
+  std::shared_ptr<const ConvPlan>& plan = plans_[describe(problem)];
+  if (!plan) plan = kept(problem);
+  if (!plan) plan = found(problem);
+  device_.reserve(Device::Scratch::workspace, plan->workspace());
+  return plan;
+}
+
+// A plan that was the fastest here before. It is checked like a new one: the file may come from elsewhere.
+std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
+  const std::optional<KeptPlan> entry = cache_.find(describe(problem));
+  if (!entry || entry->workspace > device_.settings().workspace) return nullptr;
+  std::shared_ptr<const ConvPlan> plan;
+  try {
+    plan = std::make_shared<const ConvPlan>(conv_plan_from_json(problem, device_.model(), entry->plan));
+    if (!ConvTrial(device_, problem).mistake(*plan)) return plan;
+  } catch (const FaultError& error) {  // a plan that cuDNN no longer takes is as good as none
+    if (plan && device_.is_lost()) give_up(problem, *plan, error.what());
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
+  PlanLimits limits;
+  limits.workspace = device_.settings().workspace;
+  limits.avoid = cache_.avoided(kind_of(problem));
+  if (problem.deterministic) limits.candidates = 3, limits.compiled = 2;  // the first that is right will do
+  std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
+  ConvTrial trial(device_, problem);
+  ConvPlan* best = nullptr;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  std::string mistakes;
+  for (ConvPlan& candidate : candidates) {
+    try {
+      if (const auto mistake = trial.mistake(candidate)) throw FaultError(*mistake);
+      // Timing would choose now this plan, now that, and their sums differ in the last bits.
+      const double seconds = problem.deterministic ? 0 : trial.seconds(candidate, best_seconds);
+      if (best == nullptr || seconds < best_seconds) {
+        best = &candidate;
+        best_seconds = seconds;
+      }
+    } catch (const FaultError& error) {  // one engine that fails must not keep the others from their turn
+      if (device_.is_lost()) give_up(problem, candidate, error.what());
+      mistakes += "; " + candidate.description() + ": " + error.what();
+      continue;
+    }
+    if (problem.deterministic) break;
+  }
+  if (best == nullptr)
+    throw FaultError("no plan of cuDNN computes " + describe(problem) + " rightly on " + device_.name() + mistakes +
+                     "; update cuDNN, or use another run.precision");
+  if (!problem.deterministic) {
+    try {
+      cache_.put(describe(problem), {best->json(), 1e6 * best_seconds, best->workspace()});
+      save();                      // where it cannot be written, the next run measures again
+    } catch (const FaultError&) {  // likewise for a plan that cuDNN cannot write down
+    }
+  }
+  return std::make_shared<const ConvPlan>(std::move(*best));
+}
+
+// Nothing can be computed in this process any more, so the next one must know.
+void PlanChooser::give_up(const ConvProblem& problem, const ConvPlan& plan, const std::string& fault) {
+  cache_.avoid(kind_of(problem), plan.engine());
+  const std::string advice =
+      save() ? "start again: " + cache_.file().string() + " now says that this engine is not to be tried"
+             : "give run.plans a file that can be written, so that the next start does not try this engine";
+  throw FaultError("cuDNN's " + plan.description() + " left " + device_.name() + " unusable when it was tried for " +
+                   describe(problem) + " (" + fault + "); " + advice);
+}
+
+bool PlanChooser::save() const {
+  const Settings& settings = device_.settings();
+  if (settings.plans.empty() || !settings.replace_file) return false;
+  try {
+    settings.replace_file(settings.plans, cache_.text());
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace mrmf::cuda

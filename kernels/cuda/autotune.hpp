@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/plan_cache.hpp"
 
 namespace mrmf::cuda {
 

@@ -6,12 +6,8 @@
 #include "generated/cuda_interface.hpp"
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/loss.hpp"
 #include "kernels/cuda/module.hpp"
-#include "kernels/cuda/optimizer.hpp"
-#include "kernels/cuda/rank_sum.hpp"
 
 namespace mrmf::cuda {
 namespace {

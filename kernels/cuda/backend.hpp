@@ -22,4 +22,11 @@ std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Setti
 /// For batches of at most samples.n; each block of factors' neighbours is averaged on the device.
 std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs, const Extent& factors);
 
+// Sums over the ranks of a team in device memory. Implemented by mpi/nccl_all_reduce.cpp.
+
+class Device;
+
+/// Collective over the peers. FaultError when NCCL cannot connect them.
+std::unique_ptr<RankSum> make_rank_sum(Device& device, const Peers& peers);
+
 }  // namespace mrmf::cuda

@@ -1,9 +1,138 @@
+// A convolution's three passes on stored activations and the program's own parameters: plans per number of rows, and
+// weights in the type and padding that the plans read.
+#include <map>
+#include <memory>
+
+#include "kernels/backend.hpp"
+#include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/backend.hpp"
-#include "kernels/cuda/conv_passes.hpp"
+#include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/sums.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
+
+class Device;
+
+class ConvPasses {
+ public:
+  /// with_bias: forward adds it.
+  ConvPasses(Device& device, const ConvGeometry& geometry, bool with_bias);
+
+  void prepare(Index rows);
+  void forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y);
+  /// With the weights of the last forward.
+  void backward_data(Index rows, const void* dy, void* dx);
+  void backward_weights(Index rows, const void* x, const void* dy, Span dw);
+
+ private:
+  struct Plans {
+    std::shared_ptr<const ConvPlan> forward, data, weights;
+    std::string no_data;  // why there is no plan for dx
+  };
+  const Plans& plans(Index rows);
+  void run(const ConvPlan& plan, const ConvPointers& pointers);
+  void pack(ConstSpan w, ConstSpan b);
+
+  Device& device_;
+  ConvGeometry geometry_, padded_;
+  bool with_bias_;
+  bool as_is_;                     // the parameters are what plans read: float32, no padding
+  DeviceBuffer weights_;           // packed
+  DeviceBuffer bias_;              // padded float32
+  DeviceBuffer gradient_;          // of the packed weights
+  const void* current_ = nullptr;  // the weights that plans read
+  std::map<Index, Plans> plans_;
+};
+
+namespace {
+
+ConvGeometry padded(const Storage& storage, ConvGeometry geometry) {
+  geometry.in_channels = storage.channels(geometry.in_channels);
+  geometry.out_channels = storage.channels(geometry.out_channels);
+  return geometry;
+}
+
+WeightShape weight_shape(const ConvGeometry& geometry) {
+  return {geometry.out_channels, product(geometry.kernel), geometry.in_channels};
+}
+
+}  // namespace
+
+ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_bias)
+    : device_(device),
+      geometry_(geometry),
+      padded_(padded(device.storage(), geometry)),
+      with_bias_(with_bias),
+      as_is_(!device.storage().bf16 && padded_.weights() == geometry.weights()) {
+  const auto bytes = [](Index count, Index element) { return static_cast<std::size_t>(count * element); };
+  if (!as_is_) {
+    weights_ = DeviceBuffer(bytes(padded_.weights(), device.storage().bytes()));
+    gradient_ = DeviceBuffer(weights_.bytes());
+  }
+  if (with_bias && padded_.out_channels != geometry.out_channels) {
+    bias_ = DeviceBuffer(bytes(padded_.out_channels, sizeof(float)));
+    MRMF_CUDA(cudaMemsetAsync(bias_.get(), 0, bias_.bytes(), device.stream()));
+  }
+}
+
+void ConvPasses::prepare(Index rows) { plans(rows); }
+
+const ConvPasses::Plans& ConvPasses::plans(Index rows) {
+  const auto [entry, missing] = plans_.try_emplace(rows);
+  if (missing) {
+    ConvProblem problem{
+        ConvPass::forward, padded_, rows, device_.settings().precision, with_bias_, device_.settings().deterministic};
+    entry->second.forward = device_.plans().choose(problem);
+    problem.bias = false;
+    problem.pass = ConvPass::backward_data;
+    // A first layer never asks for dx, and needs no plan for it.
+    try {
+      entry->second.data = device_.plans().choose(problem);
+    } catch (const FaultError& error) {
+      if (device_.is_lost()) throw;
+      entry->second.no_data = error.what();
+    }
+    problem.pass = ConvPass::backward_weights;
+    entry->second.weights = device_.plans().choose(problem);
+  }
+  return entry->second;
+}
+
+void ConvPasses::run(const ConvPlan& plan, const ConvPointers& pointers) {
+  plan.run(device_.cudnn(), pointers, device_.scratch(Device::Scratch::workspace));
+}
+
+void ConvPasses::pack(ConstSpan w, ConstSpan b) {
+  current_ = w.data();
+  if (!as_is_) {
+    pack_weights(device_.work(), weight_shape(geometry_), w.data(), weights_.get());
+    current_ = weights_.get();
+  }
+  if (bias_.bytes() > 0)
+    MRMF_CUDA(cudaMemcpyAsync(bias_.get(), b.data(), b.size_bytes(), cudaMemcpyDeviceToDevice, device_.stream()));
+}
+
+void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y) {
+  pack(w, b);
+  ConvPointers pointers{.x = x, .w = current_, .result = y};
+  if (with_bias_) pointers.bias = bias_.bytes() > 0 ? bias_.get<float>() : b.data();
+  run(*plans(rows).forward, pointers);
+}
+
+void ConvPasses::backward_data(Index rows, const void* dy, void* dx) {
+  const Plans& of_rows = plans(rows);
+  if (!of_rows.data) throw FaultError(of_rows.no_data);
+  run(*of_rows.data, {.w = current_, .dy = dy, .result = dx});
+}
+
+void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Span dw) {
+  void* const result = as_is_ ? static_cast<void*>(dw.data()) : gradient_.get();
+  run(*plans(rows).weights, {.x = x, .dy = dy, .result = result});
+  if (!as_is_) unpack_stored_weights(device_.work(), weight_shape(geometry_), gradient_.get(), dw.data());
+}
+
 namespace {
 
 class Conv final : public WeightedOp {
@@ -39,6 +168,50 @@ class Conv final : public WeightedOp {
 
 std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(device, geometry, max_rows);
+}
+
+namespace {
+
+/// cuDNN convolves into scratch memory; bias, pooling and ReLU are one kernel behind it. Backward expands the pooled
+/// gradient into the same scratch memory, so that of the full output nothing outlives the call.
+class ConvPoolRelu final : public ConvPoolOp {
+ public:
+  ConvPoolRelu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows)
+      : device_(device), pool_(pool), passes_(device, conv, false) {
+    const Storage& storage = device.storage();
+    const Shape full{max_rows, conv.out(), conv.out_channels, 3};
+    device.reserve(Device::Scratch::output, static_cast<std::size_t>(storage.floats(full)) * sizeof(float));
+    device.reserve(Device::Scratch::sums, bias_pool_bytes(storage, pool, max_rows));
+  }
+
+  void prepare(Index rows) override { passes_.prepare(rows); }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
+    passes_.forward(x.shape.n, x.data.data(), w, {}, full());
+    bias_pool_forward(device_.work(), pool_, x.shape.n, {full(), b.data(), y.data.data(), winner.data()});
+  }
+  void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan, Span dw,
+                Span db, Tensor dx) override {
+    bias_pool_backward(
+        device_.work(), pool_, x.shape.n,
+        {y.data.data(), dy.data.data(), winner.data(), full(), db.data(), device_.scratch(Device::Scratch::sums)});
+    passes_.backward_weights(x.shape.n, x.data.data(), full(), dw);
+    if (!dx.data.empty()) passes_.backward_data(x.shape.n, full(), dx.data.data());
+  }
+
+ private:
+  void* full() const { return device_.scratch(Device::Scratch::output); }
+
+  Device& device_;
+  PoolGeometry pool_;
+  ConvPasses passes_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool,
+                                                Index max_rows) {
+  if (pool.kind != PoolKind::max || pool.stride != pool.window) return nullptr;
+  return std::make_unique<ConvPoolRelu>(device, conv, pool, max_rows);
 }
 
 }  // namespace mrmf::cuda

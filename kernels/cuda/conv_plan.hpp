@@ -3,14 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/cudnn.hpp"
-#include "kernels/cuda/device_model.hpp"
-#include "kernels/cuda/settings.hpp"
-#include "kernels/geometry.hpp"
+#include "kernels/cuda/module.hpp"
+#include "kernels/operations.hpp"
 
 namespace mrmf::cuda {
 
@@ -75,5 +78,85 @@ std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceMo
 
 /// A plan that json() wrote down for the same problem, kind of device and cuDNN. FaultError when it is not accepted.
 ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& device, const std::string& text);
+
+// The cuDNN operation graph of a convolution problem, and how memory is bound to its tensors.
+
+/// forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw, all in the storage type.
+Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device);
+
+/// The pointers of a pass by the ids that make_conv_graph gave the tensors.
+ExecutionPlan::Binding bind_conv(ConvPass pass, bool bias, const ConvPointers& pointers);
+
+// The engines that may do a convolution, in the order in which cuDNN recommends them, before anything is compiled.
+
+/// Walks through heuristic modes A, B and fallback. Leaves out what the problem's precision or determinism forbids,
+/// what wants more workspace than allowed, and repetitions.
+class ConvProposals {
+ public:
+  /// Borrows the problem and the device.
+  ConvProposals(const ConvProblem& problem, const DeviceModel& device, std::size_t workspace);
+
+  std::optional<EngineConfig> next();  ///< none at the end
+
+  int seen() const { return seen_; }  ///< proposals so far, with those left out
+  const std::string& last_refusal() const {
+    return last_refusal_;
+  }  ///< "engine 25, nondeterministic: ..."; empty if none
+  void refuse(const EngineConfig& config, const std::string& reason);
+
+ private:
+  bool refill();
+  std::string objection(const EngineConfig& config);
+
+  const ConvProblem& problem_;
+  const DeviceModel& device_;
+  std::size_t workspace_;
+  Descriptor graph_;
+  std::size_t mode_ = 0;  ///< how many modes were asked
+  std::vector<EngineConfig> pending_;
+  std::size_t position_ = 0;  ///< in pending_
+  std::set<std::pair<std::int64_t, std::map<int, std::int64_t>>> known_;
+  int seen_ = 0;
+  std::string last_refusal_;
+};
+
+// Measured cuDNN plans kept on disk, so that a later run on the same kind of device neither compiles nor times again;
+// and the engines that broke the device there, so that it does not try them again.
+
+struct KeptPlan {
+  std::string plan;           ///< what ConvPlan::json() gave
+  double microseconds = 0.0;  ///< measured on the device
+  std::size_t workspace = 0;  ///< bytes
+};
+
+/// A JSON file of plans by problem, device name and cuDNN version; plans of other devices in it are kept. A file that
+/// is damaged, foreign or of another format is ignored, not an error: the plans are then made anew.
+class PlanCache {
+ public:
+  /// Reads the file if there is one. `device` is DeviceModel::key().
+  PlanCache(std::filesystem::path file, std::string device);
+
+  /// Why the file is not used; empty when it is, or when there is none yet.
+  const std::string& ignored() const { return ignored_; }
+
+  std::optional<KeptPlan> find(const std::string& problem) const;  ///< problem: describe(ConvProblem)
+  void put(const std::string& problem, const KeptPlan& plan);
+
+  /// Engines of a kind of problem ("forward, bf16") that left the device unusable.
+  std::set<std::string> avoided(const std::string& kind) const;
+  void avoid(const std::string& kind, const std::string& engine);
+
+  const std::filesystem::path& file() const { return file_; }
+  std::string text() const;  ///< what the file is to hold
+
+ private:
+  std::string key(const std::string& problem) const { return problem + " on " + device_; }
+
+  std::filesystem::path file_;
+  std::string device_;
+  std::string ignored_;
+  std::map<std::string, KeptPlan> plans_;
+  std::map<std::string, std::set<std::string>> avoided_;
+};
 
 }  // namespace mrmf::cuda

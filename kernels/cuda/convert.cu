@@ -1,6 +1,4 @@
 #include "kernels/cuda/kernels.hpp"
-
-#include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/cuda/windows.cuh"
@@ -220,6 +218,30 @@ void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const s
     gather<float4>(stream, table, rows, ids, y);
   else
     gather<float>(stream, table, rows, ids, y);
+}
+
+namespace {
+
+/// Writes 16 bytes.
+template <class T>
+struct FillPattern {
+  std::uint32_t seed;
+  T* x;
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    float values[width<T>];
+    const std::uint64_t first = std::uint64_t{vector} * width<T>;
+    for (int w = 0; w < width<T>; ++w) values[w] = pattern_value(seed, first + static_cast<std::uint64_t>(w));
+    store(values, x, vector);
+  }
+};
+
+}  // namespace
+
+void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x) {
+  with_element(work.storage, [&](auto element) {
+    using T = decltype(element);
+    for_each(work.stream, count / width<T>, FillPattern<T>{seed, elements<T>(x)});
+  });
 }
 
 }  // namespace mrmf::cuda

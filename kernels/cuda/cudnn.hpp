@@ -1,18 +1,84 @@
-// From an operation graph to something that runs: the engines cuDNN proposes, what it says of them, and execution
-// plans.
+// The one object of cuDNN's graph API: a descriptor with attributes, owned.
 #pragma once
+
+#include <cudnn.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cudnn_descriptor.hpp"
-#include "kernels/cuda/device_model.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
+
+/// The meaning of a status and cuDNN's last explanation of this thread.
+std::string cudnn_text(cudnnStatus_t status);
+
+/// Owns a backend descriptor. Attributes are set, then finalize() makes it usable. Needs no GPU.
+/// Every member throws FaultError with cuDNN's explanation.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
+  void set_int(cudnnBackendAttributeName_t name, std::int64_t value);
+  void set_ints(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values);
+  void set_descriptor(cudnnBackendAttributeName_t name, const Descriptor& value);
+  void set_descriptors(cudnnBackendAttributeName_t name, const std::vector<Descriptor>& values);
+  void set_handle(cudnnBackendAttributeName_t name, cudnnHandle_t handle);
+  void set_text(cudnnBackendAttributeName_t name, const std::string& text);
+  void finalize();
+  cudnnStatus_t try_finalize();  ///< for descriptors that cuDNN may rightly refuse: plans
+
+  std::int64_t get_int(cudnnBackendAttributeName_t name) const;
+  std::string get_text(cudnnBackendAttributeName_t name) const;
+  /// Number of values got, at most `capacity`.
+  std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t capacity,
+                   void* values) const;
+  /// All descriptors of an attribute, each of type `type`.
+  std::vector<Descriptor> get_descriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
+
+  cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(void* descriptor) const { cudnnBackendDestroyDescriptor(descriptor); }
+  };
+  std::unique_ptr<void, Destroy> descriptor_;
+};
+
+// What cuDNN plans are made for: the device at hand, or the description of one that is not.
+
+class DeviceModel {
+ public:
+  /// The device that is current when this is called. Borrows `handle`, which must outlive the model and its copies.
+  static DeviceModel current(cudnnHandle_t handle);
+
+  /// A device described by the JSON text that json() gives on that device. Plans for it can be made, compiled and
+  /// written down on any machine, but not run. FaultError when cuDNN does not accept the text.
+  static DeviceModel from_json(const std::string& text);
+
+  const std::string& name() const { return name_; }  ///< "NVIDIA H200"
+  std::string key() const;                           ///< what a kept plan depends on: "NVIDIA H200, cuDNN 9.19.0"
+  std::string json() const;                          ///< cuDNN's description of the device
+
+  cudnnHandle_t handle() const { return handle_; }                    ///< null for a described device
+  const Descriptor* properties() const { return properties_.get(); }  ///< null for the current device
+
+ private:
+  DeviceModel() = default;
+
+  std::string name_;
+  cudnnHandle_t handle_ = nullptr;
+  std::shared_ptr<const Descriptor> properties_;
+};
+
+// From an operation graph to something that runs: the engines cuDNN proposes, what it says of them, and execution
+// plans.
 
 /// What cuDNN's notes say of an engine.
 struct EngineNotes {

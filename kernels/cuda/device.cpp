@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "kernels/cuda/autotune.hpp"
-#include "kernels/cuda/check_cublas.hpp"
-#include "kernels/cuda/check_cudnn.hpp"
+#include "kernels/cuda/cudnn.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -8,11 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cuda/device_model.hpp"
-#include "kernels/cuda/recorder.hpp"
-#include "kernels/cuda/settings.hpp"
+#include "kernels/cuda/cudnn.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/module.hpp"
 #include "kernels/cuda/step.hpp"
-#include "kernels/cuda/work.hpp"
 
 namespace mrmf::cuda {
 

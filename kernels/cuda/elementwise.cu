@@ -1,6 +1,6 @@
-#include "kernels/cuda/elementwise.hpp"
-
+#include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/formulas.hpp"
 
@@ -130,5 +130,158 @@ void copy(const Work& work, Index vectors, const void* x, void* y) {
 void fill(cudaStream_t stream, Span x, float value) { for_each(stream, std::ssize(x), Fill{x.data(), value}); }
 
 void swap(cudaStream_t stream, Span a, Span b) { for_each(stream, std::ssize(a), Swap{a.data(), b.data()}); }
+
+namespace {
+
+/// Per vector of y: reads it and the targets, writes dy; adds up the errors. One channel of as many rows as y has
+/// vectors, so that all is one sum.
+template <class T>
+struct Loss {
+  static constexpr int unroll = 4;
+  bool squared;
+  Divider by_vectors;
+  std::uint32_t outputs;
+  const StepBlock* step;
+  const T* y;
+  const float* target;
+  T* dy;
+  float* sum;
+
+  MRMF_HD auto at(std::uint32_t) const {
+    return [f = *this](std::uint32_t i, float(&sums)[1][1]) {
+      std::uint32_t row = i;
+      const std::uint32_t first = f.by_vectors.take(row) * static_cast<std::uint32_t>(width<T>);
+      float value[width<T>];
+      load(f.y, i, value);
+      const float share = f.step->loss_weight / static_cast<float>(f.outputs);
+      for (int k = 0; k < width<T>; ++k) {
+        const std::uint32_t output = first + static_cast<std::uint32_t>(k);
+        if (output >= f.outputs) {
+          value[k] = 0;
+          continue;
+        }
+        const float error = value[k] - f.target[std::size_t{row} * f.outputs + output];
+        const float sign = error > 0 ? 1.0F : error < 0 ? -1.0F : 0.0F;
+        sums[0][0] += f.squared ? error * error : std::abs(error);
+        value[k] = share * (f.squared ? 2 * error : sign);
+      }
+      if (f.dy != nullptr) store(value, f.dy, i);
+    };
+  }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const { *sum = static_cast<float>(totals[0] / outputs); }
+};
+
+struct Keep {
+  const StepBlock* step;
+  const float* value;
+  float* history;
+  MRMF_HD void operator()(std::uint32_t) const { history[step->index] = *value; }
+};
+
+Reduction reduction(const Storage& storage, Index rows, Index outputs, void* scratch) {
+  return {rows * storage.vectors(outputs), 1, 1, static_cast<double*>(scratch)};
+}
+
+}  // namespace
+
+std::size_t loss_bytes(const Storage& storage, Index rows, Index outputs) {
+  return static_cast<std::size_t>(reduction(storage, rows, outputs, nullptr).partial_doubles(1)) * sizeof(double);
+}
+
+void loss(const Work& work, const LossWork& loss, const void* y, const float* target, void* dy, float* sum) {
+  const Divider by_vectors(work.storage.vectors(loss.outputs));
+  with_element(work.storage, [&]<class T>(T) {
+    reduce<1, 1>(work.stream, reduction(work.storage, loss.rows, loss.outputs, loss.scratch),
+                 Loss<T>{loss.kind == LossKind::mse, by_vectors, count32(loss.outputs), loss.step, elements<T>(y),
+                         target, elements<T>(dy), sum});
+  });
+}
+
+void keep(cudaStream_t stream, const StepBlock* step, const float* value, float* history) {
+  for_each(stream, 1, Keep{step, value, history});
+}
+
+namespace {
+
+/// Four parameters from `first` on, as one vector where the arrays allow it; zeros behind the end.
+struct Arrays {
+  std::size_t count;
+  bool aligned;
+
+  MRMF_HD void read(const float* from, std::size_t first, float (&v)[4]) const {
+    if (aligned && first + 4 <= count) return load(from, first / 4, v);
+    for (std::size_t i = 0; i < 4; ++i) v[i] = first + i < count ? from[first + i] : 0;
+  }
+  MRMF_HD void write(const float (&v)[4], float* to, std::size_t first) const {
+    if (aligned && first + 4 <= count) return store(v, to, first / 4);
+    for (std::size_t i = 0; i < 4; ++i)
+      if (first + i < count) to[first + i] = v[i];
+  }
+};
+
+/// Reads w, dw and velocity, writes w and velocity.
+struct Sgd {
+  Arrays arrays;
+  const StepBlock* step;
+  float* w;
+  const float* dw;
+  float* velocity;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const SgdStep numbers = step->sgd;
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], gradient[4], speed[4];
+    arrays.read(w, first, weight);
+    arrays.read(dw, first, gradient);
+    arrays.read(velocity, first, speed);
+    for (int i = 0; i < 4; ++i) sgd_update(numbers, weight[i], gradient[i], speed[i]);
+    arrays.write(weight, w, first);
+    arrays.write(speed, velocity, first);
+  }
+};
+
+/// Reads w, dw, m and v, writes w, m and v.
+struct Adam {
+  Arrays arrays;
+  const StepBlock* step;
+  std::size_t group;
+  float* w;
+  const float* dw;
+  float *m, *v;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const AdamStep numbers = step->adam[group];
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], gradient[4], mean[4], square[4];
+    arrays.read(w, first, weight);
+    arrays.read(dw, first, gradient);
+    arrays.read(m, first, mean);
+    arrays.read(v, first, square);
+    for (int i = 0; i < 4; ++i) adam_update(numbers, weight[i], gradient[i], mean[i], square[i]);
+    arrays.write(weight, w, first);
+    arrays.write(mean, m, first);
+    arrays.write(square, v, first);
+  }
+};
+
+Arrays arrays_of(std::initializer_list<const float*> pointers, std::size_t count) {
+  const bool aligned = std::all_of(pointers.begin(), pointers.end(),
+                                   [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
+  return {count, aligned};
+}
+
+Index vectors_of(Span w) { return (std::ssize(w) + 3) / 4; }
+
+}  // namespace
+
+void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
+  const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
+  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
+}
+
+void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+  const Arrays arrays = arrays_of({w.data(), dw.data(), m.data(), v.data()}, w.size());
+  for_each(stream, vectors_of(w), Adam{arrays, step, group, w.data(), dw.data(), m.data(), v.data()});
+}
 
 }  // namespace mrmf::cuda

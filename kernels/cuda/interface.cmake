@@ -3,7 +3,7 @@
 file(GLOB HEADERS ${SOURCE}/kernels/*.hpp)
 list(SORT HEADERS)
 set(TEXT "${COMPILER}")
-foreach(HEADER IN LISTS HEADERS ITEMS ${SOURCE}/kernels/cuda/module.hpp ${SOURCE}/kernels/cuda/settings.hpp)
+foreach(HEADER IN LISTS HEADERS ITEMS ${SOURCE}/kernels/cuda/module.hpp)
   file(SHA256 ${HEADER} HASH)
   string(APPEND TEXT " ${HASH}")
 endforeach()

@@ -1,9 +1,103 @@
-// Between the program's form of values (float32, unpadded) and the stored one. All memory is the device's.
+// How activations lie in device memory: channels-last like everywhere, in the storage type, with the channels padded to
+// whole vectors of 16 bytes. Pad channels hold zeros, in values and in gradients.
 #pragma once
 
-#include "kernels/cuda/work.hpp"
+#include <cuda_runtime_api.h>
+
+#include "kernels/backend.hpp"
+#include "kernels/operations.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf::cuda {
+
+struct Storage {
+  bool bf16 = false;  ///< else float32
+  Index pad = 4;      ///< channels are a multiple of this: the elements of 16 bytes
+
+  static Storage of(bool bf16) { return {bf16, bf16 ? 8 : 4}; }
+
+  Index channels(Index c) const { return vectors(c) * pad; }
+  /// Vectors of 16 bytes that hold the channels of one position.
+  Index vectors(Index c) const { return (c + pad - 1) / pad; }
+  Index bytes() const { return bf16 ? 2 : 4; }  ///< of one element
+
+  Shape stored(Shape shape) const {
+    shape.channels = channels(shape.channels);
+    return shape;
+  }
+  /// Floats of a span that holds an activation: four to each vector.
+  Index floats(const Shape& shape) const { return shape.n * product(shape.spatial) * vectors(shape.channels) * 4; }
+};
+
+// What every function of this folder that enqueues work takes first.
+
+/// The stream that the work is put in, and how the activations it touches are stored.
+struct Work {
+  cudaStream_t stream = nullptr;
+  Storage storage{};
+};
+
+// The numbers of a step that kernels read from device memory, so that a recorded step can be replayed with new ones.
+
+struct StepBlock {
+  std::uint64_t seed = 0, number = 0;
+  std::int64_t index = 0;
+  float loss_weight = 1;
+  SgdStep sgd{};
+  std::array<AdamStep, 2> adam{};
+
+  static StepBlock of(const Step& step) {
+    return {step.seed, step.number, step.index, step.loss_weight, step.sgd, step.adam};
+  }
+};
+
+// Activations and dropout of stored activations; fill and swap of float memory.
+
+/// Over `vectors` vectors of 16 bytes, pads included: every activation keeps 0 at 0. y may be x, dx may be dy.
+void activate(const Work& work, ActivationKind kind, float slope, Index vectors, const void* x, void* y);
+void activate_backward(const Work& work, ActivationKind kind, float slope, Index vectors, const void* y, const void* dy,
+                       void* dx);
+
+/// A dropout layer: number and rate, and where the kernel finds the step's numbers and the samples' ids.
+struct DropoutWork {
+  std::uint64_t layer = 0;
+  float rate = 0;
+  const StepBlock* step = nullptr;
+  const std::int64_t* ids = nullptr;
+};
+/// y = x * mask / (1 - rate) while training; y may be x. The mask counts logical features, whatever the padding.
+void dropout(const Work& work, const DropoutWork& dropout, const Shape& shape, const void* x, void* y);
+
+/// y = x; nothing where they are the same memory.
+void copy(const Work& work, Index vectors, const void* x, void* y);
+
+void fill(cudaStream_t stream, Span x, float value);
+void swap(cudaStream_t stream, Span a, Span b);
+
+// The loss of a batch and its gradient, and the history of losses.
+
+struct LossWork {
+  LossKind kind = LossKind::mse;
+  Index rows = 0, outputs = 0;
+  const StepBlock* step = nullptr;  ///< the gradient's weight
+  void* scratch = nullptr;          ///< loss_bytes() for at least as many rows
+};
+std::size_t loss_bytes(const Storage& storage, Index rows, Index outputs);
+
+/// sum[0] = sum over rows of the mean over outputs; dy (stored, pads zero), unless null, its gradient times the weight.
+/// y is stored, target float32 and unpadded.
+void loss(const Work& work, const LossWork& loss, const void* y, const float* target, void* dy, float* sum);
+
+/// history[step->index] = value[0]
+void keep(cudaStream_t stream, const StepBlock* step, const float* value, float* history);
+
+// Updates of parameters in float32 arenas; their numbers come from the step block.
+
+/// Spans of equal length. `group`: of step->adam.
+void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity);
+void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v);
+
+// Between the program's form of values (float32, unpadded) and the stored one. All memory is the device's.
 
 /// y (stored) from x (float32, unpadded) of `shape`, each block of factors' neighbours averaged; factors divide the
 /// axes, {1, 1, 1} converts alone.
@@ -37,5 +131,101 @@ struct RowTable {
 };
 /// Row i of y = the table's row of id ids[i].
 void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const std::int64_t* ids, void* y);
+
+// Max and average pooling of stored activations.
+
+/// y (n samples, stored) from x. `winner` gets one byte per stored element of y; null for average pooling.
+void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const void* x, void* y,
+                  std::uint8_t* winner);
+
+/// Every element of dx from dy; windows may overlap or leave gaps. No atomics: each dx adds what its windows give it.
+void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const void* dy, const std::uint8_t* winner,
+                   void* dx);
+
+// Batch norm of stored activations, with the ReLU and the average pooling that may follow it in the same pass. A plain
+// batch norm is the case of slope 1 (no activation) and no pooling.
+//
+// Statistics are sums of distances from a value of the channel, so that a mean far from zero costs no precision in
+// float32 partial sums; mean and variance are formed from them in double.
+
+/// One batch norm on one stream.
+struct NormWork {
+  Work work;
+  NormReluPool settings;
+  void* scratch = nullptr;   ///< norm_scratch_bytes() for at least as many samples
+  RankSum* ranks = nullptr;  ///< null: statistics of this rank alone
+};
+
+/// The settings of a batch norm with nothing behind it, over `positions` positions of a sample.
+NormReluPool plain_norm(const NormSettings& settings, Index positions);
+
+std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& settings, Index n);
+
+/// Reads x twice when training (statistics, result), else once; writes y.
+void norm_forward(const NormWork& norm, bool training, Index n, const void* x, const NormMemory& memory, void* y);
+
+/// After a training forward. Reads x and dy for the sums, and once more where dx is not null. dx overlaps neither.
+struct NormBackward {
+  const void* x;
+  const void* dy;
+  float* dgamma;
+  float* dbeta;
+  void* dx;
+};
+void norm_backward(const NormWork& norm, Index n, const NormBackward& data, const NormMemory& memory);
+
+// Bias, max pooling (window = stride) and ReLU behind a convolution that wrote its output without bias.
+
+/// p = relu(max over the window of (y + b)) of n samples, and its winners, one byte per stored element of p. `b` is
+/// float32, one per channel, unpadded. y is read once.
+struct BiasPoolForward {
+  const void* y;
+  const float* b;
+  void* p;
+  std::uint8_t* winner;
+};
+void bias_pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const BiasPoolForward& data);
+
+/// The whole of dy (zeros where no gradient arrives) and db, from p, dp and the winners alone, in one pass.
+struct BiasPoolBackward {
+  const void* p;
+  const void* dp;
+  const std::uint8_t* winner;
+  void* dy;
+  float* db;
+  void* scratch;  ///< bias_pool_bytes() for at least n samples
+};
+void bias_pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const BiasPoolBackward& data);
+std::size_t bias_pool_bytes(const Storage& storage, const PoolGeometry& geometry, Index n);
+
+// Sums over the positions of an activation: the gradient of a bias.
+
+/// sums[c] = sum over `rows` positions of x (stored), for every channel; `scratch` has channel_sums_bytes() for at
+/// least as many rows.
+void channel_sums(const Work& work, Index rows, Index channels, const void* x, float* sums, void* scratch);
+std::size_t channel_sums_bytes(const Storage& storage, Index rows, Index channels);
+
+// Known values for trying plans: a function of the place alone, so that the host can work out any element of a result
+// without seeing the tensors.
+
+/// One of -7/8, -6/8 ... 7/8: exact in every storage type, and sums of products of two such values are exact in float32
+/// up to 2^18.
+MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
+  std::uint64_t h = (i + 1) * 0x9E3779B97F4A7C15ULL + seed * 0xD1B54A32D192ED03ULL;
+  h = (h ^ (h >> 32)) * 0xBF58476D1CE4E5B9ULL;
+  return static_cast<float>(static_cast<int>((h >> 40) % 15) - 7) * 0.125F;
+}
+
+/// x[i] = pattern_value(seed, i) for `count` elements (a multiple of storage.pad) of the storage type.
+void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x);
+
+// Time spent in a stream, measured by the device itself: it works inside recorded steps, where events give no times.
+
+struct StampBlock {
+  unsigned long long begin = 0, total = 0;  ///< nanoseconds; in device memory
+};
+void stamp_begin(cudaStream_t stream, StampBlock* stamps);
+/// total += now - begin
+void stamp_end(cudaStream_t stream, StampBlock* stamps);
 
 }  // namespace mrmf::cuda

@@ -1,9 +1,39 @@
-// The one door of the CUDA module (libmrmf_cuda.so), which the program opens at run time: so it runs on machines that
-// have none of NVIDIA's libraries.
+// How to compute on a GPU: what the program tells the CUDA module. No CUDA in here.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
 #include "kernels/backend.hpp"
-#include "kernels/cuda/settings.hpp"
+
+namespace mrmf::cuda {
+
+/// fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits of mantissa; bf16:
+/// activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them; in bf16 a
+/// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
+enum class Precision { fp32, tf32, bf16 };
+
+struct Settings {
+  int device = 0;  ///< ordinal among those this process sees
+  Precision precision = Precision::tf32;
+  bool deterministic = false;  ///< the same bits in every run: fixed plans, no atomic sums
+  bool graphs = true;          ///< record a step once and replay it
+  bool resident = true;        ///< keep data sets in device memory where they fit
+  bool share_device = false;   ///< several ranks compute on one GPU: for tests
+  double timeout = 300;        ///< seconds after which a sum over ranks that has not ended is a fault
+  std::string plans;           ///< file that keeps the fastest plans; empty: none
+  /// Puts a file of this text in the place of `path`, whole or not at all, and makes its folder where there is none;
+  /// may throw. Unset: plans are not kept.
+  std::function<void(const std::string& path, std::string_view text)> replace_file;
+  std::size_t workspace = std::size_t{64} << 20;  ///< bytes that a library call may use at most
+};
+
+}  // namespace mrmf::cuda
+
+// The one door of the CUDA module (libmrmf_cuda.so), which the program opens at run time: so it runs on machines that
+// have none of NVIDIA's libraries.
 
 extern "C" {
 /// What the module was built with, as text: the program compares it with its own before it calls anything else

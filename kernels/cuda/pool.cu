@@ -1,4 +1,4 @@
-#include "kernels/cuda/pool.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"

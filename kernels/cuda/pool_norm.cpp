@@ -1,8 +1,7 @@
 // Pooling and batch norm as operations: their kernels with this backend's memory.
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/norm.hpp"
-#include "kernels/cuda/pool.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {
 namespace {

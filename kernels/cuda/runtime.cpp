@@ -1,11 +1,38 @@
-#include "kernels/cuda/waiter.hpp"
+#include "kernels/cuda/runtime.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 
-#include "kernels/cuda/check.hpp"
+#include "kernels/check.hpp"
 
 namespace mrmf::cuda {
+
+void call_failed(const FailedCall& call, const char* text) {
+  std::string message = std::string(call.library) + ": " + text + " in " + call.expression + " (" + call.file + ":" +
+                        std::to_string(call.line) + ")";
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  throw FaultError(message);
+}
+
+void* device_memory(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it would come up again at the next check
+    std::size_t available = 0, total = 0;
+    cudaMemGetInfo(&available, &total);
+    throw FaultError(fmt::format(
+        "out of device memory: {:.2f} GB are wanted and {:.2f} of {:.2f} GB are free; use a "
+        "smaller training.batch, more ranks, or run.precision = \"bf16\"",
+        static_cast<double>(bytes) * 1e-9, static_cast<double>(available) * 1e-9, static_cast<double>(total) * 1e-9));
+  }
+  MRMF_CUDA(status);
+  return data;
+}
 
 void Waiter::wait(cudaStream_t stream) const {
   if (!check_) {

@@ -1,14 +1,104 @@
-// Memory by bytes, on the device and pinned on the host. The counterpart of Arena for what is not float32.
+// CUDA's run-time library: status codes as errors (of cuBLAS, cuDNN and NCCL, too: a file that uses one of these macros
+// includes that library's header itself), and owners of streams, events and memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
-
-#include "kernels/cuda/check.hpp"
+#include <string>
+#include <utility>
 
 namespace mrmf::cuda {
+
+/// Where and what a failed call was.
+struct FailedCall {
+  const char* library;     ///< "CUDA", "cuDNN", "cuBLAS", "NCCL"
+  const char* expression;  ///< as it stands in the source
+  const char* file;
+  int line;
+};
+
+/// Throws FaultError("<library>: <text> in <expression> (<file>:<line>)"), on one line whatever the text holds.
+[[noreturn]] void call_failed(const FailedCall& call, const char* text);
+
+}  // namespace mrmf::cuda
+
+/// Runs a call of the CUDA runtime; FaultError when it fails.
+#define MRMF_CUDA(call)                                                                                \
+  do {                                                                                                 \
+    const cudaError_t mrmf_status = (call);                                                            \
+    if (mrmf_status != cudaSuccess)                                                                    \
+      ::mrmf::cuda::call_failed({"CUDA", #call, __FILE__, __LINE__}, cudaGetErrorString(mrmf_status)); \
+  } while (false)
+
+/// Runs a call of cuBLAS or cuBLASLt, which share one status type; FaultError when it fails.
+#define MRMF_CUBLAS(call)                                                                                     \
+  do {                                                                                                        \
+    const cublasStatus_t mrmf_status = (call);                                                                \
+    if (mrmf_status != CUBLAS_STATUS_SUCCESS)                                                                 \
+      ::mrmf::cuda::call_failed({"cuBLAS", #call, __FILE__, __LINE__}, cublasLtGetStatusString(mrmf_status)); \
+  } while (false)
+
+/// Runs a call of cuDNN; FaultError when it fails, with the library's own explanation (cudnn_text() of cudnn.hpp).
+#define MRMF_CUDNN(call)                                                                                              \
+  do {                                                                                                                \
+    const cudnnStatus_t mrmf_status = (call);                                                                         \
+    if (mrmf_status != CUDNN_STATUS_SUCCESS)                                                                          \
+      ::mrmf::cuda::call_failed({"cuDNN", #call, __FILE__, __LINE__}, ::mrmf::cuda::cudnn_text(mrmf_status).c_str()); \
+  } while (false)
+
+/// Runs a call of NCCL; FaultError when it fails, with NCCL's last explanation. A non-blocking communicator's
+/// ncclInProgress is not an error.
+#define MRMF_NCCL(call)                                                                               \
+  do {                                                                                                \
+    const ncclResult_t mrmf_status = (call);                                                          \
+    if (mrmf_status != ncclSuccess && mrmf_status != ncclInProgress)                                  \
+      ::mrmf::cuda::call_failed(                                                                      \
+          {"NCCL", #call, __FILE__, __LINE__},                                                        \
+          (std::string(ncclGetErrorString(mrmf_status)) + ": " + ncclGetLastError(nullptr)).c_str()); \
+  } while (false)
+
+namespace mrmf::cuda {
+
+/// A stream that does not wait for the legacy default stream. Lower numbers of priority go first.
+class Stream {
+ public:
+  explicit Stream(int priority = 0) {
+    cudaStream_t stream = nullptr;
+    MRMF_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority));
+    stream_.reset(stream);
+  }
+  cudaStream_t get() const { return stream_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  std::unique_ptr<CUstream_st, Destroy> stream_;
+};
+
+class Event {
+ public:
+  explicit Event(unsigned flags = cudaEventDisableTiming) {
+    cudaEvent_t event = nullptr;
+    MRMF_CUDA(cudaEventCreateWithFlags(&event, flags));
+    event_.reset(event);
+  }
+  cudaEvent_t get() const { return event_.get(); }
+  void record(cudaStream_t stream) const { MRMF_CUDA(cudaEventRecord(event_.get(), stream)); }
+  void wait(cudaStream_t stream) const { MRMF_CUDA(cudaStreamWaitEvent(stream, event_.get(), 0)); }  ///< `stream` waits
+  void synchronise() const { MRMF_CUDA(cudaEventSynchronize(event_.get())); }                        ///< the host waits
+
+ private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  std::unique_ptr<CUevent_st, Destroy> event_;
+};
+
+// Memory by bytes, on the device and pinned on the host. The counterpart of Arena for what is not float32.
 
 /// At least 1 byte. FaultError with the bytes wanted and free when there is not enough.
 void* device_memory(std::size_t bytes);
@@ -55,6 +145,22 @@ class PinnedBuffer {
 
  private:
   std::unique_ptr<void, FreePinned> data_;
+};
+
+/// Waits for the device without ever being stuck in it: a collective whose peer has died does not end by itself.
+class Waiter {
+ public:
+  /// Called now and then while something is waited for, with the seconds waited so far; it may throw.
+  void watch(std::function<void(double)> check) { check_ = std::move(check); }
+  void stop_watching() { check_ = nullptr; }
+
+  /// Returns when all that `stream` holds, or held when `event` was recorded, is done. FaultError when it failed.
+  void wait(cudaStream_t stream) const;
+  void wait(cudaEvent_t event) const;
+
+ private:
+  void poll(const std::function<cudaError_t()>& query) const;
+  std::function<void(double)> check_;
 };
 
 }  // namespace mrmf::cuda

@@ -1,4 +1,4 @@
-#include "kernels/cuda/stamp.hpp"
+#include "kernels/cuda/kernels.hpp"
 
 #include <chrono>
 

@@ -1,8 +1,41 @@
-#include "kernels/cuda/recorder.hpp"
+#include "kernels/cuda/step.hpp"
 
-#include "kernels/cuda/check.hpp"
+#include <algorithm>
+
+#include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
+
+StepFeed::StepFeed(const Waiter& waiter) : waiter_(waiter), block_(sizeof(StepBlock)) {
+  for (Slot& slot : slots_) slot.block = PinnedBuffer(sizeof(StepBlock));
+}
+
+bool StepFeed::reserve(Index rows, cudaStream_t stream) {
+  const auto ids = static_cast<std::size_t>(rows);
+  if (ids <= capacity_) return false;
+  waiter_.wait(stream);  // queued work may still read the old memory
+  capacity_ = ids;
+  ids_ = DeviceBuffer(capacity_ * sizeof(std::int64_t));
+  for (Slot& slot : slots_) slot.ids = PinnedBuffer(capacity_ * sizeof(std::int64_t));
+  return true;
+}
+
+bool StepFeed::send(const Step& step, cudaStream_t stream) {
+  const bool moved = reserve(std::ssize(step.ids), stream);
+  Slot& slot = slots_[next_];
+  next_ = (next_ + 1) % slots_.size();
+  if (slot.used) waiter_.wait(slot.copied.get());
+  *slot.block.get<StepBlock>() = StepBlock::of(step);
+  MRMF_CUDA(cudaMemcpyAsync(block_.get(), slot.block.get(), sizeof(StepBlock), cudaMemcpyHostToDevice, stream));
+  if (!step.ids.empty()) {
+    std::ranges::copy(step.ids, slot.ids.get<std::int64_t>());
+    MRMF_CUDA(cudaMemcpyAsync(ids_.get(), slot.ids.get(), step.ids.size_bytes(), cudaMemcpyHostToDevice, stream));
+  }
+  slot.copied.record(stream);
+  slot.used = true;
+  return moved;
+}
+
 namespace {
 
 struct DestroyGraph {

@@ -1,12 +1,16 @@
 // The numbers of a step on their way to the device: kernels read them there, so that a recorded step can be replayed.
 #pragma once
 
-#include <array>
+#include <cuda_runtime_api.h>
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/runtime.hpp"
-#include "kernels/cuda/step_block.hpp"
-#include "kernels/cuda/stream.hpp"
-#include "kernels/cuda/waiter.hpp"
 
 namespace mrmf::cuda {
 
@@ -35,6 +39,31 @@ class StepFeed {
   std::size_t capacity_ = 0;  // of ids
   std::array<Slot, 4> slots_;
   std::size_t next_ = 0;
+};
+
+// Steps recorded as CUDA graphs: launching some forty kernels one by one costs as much as running them.
+
+struct DestroyRecord {
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
+
+/// All that `calls` queue on the stream, to be launched at once. Nothing of it runs yet.
+Record record(cudaStream_t stream, const std::function<void()>& calls);
+
+/// The first step of a key runs call by call, which also loads its kernels; the second is recorded; from there on the
+/// record is launched.
+class Recorder {
+ public:
+  Recorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
+
+  void run(std::uint64_t key, const std::function<void()>& calls);
+  void forget() { records_.clear(); }
+
+ private:
+  cudaStream_t stream_;
+  bool enabled_;
+  std::map<std::uint64_t, Record> records_;  // an empty one: run once
 };
 
 }  // namespace mrmf::cuda

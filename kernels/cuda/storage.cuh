@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/divide.cuh"
-#include "kernels/cuda/storage.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/launch.cuh"
 
 namespace mrmf::cuda {
 

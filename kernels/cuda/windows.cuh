@@ -2,8 +2,8 @@
 // row numbers of input and output are what the kernels count in.
 #pragma once
 
-#include "kernels/cuda/divide.cuh"
-#include "kernels/geometry.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/operations.hpp"
 
 namespace mrmf::cuda {
 

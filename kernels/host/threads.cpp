@@ -3,6 +3,31 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+
+void require_threads(int wanted) {
+  const int besides_this = std::min(wanted, omp_get_thread_limit()) - 1;
+  std::latch all_tried(1);
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 0; i < besides_this; ++i) threads.emplace_back([&] { all_tried.wait(); });
+  } catch (const std::exception& error) {
+    all_tried.count_down();
+    throw FaultError("cannot start " + std::to_string(wanted) + " threads to compute with (" + error.what() +
+                     "); ask for fewer (run.threads, --threads or OMP_NUM_THREADS), or raise the limit on processes "
+                     "and memory (ulimit -u, ulimit -v, or the job's)");
+  }
+  all_tried.count_down();
+}
+
+}  // namespace mrmf
 
 namespace mrmf::onednn {
 

@@ -1,9 +1,19 @@
+// Whether the system lets this process start the threads that it wants to compute with.
+#pragma once
+
+namespace mrmf {
+
+/// FaultError unless so many threads (or as many as OMP_THREAD_LIMIT leaves of them) can be started. To be asked before
+/// OpenMP starts them: what it cannot start ends the process with a line of its own.
+void require_threads(int wanted);
+
+}  // namespace mrmf
+
 // The number of threads that oneDNN's primitives are made for and run with.
 //
 // A primitive shares its work out for so many threads when it is made. With fewer, some wait for ever: oneDNN's weight
 // gradients on AVX-512 have a barrier for all of them. OpenMP gives fewer inside of another parallel region, under
 // OMP_THREAD_LIMIT, and with OMP_DYNAMIC.
-#pragma once
 
 namespace mrmf::onednn {
 

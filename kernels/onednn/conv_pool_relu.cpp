@@ -9,7 +9,6 @@
 
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
-#include "kernels/onednn/memory.hpp"
 
 namespace mrmf::onednn {
 namespace {

@@ -1,6 +1,6 @@
 // Dense layers by oneDNN's inner product.
 #include "kernels/onednn/backend.hpp"
-#include "kernels/onednn/weighted.hpp"
+#include "kernels/onednn/primitives.hpp"
 
 namespace mrmf::onednn {
 

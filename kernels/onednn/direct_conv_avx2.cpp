@@ -1,7 +1,7 @@
 // The direct convolution for AVX2 with FMA, by GCC's vector extensions.
 //
 // Both kernels are products of direct_tiles.inl over padded copies of the input planes.
-#include "kernels/onednn/direct_conv.hpp"
+#include "kernels/onednn/vector_kernels.hpp"
 
 #define VECTOR_LANES 8
 

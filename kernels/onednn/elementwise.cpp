@@ -1,12 +1,26 @@
-// Swapping, filling, activations and dropout.
+// Splitting a flat range over threads.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/formulas.hpp"
 #include "kernels/onednn/backend.hpp"
-#include "kernels/onednn/parallel.hpp"
-#include "kernels/onednn/vectorise.hpp"
+#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/tensor.hpp"
 
 namespace mrmf::onednn {
+
+/// Calls body(first, count) on pieces of [0, total): whole cache lines, the same piece for the same thread each time.
+template <class Body>
+void for_ranges(Index total, const Body& body) {
+  constexpr Index piece = 8192;  // floats: a few of them fit the L1 cache together
+  const Index pieces = (total + piece - 1) / piece;
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
+}
+
+// Swapping, filling, activations and dropout.
+
 namespace {
 
 // A result may lie where its argument does, but then element on element: the loops below are independent (ivdep).
@@ -135,6 +149,51 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
         dropout_range(mask, id, first, std::min(dropout_features, features - first),
                       x.data.data() + row * features + first, y.data.data() + row * features + first);
     });
+}
+
+// A network's outputs are few: one thread, and so one order of summation.
+void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
+  const auto outputs = static_cast<double>(y.shape.per_sample());
+  const double scale = double{step.loss_weight} / outputs;
+  double total = 0;
+  for (std::size_t i = 0; i < y.data.size(); ++i) {
+    const double error = double{y.data[i]} - target.data[i];
+    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0;
+    total += kind == LossKind::mse ? error * error : std::abs(error);
+    if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
+  }
+  sum[0] = static_cast<float>(total / outputs);
+}
+
+// Optimizer steps over an arena: one pass, bound by memory traffic.
+
+namespace {
+
+inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,
+                      Index count) {
+  const SgdStep s = step;
+  for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
+}
+
+inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
+                       float* __restrict v, Index count) {
+  const AdamStep s = step;
+  for (Index i = 0; i < count; ++i) adam_update(s, w[i], dw[i], m[i], v[i]);
+}
+
+}  // namespace
+
+void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {
+  for_ranges(std::ssize(w), [&](Index first, Index count) {
+    vectorised([&] { sgd_range(step, w.data() + first, dw.data() + first, velocity.data() + first, count); });
+  });
+}
+
+void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) {
+  for_ranges(std::ssize(w), [&](Index first, Index count) {
+    vectorised(
+        [&] { adam_range(step, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count); });
+  });
 }
 
 }  // namespace mrmf::onednn

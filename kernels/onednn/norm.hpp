@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/onednn/norm_loops.hpp"
+#include "kernels/onednn/vector_kernels.hpp"
 
 namespace mrmf::onednn {
 

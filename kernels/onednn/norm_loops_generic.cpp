@@ -1,5 +1,5 @@
 // The loops of batch norm for any x86-64 (SSE2). See norm_loops.inl.
-#include "kernels/onednn/norm_loops.hpp"
+#include "kernels/onednn/vector_kernels.hpp"
 
 #define VECTOR_LANES 4
 

@@ -4,7 +4,7 @@
 
 #include "kernels/formulas.hpp"
 #include "kernels/onednn/backend.hpp"
-#include "kernels/onednn/vectorise.hpp"
+#include "kernels/onednn/instruction_set.hpp"
 
 namespace mrmf::onednn {
 namespace {

@@ -1,9 +1,120 @@
-// Descriptors of the oneDNN primitives in use: the one place per primitive that knows oneDNN 2 from 3.
+// What every oneDNN operation shares: engine and stream, threads, aligned memory, and a primitive bound to its
+// memories.
 #pragma once
 
-#include "kernels/onednn/context.hpp"
+#include <omp.h>
+
+#include <dnnl.hpp>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/check.hpp"
+#include "kernels/host/threads.hpp"
+#include "kernels/onednn/backend.hpp"
 
 namespace mrmf::onednn {
+
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+using Desc = dnnl::memory::desc;
+
+inline Desc f32(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
+
+/// Memory that calls use one after the other, none of which finds what it left there; as much as the largest wants.
+class SharedMemory {
+ public:
+  void reserve(std::size_t bytes) {
+    const auto floats = static_cast<Index>((bytes + sizeof(float) - 1) / sizeof(float));
+    if (floats > std::ssize(arena_.span())) arena_ = make_arena(floats);
+  }
+  float* data() { return arena_.span().data(); }
+
+ private:
+  Arena arena_;
+};
+
+class Context {
+ public:
+  /// Primitives are made, and run, by at most so many threads.
+  explicit Context(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+  int threads() const { return threads_; }
+  const dnnl::engine& engine() const { return engine_; }
+  const dnnl::stream& stream() const { return stream_; }
+  SharedMemory& scratch() const { return *scratch_; }  ///< of the primitive that runs
+  SharedMemory& packed() const { return *packed_; }    ///< weights in the layout that it wants
+
+ private:
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::unique_ptr<SharedMemory> scratch_ = std::make_unique<SharedMemory>();
+  std::unique_ptr<SharedMemory> packed_ = std::make_unique<SharedMemory>();
+};
+
+/// Scratchpads are memory of ours: the library would take one for every primitive.
+inline dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+/// A primitive with its memory objects, made once; a call only sets addresses. It is made, and called, within a
+/// ThreadScope, and refuses to run with other threads than it was made for.
+class Bound {
+ public:
+  Bound() = default;
+  template <class PrimitiveDesc>
+  Bound(const Context& context, const PrimitiveDesc& pd, std::vector<std::pair<int, Desc>> arguments)
+      : Bound(context, dnnl::primitive(pd.get()), std::move(arguments)) {
+    bind(context, DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc());
+    context.scratch().reserve(pd.scratchpad_desc().get_size());
+  }
+
+  void operator()(const Context& context, std::initializer_list<const float*> addresses) {
+    (*this)(context, std::span<const float* const>(addresses.begin(), addresses.size()));
+  }
+  /// Addresses in the order of the arguments at construction.
+  void operator()(const Context& context, std::span<const float* const> addresses) {
+    MRMF_CHECK(omp_get_max_threads() == threads_ && granted_threads(threads_) == threads_,
+               "a primitive made for " + std::to_string(threads_) + " threads would run with other ones");
+    std::size_t i = 0;
+    for (const float* address : addresses)  // the library's handles know no const; inputs are only read
+      place(i++, const_cast<float*>(address));
+    place(i, context.scratch().data());
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), context.stream().get(),
+                                                   static_cast<int>(arguments_.size()), arguments_.data()),
+                            "oneDNN could not execute a primitive");
+    dnnl::error::wrap_c_api(dnnl_stream_wait(context.stream().get()), "oneDNN failed in a primitive");
+  }
+
+ private:
+  Bound(const Context& context, dnnl::primitive primitive, const std::vector<std::pair<int, Desc>>& arguments)
+      : primitive_(std::move(primitive)) {
+    for (const auto& [index, desc] : arguments) bind(context, index, desc);
+  }
+  void bind(const Context& context, int index, const Desc& desc) {
+    memories_.push_back(dnnl::memory(desc, context.engine(), DNNL_MEMORY_NONE));
+    arguments_.push_back({index, memories_.back().get()});
+  }
+
+  void place(std::size_t i, float* address) {
+    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memories_[i].get(), address),
+                            "oneDNN refused a memory address");
+  }
+
+  int threads_ = omp_get_max_threads();
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;  // of the arguments, then the scratchpad
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// Descriptors of the oneDNN primitives in use: the one place per primitive that knows oneDNN 2 from 3.
 
 /// The project's layout for all (plain), or for the activations with the weights left to the primitive
 /// (channels_last), or everything left to the primitive (any).
@@ -26,5 +137,137 @@ DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout);
 dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, const DenseDescs& d);
 dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d);
 dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d);
+
+// One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
+// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows
+// and threads.
+
+enum class Direction { pack, unpack };  ///< weights are read, or written
+
+class Pass {
+ public:
+  template <class PrimitiveDesc>
+  Pass(const Context& context, const PrimitiveDesc& pd, const Desc& packed, const Desc& plain, Direction direction,
+       std::vector<std::pair<int, Desc>> arguments)
+      : run_(context, pd, std::move(arguments)) {
+    if (packed == plain) return;
+    const Desc& from = direction == Direction::pack ? plain : packed;
+    const Desc& to = direction == Direction::pack ? packed : plain;
+    reorder_.emplace(context,
+                     dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, user_scratchpad()),
+                     std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    context.packed().reserve(packed.get_size());
+  }
+
+  /// run(bound, weights) with the weights as the primitive wants them.
+  template <class Run>
+  void with_packed(const Context& context, const float* plain, const Run& run) {
+    if (reorder_) (*reorder_)(context, {plain, context.packed().data()});
+    run(run_, reorder_ ? context.packed().data() : plain);
+  }
+  /// run(bound, weights), which writes the weights, then brings them into the project's layout.
+  template <class Run>
+  void then_unpack(const Context& context, float* plain, const Run& run) {
+    run(run_, reorder_ ? context.packed().data() : plain);
+    if (reorder_) (*reorder_)(context, {context.packed().data(), plain});
+  }
+
+ private:
+  Bound run_;
+  std::optional<Bound> reorder_;
+};
+
+/// The passes of one direction by the number of rows, and of threads that a parallel region has here.
+class Passes {
+ public:
+  template <class Make>
+  Pass& at(Index rows, Index max_rows, const Make& make) {
+    const std::pair key(rows, omp_get_max_threads());
+    if (const auto found = made_.find(key); found != made_.end()) return found->second;
+    MRMF_CHECK(rows >= 1 && rows <= max_rows,
+               "the operation was built for " + std::to_string(max_rows) + " rows and got " + std::to_string(rows));
+    return made_.emplace(key, make()).first->second;
+  }
+
+ private:
+  std::map<std::pair<Index, int>, Pass> made_;
+};
+
+// What convolution and dense layers share on oneDNN: three passes around weights, each prepared per number of rows and
+// threads.
+
+/// Describe: rows -> ConvDescs or DenseDescs.
+template <class Describe>
+class Weighted final : public WeightedOp {
+ public:
+  Weighted(const Context& context, Index max_rows, Describe describe)
+      : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {}
+
+  void prepare(Index rows) override {
+    const ThreadScope threads(context_.threads());
+    forward_pass(rows), data_pass(rows), weights_pass(rows);
+  }
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    const ThreadScope threads(context_.threads());
+    forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run(context_, {x.data.data(), packed, b.data(), y.data.data()});
+    });
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    const ThreadScope threads(context_.threads());
+    data_pass(dy.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run(context_, {dy.data.data(), packed, dx.data.data()});
+    });
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    const ThreadScope threads(context_.threads());
+    weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
+      run(context_, {x.data.data(), dy.data.data(), packed, db.data()});
+    });
+  }
+
+ private:
+  Pass& forward_pass(Index rows) {
+    return forward_.at(rows, max_rows_, [&] {
+      const auto d = describe_(rows);
+      const auto pd = describe_forward(context_, d);
+      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                  {{DNNL_ARG_SRC, d.src},
+                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                   {DNNL_ARG_BIAS, d.bias},
+                   {DNNL_ARG_DST, d.dst}});
+    });
+  }
+  Pass& data_pass(Index rows) {
+    return backward_data_.at(rows, max_rows_, [&] {
+      const auto d = describe_(rows);
+      const auto pd = describe_backward_data(context_, d);
+      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                  {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
+    });
+  }
+  Pass& weights_pass(Index rows) {
+    return backward_weights_.at(rows, max_rows_, [&] {
+      const auto d = describe_(rows);
+      const auto pd = describe_backward_weights(context_, d);
+      return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
+                  {{DNNL_ARG_SRC, d.src},
+                   {DNNL_ARG_DIFF_DST, d.dst},
+                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
+                   {DNNL_ARG_DIFF_BIAS, d.bias}});
+    });
+  }
+
+  const Context& context_;
+  Index max_rows_;
+  Describe describe_;
+  Passes forward_, backward_data_, backward_weights_;
+};
+
+template <class Describe>
+std::unique_ptr<WeightedOp> make_weighted(const Context& context, Index max_rows, Describe describe) {
+  return std::make_unique<Weighted<Describe>>(context, max_rows, std::move(describe));
+}
 
 }  // namespace mrmf::onednn

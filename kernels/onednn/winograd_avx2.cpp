@@ -3,7 +3,7 @@
 //
 // Over the other two axes each of the six transforms is a convolution of its own, whose positions are rows, so the
 // direct kernels' products serve.
-#include "kernels/onednn/direct_conv.hpp"
+#include "kernels/onednn/vector_kernels.hpp"
 
 #define VECTOR_LANES 8
 

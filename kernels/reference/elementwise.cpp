@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/formulas.hpp"
 #include "kernels/reference/backend.hpp"
 
@@ -25,6 +27,27 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
       const Index i = row * features + feature;
       y.data[i] = x.data[i] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
     }
+}
+
+void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
+  const auto outputs = static_cast<double>(y.shape.per_sample());
+  const double scale = double{step.loss_weight} / outputs;
+  double total = 0;
+  for (std::size_t i = 0; i < y.data.size(); ++i) {
+    const double error = double{y.data[i]} - target.data[i];
+    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0;
+    total += kind == LossKind::mse ? error * error : std::abs(error);
+    if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
+  }
+  sum[0] = static_cast<float>(total / outputs);
+}
+
+void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {
+  for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step, w[i], dw[i], velocity[i]);
+}
+
+void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) {
+  for (std::size_t i = 0; i < w.size(); ++i) adam_update(step, w[i], dw[i], m[i], v[i]);
 }
 
 }  // namespace mrmf::reference

@@ -1,14 +1,30 @@
-// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
+// What the benchmarks share.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "io/output_option.hpp"
+#include "io/output_file.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/tensor.hpp"
+#include "layers/network.hpp"
+#include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {
+
+/// The middle value, the upper one of two; `values` is not empty.
+double median(std::vector<double> values);
+
+/// Standard normal values, the same for the same seed; they repeat after a million.
+void fill_normal(Span values, std::uint64_t seed);
+
+// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 
 struct BenchSettings {
   std::string preset = "neuron_inverter";
@@ -64,5 +80,118 @@ struct Parity {
   double tolerance;
 };
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out);
+
+// `mrmf bench layers`: where a training step's time goes, beside what oneDNN's own primitives reach in the same run.
+
+/// Times the layers of neuron_inverter one by one for settings.sample and settings.batch, and oneDNN's best for conv2,
+/// conv3 and the dense layers measured alone (best of channels-last and its own layouts, reorders not counted).
+/// Prints per layer both times, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
+void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out);
+
+// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow.
+
+/// What a device can do at best.
+struct DevicePeak {
+  double bytes_per_second = 0, flops = 0;
+};
+/// Of the named device in a precision; nothing for devices that have not been measured.
+std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision);
+
+/// Bytes that a unit must move and operations it must do in a training step, forward and backward, with the fusions
+/// that cuDNN offers: convolution + bias + activation in one kernel, pooling apart, backward of pooling and activation
+/// in one. Batch norm reads its input twice in each direction.
+struct UnitWork {
+  double bytes = 0, flop = 0;
+};
+UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes);
+
+/// Prints a line per unit. With --json: {"layers": [{name, forward_us, backward_us, roofline_us}], "step_us",
+/// "step_roofline_us"}.
+void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
+                         std::ostream& out);
+
+// `mrmf bench gradients`: are a device's gradients those of the CPU, layer by layer?
+
+/// How far the gradient of one parameter tensor is from the expected one.
+struct GradientError {
+  std::string name;     ///< "conv1 weight"
+  Index values = 0;     ///< elements
+  double distance = 0;  ///< root mean square of the difference over that of the expected values
+  double along = 0;     ///< the part of the expected gradient that is there: <got, expected> / <expected, expected>
+  bool counts = true;   ///< false: nothing but rounding is expected (a bias before a batch norm), so `along` is noise
+};
+
+/// One for each parameter tensor. Spans are laid out as Model::grads(). A tensor whose expected values are less than a
+/// tenth of its layer's is measured by those.
+std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got, ConstSpan expected);
+
+/// What a precision may be off by.
+struct GradientTolerance {
+  double distance, along;
+
+  /// A tensor of few values, as a batch norm's, has fewer over which roundings average: half as much again, and twice.
+  GradientTolerance of(Index values) const {
+    return values < 256 ? GradientTolerance{1.5 * distance, 2 * along} : *this;
+  }
+};
+
+/// Prints the worst of `steps` training steps, from the same parameters each, for every parameter tensor: the device
+/// makes the first call by call, records the second and replays the third. FaultError that names the worst tensor when
+/// one is off by more than the tolerance, or not finite.
+struct GradientCheck {
+  Backend& device;
+  Backend& host;
+  GradientTolerance tolerance;
+};
+void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out);
+
+// `mrmf bench io`: how fast samples come out of the files, beside a plain read of the same bytes.
+
+struct BenchIo {
+  Config config;      ///< data, batch, resolution of the last step of the plan
+  int rounds = 1;     ///< medians are printed
+  OutputOption json;  ///< for the figures
+};
+
+/// Collective. Each rank takes its part of the training samples through the loader as training does, streamed, twice:
+/// once from the disk (the operating system's copies of the files are dropped before, as far as it lets us) and once
+/// with what the first epoch left in memory. Beside both, read(2) of the same bytes from front to back.
+/// Prints GB/s over all ranks and their ratios; the last line is JSON. read(2) counts the files' bytes, the loader the
+/// samples' as they are unpacked: of compressed files, or of files that hold more, that is not the same.
+void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
+
+// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.
+
+struct ScalingSettings {
+  std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
+  bool weak = false;       ///< batch per rank as configured; else the mini-batch that they make on the largest team
+  int epochs = 3;          ///< measured, after one that is not; the median one is shown
+  OutputOption csv, plot;
+};
+
+/// One team's median epoch. Seconds are means over its ranks.
+struct ScalingPoint {
+  int ranks = 1, batch = 1;  ///< batch per rank
+  double read = 0;           ///< of the files, once
+  double epoch = 0, io = 0, compute = 0, waited = 0, hidden = 0;
+  double samples_per_second = 0;
+  double speedup = 1, efficiency = 1, ideal = 0;  ///< against the smallest team, were its work shared out evenly
+};
+
+/// The teams to measure, in increasing order. ConfigError: a number that is no rank count of `world` ranks.
+std::vector<int> scaling_teams(const std::vector<int>& wanted, int world);
+
+/// The batch per rank on `ranks` ranks. ConfigError where the mini-batch cannot be shared out evenly.
+int scaling_batch(const ScalingSettings& settings, int configured, int ranks, int most_ranks);
+
+/// Speedup, efficiency and ideal seconds, against the first point.
+void compare_with_first(std::vector<ScalingPoint>& points);
+
+std::string scaling_table(const std::vector<ScalingPoint>& points);
+std::string scaling_csv(const std::vector<ScalingPoint>& points);
+
+/// Measures the model that the plan ends with, at its resolution. Collective; the root prints and writes. ConfigError
+/// as above, and when the files cannot be written.
+void bench_scaling(const Config& config, ScalingSettings settings, Comm& world, std::ostream& out);
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-#include "src/bench/bench_gradients.hpp"
+#include "src/bench/bench.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <ostream>
-
-#include "src/bench/bench_tools.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,26 +1,26 @@
-#include "src/cli/bench_command.hpp"
-
+// `mrmf bench`: its options, and which benchmark they ask for.
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
+#include <functional>
 #include <iostream>
 #include <memory>
 
 #include "io/element.hpp"
 #include "layers/execution.hpp"
+#include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
-#include "src/bench/bench_device.hpp"
-#include "src/bench/bench_gradients.hpp"
-#include "src/bench/bench_io.hpp"
-#include "src/bench/bench_layers.hpp"
-#include "src/bench/bench_scaling.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/config_options.hpp"
-#include "src/cli/inspect.hpp"
+#include "src/cli/inspect.cpp"
 #include "src/config/presets.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
+
+/// Adds the subcommand; `command` becomes what it asks for when it is parsed.
+void add_bench(CLI::App& app, std::function<void()>& command, Comm& world);
+
 namespace {
 
 constexpr const char* kConfig = "configuration file (TOML): its data, batch and last resolution";

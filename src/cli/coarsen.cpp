@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "generated/version.hpp"
-#include "io/coarse_copy.hpp"
-#include "mpi/agreement.hpp"
+#include "io/coarsen.hpp"
+#include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/system/timer.hpp"
 

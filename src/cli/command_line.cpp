@@ -1,4 +1,4 @@
-#include "src/cli/command_line.hpp"
+#include "src/cli/commands.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,14 +7,10 @@
 
 #include "generated/version.hpp"
 #include "io/nearest.hpp"
-#include "src/cli/bench_command.hpp"
-#include "src/cli/commands.hpp"
-#include "src/cli/config_options.hpp"
-#include "src/cli/simulate_options.hpp"
+#include "src/cli/bench.cpp"
+#include "src/cli/simulate.cpp"
 #include "src/compare/compare.hpp"
-#include "src/compare/plot.hpp"
 #include "src/config/presets.hpp"
-#include "src/plan/config_warnings.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

@@ -1,6 +1,7 @@
-// What the subcommands do, apart from how their options are spelt (command_line.cpp).
+// The command line: every subcommand with its options, declared once.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,30 @@
 #include "src/config/config.hpp"
 
 namespace mrmf {
+
+/// Parses and runs; returns the exit code. Throws what the command throws.
+int run_command_line(int argc, char** argv, Comm& world);
+
+// The configuration file and its overrides, as every subcommand that takes them spells them.
+
+/// `what` describes the file in --help.
+inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,
+                       const std::string& what = "configuration file (TOML)") {
+  app.add_option("config", config, what)->required();
+  app.add_option("--set", overrides, "override a key: --set training.batch=256")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+}
+
+/// The flag of every command that has an output.
+inline void add_overwrite(CLI::App& app, Replace& replace,
+                          const std::string& what = "replace an output that is there") {
+  app.add_flag_callback(
+      "--overwrite", [&replace] { replace = Replace::file; }, what);
+}
+
+// What the subcommands do, apart from how their options are spelt (command_line.cpp).
 
 /// Threads for this rank: as wanted, or (0) the cores it may use over the ranks of the node that may use the same.
 /// Collective over `world`; all ranks want the same.

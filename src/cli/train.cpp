@@ -8,9 +8,9 @@
 
 #include "src/cli/commands.hpp"
 #include "src/method/fusion.hpp"
-#include "src/method/measured_teams.hpp"
 #include "src/method/pipeline.hpp"
-#include "src/plan/config_warnings.hpp"
+#include "src/method/teams.hpp"
+#include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/training/batch_sampler.hpp"

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/output_file.hpp"
+
 namespace mrmf {
 
 struct CompareOptions {
@@ -25,5 +27,22 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
 std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options);
 /// The columns of that table with their runs, figures and warnings.
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options);
+
+// `mrmf plot`: hands run folders to the plotting script (jobs/plot.py).
+
+struct PlotOptions {
+  std::vector<std::string> runs;
+  OutputOption output;        ///< .png or .svg
+  std::string x = "seconds";  ///< the horizontal axis: seconds | gflop | epochs
+  bool mean = false;          ///< one line per method: the mean over its seeds, and their range
+};
+/// ConfigError when it cannot be written, or its name ends in neither .png nor .svg.
+void require_plot(const OutputOption& output);
+
+/// Runs a script of jobs/ that draws, with these words and where to draw. ConfigError as below.
+void draw_plot(const std::string& script, std::vector<std::string> words, const OutputOption& output);
+
+/// ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
+void plot_runs(const PlotOptions& options);
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-#include "src/compare/compare_costs.hpp"
+#include "src/compare/runs.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "src/compare/compare_paper.hpp"
+#include "src/compare/runs.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/compare/plot.hpp"
+#include "src/compare/compare.hpp"
 
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 // Run folders read back and put into groups. Private to src/compare*.cpp.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -81,5 +82,50 @@ int fusion_stages(const Run& run);
 std::optional<Cost> cost_to(const Run& run, double target);
 /// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
 std::optional<double> equivalent_epochs(const Run& run);
+
+// The paper's figures for the Neuron Inverter, beside which our runs are printed. Private to src/compare*.cpp.
+
+/// One column of Tables 5 and 7 ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter).
+/// Negative: the paper gives no figure.
+struct PaperColumn {
+  double validation_loss = -1;
+  int coarse_epochs = -1, dense_epochs = -1, after_epochs = -1;
+  std::array<double, 2> stage_seconds{-1, -1};
+  double finetune_seconds = -1, total_seconds = -1;
+  bool other_run = false;  ///< the seconds per stage are those of Table 7, of another run than Table 5's
+};
+
+/// The paper's column for what this run did, or null: another network, another top, more fusions.
+const PaperColumn* paper_figures(const RunResult& result);
+const PaperColumn& paper_baseline();
+const PaperColumn& paper_mrt();
+
+// The rows of the comparison that say what training cost, once in seconds and once in arithmetic.
+
+class CostRows {
+ public:
+  /// `groups` must outlive this. With a target, also what it cost to reach that validation loss.
+  CostRows(const std::vector<Group>& groups, std::optional<double> target);
+
+  std::vector<std::string> names() const;
+  std::vector<std::string> cells(const Group& group) const;        ///< one per name
+  std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper has seconds alone
+
+ private:
+  /// Seconds, or arithmetic in a unit that suits the longest run.
+  struct Measure {
+    std::string name, unit;
+    double Cost::*value;
+    double scale = 1;
+  };
+
+  void add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const;
+  std::string saved(const Group& group, const std::string& method, const Figure& figure) const;
+
+  const std::vector<Group>& groups_;
+  std::optional<double> target_;
+  int stages_ = 0;  ///< largest number of fusion stages
+  std::vector<Measure> measures_;
+};
 
 }  // namespace mrmf

@@ -158,4 +158,14 @@ std::string to_toml(const Config& config);
 /// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.
 std::string describe_keys();
 
+// Where two configurations differ, key by key.
+
+struct KeyDifference {
+  std::string key, was, is;  ///< values as TOML; "" where a key is not set
+};
+
+/// Every key but those that say where and how to compute, not what: [run], data.load and data.memory, nor the check
+/// data.channels.
+std::vector<KeyDifference> differences(const Config& was, const Config& is);
+
 }  // namespace mrmf

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/data/data_memory.hpp"
-#include "src/plan/config_warnings.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"

@@ -1,4 +1,4 @@
-#include "src/data/data_memory.hpp"
+#include "src/data/data.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "mpi/agreement.hpp"
+#include "mpi/comm.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

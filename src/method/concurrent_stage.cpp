@@ -1,15 +1,139 @@
-#include "src/method/concurrent_stage.hpp"
-
+// A learner's contents, from the rank that has them to all others.
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
+#include <optional>
 #include <thread>
+#include <vector>
 
-#include "src/method/hand_round.hpp"
-#include "src/method/team_meeting.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/notice.hpp"
+#include "src/method/teams.hpp"
+#include "src/system/timer.hpp"
+#include "src/training/model_state.hpp"
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
+
+enum class LearnerPart { bottom, top, all };
+
+/// Parameters and state of that part, its moments if they are wanted, and the optimizer's count of steps: of rank
+/// `root`, to every rank's learner. Collective over `world`.
+void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root);
+
+namespace {
+
+Group group_of(Model& model, LearnerPart part) {
+  if (part == LearnerPart::bottom) return model.bottom();
+  if (part == LearnerPart::top) return model.top();
+  return {model.params(), model.state(), {}};
+}
+
+std::vector<Span> spans_of(Learner& learner, LearnerPart part, bool moments) {
+  const Group group = group_of(learner.model, part);
+  std::vector<Span> spans{group.params, group.state};
+  const Span params = learner.model.params();
+  const auto first = static_cast<std::size_t>(group.params.data() - params.data());
+  if (moments)
+    for (const Span all : learner.optimizer.moments()) spans.push_back(all.subspan(first, group.params.size()));
+  return spans;
+}
+
+// One broadcast of them all.
+void share(Backend& backend, const std::vector<Span>& spans, Comm& world, int root) {
+  std::size_t count = 0;
+  for (const Span span : spans) count += span.size();
+  std::vector<float> values(count);
+  std::size_t at = 0;
+  for (const Span span : spans) {
+    if (world.rank() == root) backend.read(span, std::span(values).subspan(at, span.size()));
+    at += span.size();
+  }
+  world.broadcast(values, root);
+  at = 0;
+  for (const Span span : spans) {
+    if (world.rank() != root) backend.write(std::span(values).subspan(at, span.size()), span);
+    at += span.size();
+  }
+}
+
+}  // namespace
+
+void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root) {
+  share(backend, spans_of(learner, part, moments), world, root);
+  const MomentAges& mine = learner.optimizer.ages();
+  std::array<std::int64_t, 2> ages{static_cast<std::int64_t>(mine.bottom), static_cast<std::int64_t>(mine.top)};
+  world.broadcast(ages, root);
+  learner.optimizer.set_ages({static_cast<std::uint64_t>(ages[0]), static_cast<std::uint64_t>(ages[1])});
+}
+
+// Where two teams that train at once meet when they have trained.
+
+/// How a team's training ended; of the two teams', the later one here holds for all. Unfinished: the other team is to
+/// join it. Stopped: by a signal, and saved.
+enum class TeamEnd { finished, unfinished, stopped };
+
+class TeamMeeting {
+ public:
+  /// Of the teams that `world` is cut into, the second of which begins at rank `second`; `team` is this rank's.
+  /// Collective over the world.
+  TeamMeeting(const Comm& world, const Comm& team, int second);
+
+  /// Is the other team waiting, its model trained? The same on every rank of `team`, over which it is collective.
+  bool other_waits(Comm& team);
+
+  struct Met {
+    TeamEnd end;
+    double waited = 0, longest = 0;  ///< seconds, of this rank and of all
+  };
+  /// Who is early waits here for the other team, and without a limit: it may need hours more. A rank that hangs is
+  /// found by its own team, or by the other when that comes to a team that waits, and ends the job. Collective over the
+  /// world, once.
+  Met meet(TeamEnd mine, Comm& team);
+
+ private:
+  Comm world_;
+  std::optional<Notice> notice_;  // of the teams' first ranks
+};
+
+namespace {
+
+// Waits for a second at most, and gently: the other team may share the cores.
+bool done_soon(PendingSum& sum) {
+  for (const Timer waiting; waiting.seconds() < 1;) {
+    if (sum.test()) return true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return false;
+}
+
+}  // namespace
+
+TeamMeeting::TeamMeeting(const Comm& world, const Comm& team, int second) : world_(world.duplicate()) {
+  world_.sum_in_any_order(false);  // such a sum could not go on beside other calls
+  if (team.root()) notice_.emplace(world_, world_.rank() == 0 ? second : 0);
+}
+
+bool TeamMeeting::other_waits(Comm& team) { return team.any(notice_ && notice_->arrived()); }
+
+TeamMeeting::Met TeamMeeting::meet(TeamEnd mine, Comm& team) {
+  const Timer waiting;
+  if (notice_ && mine == TeamEnd::finished) notice_->send();
+  std::array<float, 2> ends{mine == TeamEnd::unfinished ? 1.0F : 0.0F, mine == TeamEnd::stopped ? 1.0F : 0.0F};
+  if (other_waits(team)) {
+    world_.sum(ends);  // they need only answer
+  } else {
+    // Meanwhile a team looks after its own: its calls have a limit.
+    for (PendingSum sum = world_.start_sum(ends); team.any(!done_soon(sum));) {
+    }
+  }
+  const double waited = waiting.seconds();
+  if (notice_) notice_->finish();
+  const TeamEnd end = ends[1] > 0 ? TeamEnd::stopped : ends[0] > 0 ? TeamEnd::unfinished : TeamEnd::finished;
+  return {end, waited, world_.max(waited)};
+}
+
 namespace {
 
 // What a rank knows when its team has trained.

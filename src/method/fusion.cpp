@@ -1,8 +1,148 @@
 #include "src/method/fusion.hpp"
 
-#include "src/method/interpolate.hpp"
+#include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace mrmf {
+namespace {
+
+struct Tap {
+  Index low = 0, high = 0;
+  float weight = 0;  // of high
+};
+
+std::vector<Tap> taps(Index from, Index to) {
+  std::vector<Tap> result(static_cast<std::size_t>(to));
+  for (Index i = 0; i < to; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5;
+    const double clamped = std::clamp(centre, 0.0, static_cast<double>(from - 1));
+    const auto low = static_cast<Index>(std::floor(clamped));
+    result[static_cast<std::size_t>(i)] = {low, std::min(low + 1, from - 1),
+                                           static_cast<float>(clamped - static_cast<double>(low))};
+  }
+  return result;
+}
+
+// Resamples the middle index of x (outer, from, inner) into y (outer, to, inner).
+std::vector<float> resample_axis(const std::vector<float>& x, Index outer, Index from, Index to, Index inner) {
+  std::vector<float> y(static_cast<std::size_t>(outer * to * inner));
+  const std::vector<Tap> at = taps(from, to);
+  for (Index o = 0; o < outer; ++o)
+    for (Index i = 0; i < to; ++i) {
+      const Tap& tap = at[static_cast<std::size_t>(i)];
+      const float* low = x.data() + (o * from + tap.low) * inner;
+      const float* high = x.data() + (o * from + tap.high) * inner;
+      float* out = y.data() + (o * to + i) * inner;
+      for (Index k = 0; k < inner; ++k) out[k] = low[k] + tap.weight * (high[k] - low[k]);
+    }
+  return y;
+}
+
+// What the network's flatten layer flattens: positions and channels.
+Shape flattened(const Network& network) {
+  for (const Entry& entry : network.entries())
+    if (entry.kind == LayerKind::flatten) return entry.input;
+  throw ConfigError("top = \"interpolated\" needs a flatten layer, and the model has none; use top = \"dense\"");
+}
+
+Span slice(Span arena, const Place& place, Index offset, Index count) {
+  return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
+}
+ConstSpan slice(ConstSpan arena, const Place& place, Index offset, Index count) {
+  return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
+}
+
+const Place& place_of(const Entry& entry, Content content) {
+  return content == Content::state ? entry.state : entry.params;
+}
+
+// A dense layer or batch norm over the flattened vector, whose length is the resolution's.
+bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
+  const Entry& from = networks.coarse.entry(i);
+  const Entry& to = networks.dense.entry(i);
+  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
+  return from.input.per_sample() == flat_from.per_sample() && to.input.per_sample() == flat_to.per_sample() &&
+         flat_from.channels == flat_to.channels && from.kind == to.kind &&
+         (from.kind == LayerKind::batch_norm || from.output().per_sample() == to.output().per_sample()) &&
+         (from.kind == LayerKind::dense || from.kind == LayerKind::batch_norm);
+}
+
+bool equal(const TopTransfer& networks, std::size_t i) {
+  return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
+}
+
+const std::vector<Part>& parts_of(const Entry& entry, Content content) {
+  return content == Content::state ? entry.footprint.state : entry.footprint.params;
+}
+
+void interpolate_layer(const TopTransfer& networks, std::size_t i, Content content, ConstSpan coarse, Span dense) {
+  const Entry& from = networks.coarse.entry(i);
+  const Entry& to = networks.dense.entry(i);
+  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
+  const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
+  const std::vector<Part>& parts_from = parts_of(from, content);
+  const std::vector<Part>& parts_to = parts_of(to, content);
+  Index at_from = 0, at_to = 0;
+  for (std::size_t p = 0; p < parts_from.size(); ++p) {
+    const Index count = parts_from[p].count();
+    const ConstSpan x = slice(coarse, place_of(from, content), at_from, count);
+    const Span y = slice(dense, place_of(to, content), at_to, parts_to[p].count());
+    const float scale = from.kind == LayerKind::dense && content == Content::params ? shrink : 1.0F;
+    if (parts_from[p].shape != parts_to[p].shape)  // the bias has the same shape in both
+      resample({count / flat_from.per_sample(), flat_from.channels, flat_from.spatial, flat_to.spatial, scale}, x, y);
+    else
+      std::ranges::copy(x, y.begin());
+    at_from += count;
+    at_to += parts_to[p].count();
+  }
+}
+
+}  // namespace
+
+void resample(const Resample& how, ConstSpan x, Span y) {
+  std::vector<float> values(x.begin(), x.end());
+  Extent now = how.from;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    Index outer = how.rows, inner = how.channels;
+    for (std::size_t a = 0; a < axis; ++a) outer *= now[a];
+    for (std::size_t a = axis + 1; a < 3; ++a) inner *= now[a];
+    values = resample_axis(values, outer, how.from[axis], how.to[axis], inner);
+    now[axis] = how.to[axis];
+  }
+  MRMF_CHECK(values.size() == y.size(), "resampling to a span of another size");
+  std::ranges::transform(values, y.begin(), [&](float v) { return how.scale * v; });
+}
+
+void require_transferable(const TopTransfer& networks) {
+  for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i)
+    if (!equal(networks, i) && !sized_by_positions(networks, i))
+      throw ConfigError("method.top = \"interpolated\": layer " + networks.dense.entry(i).name + " (" +
+                        networks.coarse.entry(i).layer->signature() + " and " +
+                        networks.dense.entry(i).layer->signature() +
+                        ") is neither equal at both resolutions nor sized by the flattened positions; use " +
+                        "top = \"dense\" or \"fresh\"");
+}
+
+void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan from, Span to) {
+  if (!networks.only_matching) require_transferable(networks);
+  std::vector<float> coarse(from.size()), dense(to.size());
+  backend.read(from, coarse);
+  backend.read(to, dense);
+  for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i) {
+    const Entry& coarse_entry = networks.coarse.entry(i);
+    const Entry& dense_entry = networks.dense.entry(i);
+    if (equal(networks, i)) {
+      const Place& place = place_of(coarse_entry, content);
+      std::ranges::copy(slice(ConstSpan(coarse), place, 0, place.count),
+                        slice(Span(dense), place_of(dense_entry, content), 0, place.count).begin());
+    } else if (!networks.only_matching) {
+      interpolate_layer(networks, i, content, coarse, dense);
+    }
+  }
+  backend.write(dense, to);
+}
+
 namespace {
 
 // The same places as a model's bottom parameters, in another arena of the same layout.

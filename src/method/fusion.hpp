@@ -1,9 +1,40 @@
-// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers.
+// Hands a coarse model's top to a denser model whose flattened vector is longer: the first dense layer and the flat
+// batch norm are linearly interpolated along the flattened positions.
 #pragma once
 
+#include "layers/network.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {
+
+/// Linear interpolation of rows x (positions of `from`) x channels to the positions of `to`, axis by axis. Position i
+/// of L lies at (i + 1/2) / L; beyond the outermost coarse centres the value is constant. Values are multiplied by
+/// `scale`. Both extents are channels-last; x has rows * product(from) * channels floats, y the same for `to`.
+struct Resample {
+  Index rows = 1, channels = 1;
+  Extent from{1, 1, 1}, to{1, 1, 1};
+  float scale = 1.0F;
+};
+void resample(const Resample& how, ConstSpan x, Span y);
+
+/// What an arena of the two models holds. Moments are laid out as parameters.
+enum class Content { params, state, moments };
+
+/// Copies or interpolates every top layer's slice of `coarse` into `dense`. Layers of equal signature are copied; a
+/// flat batch norm is interpolated; a dense layer over the flattened vector is interpolated and its weights scaled by
+/// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled).
+/// A layer that fits neither way is a ConfigError, of require_transferable() before anything is copied.
+/// With only_matching, layers that are not equal are left as they are instead.
+/// requires: host-addressable spans (weights of every backend here are).
+struct TopTransfer {
+  const Network& coarse;
+  const Network& dense;
+  bool only_matching = false;
+};
+void require_transferable(const TopTransfer& networks);
+void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
+
+// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers.
 
 /// ConfigError naming the first layer that cannot be handed over: bottoms must be equal, and an interpolated top's
 /// layers equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.

@@ -1,12 +1,64 @@
+// The trainer of all ranks.
 #include "src/method/pipeline.hpp"
 
+#include <optional>
 #include <span>
 
-#include "src/method/all_ranks.hpp"
-#include "src/method/concurrent_stage.hpp"
 #include "src/method/fusion.hpp"
+#include "src/method/teams.hpp"
+#include "src/training/trainer.hpp"
 
 namespace mrmf {
+
+/// One trainer while all ranks train together, a new one after two teams had the data and the time.
+class AllRanks {
+ public:
+  AllRanks(const Plan& plan, const Config& config, const Workplace& at) : plan_(plan), config_(config), at_(at) {}
+
+  /// Reads the data for all ranks where that is not done.
+  Trainer& trainer();
+  /// Seconds of the run.
+  double elapsed() const { return trainer_ ? trainer_->total_seconds() : elapsed_ + since_.seconds(); }
+
+  /// Two teams take over, and come back when so many seconds of the run have passed.
+  void part() { meet(elapsed()); }
+  void meet(double elapsed);
+
+ private:
+  void rehearse();
+
+  const Plan& plan_;
+  const Config& config_;
+  const Workplace& at_;
+  double elapsed_ = 0;  // of the run, when the last trainer ended...
+  Timer since_;         // ...and since then
+  std::optional<Trainer> trainer_;
+};
+
+Trainer& AllRanks::trainer() {
+  if (trainer_) return *trainer_;
+  if (!at_.data.loaded()) at_.data.load(at_.team);  // the first reading is before the run's time
+  trainer_.emplace(at_, config_.training, elapsed());
+  at_.data.load(at_.team);
+  rehearse();
+  return *trainer_;
+}
+
+void AllRanks::meet(double elapsed) {
+  trainer_.reset();
+  elapsed_ = elapsed;
+  since_ = {};
+}
+
+void AllRanks::rehearse() {
+  for (const Stage& stage : plan_.stages) {
+    if (stage.at_once) continue;
+    if (stage.coarse_trained) trainer_->rehearse(config_, plan_, stage.coarse);
+    if (stage.dense) trainer_->rehearse(config_, plan_, *stage.dense);
+  }
+  trainer_->rehearse(config_, plan_, plan_.last);
+}
+
 namespace {
 
 // The records of the steps of the plan's first `count` stages, from an earlier start of the run.

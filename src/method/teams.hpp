@@ -2,11 +2,13 @@
 // team, the first ones, and a dense team, the others.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
+#include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
 
 namespace mrmf {
@@ -35,5 +37,59 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 /// on all ranks, of throwaway models (the report tells). The epoch's seconds times the most epochs that the model may
 /// be trained for are its share. Collective over at.team, the world.
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at);
+
+// What a run has measured to cut its ranks into teams, kept in its folder: a run that goes on must cut them as before,
+// and one that was stopped on the way need not measure again what it knows.
+
+class MeasuredTeams {
+ public:
+  /// Collective over the world. A run without a folder to keep them in has none.
+  MeasuredTeams(const Config& config, Comm& world, bool kept);
+
+  /// DataError: the file is none of ours. ConfigError: they were measured on another number of ranks. Collective.
+  std::optional<TeamSizes> find(int stage);
+  void keep(int stage, const TeamSizes& teams);
+
+  /// Seconds of an epoch on all ranks, of the stage's model of this role; none for another configuration's.
+  std::optional<double> find_seconds(int stage, Role role);
+  void keep_seconds(int stage, Role role, double seconds);
+
+ private:
+  void write(const std::string& text);
+
+  std::string path_;    // empty: nowhere
+  std::string origin_;  // a hash of the configuration and the number of ranks
+  std::string text_;    // JSON: {"origin": "...", "1": {"dense": 3, "coarse": 2}, "seconds": {"2": {"dense": 0.7}}}
+  Comm* world_;
+};
+
+/// Forgets what was measured: for a run that begins anew, or is done. The root acts.
+void forget_teams(const RunConfig& run, const Comm& world);
+/// The same where it was measured with another configuration, or on other ranks: for a run that was stopped before it
+/// had trained anything.
+void forget_teams_of_others(const Config& config, const Comm& world);
+
+// A fusion stage whose coarse and dense model are trained at once, by two teams (paper 3.4).
+
+struct ConcurrentStage {
+  const Plan& plan;
+  const Config& config;
+  const Stage& stage;
+  TeamSizes teams;
+};
+
+struct TrainedAtOnce {
+  Learner dense;
+  std::array<StageRecord, 2> records;  ///< coarse, dense
+  double elapsed = 0;                  ///< seconds of the run until the later team was there
+};
+
+/// Trains `coarse` on the coarse team and a new dense model on the other. The team that is ready first waits for the
+/// other, for however long that takes, and its wait goes into its record. Then two broadcasts over all ranks hand round
+/// what the fusion needs: the coarse model's bottom, from the first rank of its team, and the dense model's top.
+/// Afterwards all ranks are ready to fuse them, and at.data is a team's: load it for all before going on.
+/// `elapsed`: seconds of the run before. Collective over at.team, the world. Stopped: a signal came to a team, and both
+/// have saved what they trained.
+TrainedAtOnce train_at_once(const ConcurrentStage& what, Learner& coarse, const Workplace& at, double elapsed);
 
 }  // namespace mrmf

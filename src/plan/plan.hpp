@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "layers/network.hpp"
+#include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/plan/learning_rate.hpp"
+#include "src/plan/schedule.hpp"
 
 namespace mrmf {
 
@@ -75,5 +76,20 @@ std::string to_json(const Plan& plan);
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string place_text(const TrainStep& step);
+
+// What a configuration and its data say that is allowed but is rarely meant.
+
+/// One line each, for what the configuration alone tells: keys that nothing reads, validation data that is the training
+/// data.
+std::vector<std::string> config_warnings(const Config& config);
+/// And for what it means on samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
+/// otherwise. `config` is as it was read, its layers not settled.
+std::vector<std::string> sample_warnings(const Config& config, const Shape& sample);
+
+/// ConfigError unless the samples have as many channels as data.channels says.
+void require_channels(const DataConfig& data, const Shape& sample);
+
+/// "mrmf: warning: ..." on the root's standard error.
+void print_warnings(const std::vector<std::string>& lines, const Comm& world);
 
 }  // namespace mrmf

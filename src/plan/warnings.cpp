@@ -1,4 +1,4 @@
-#include "src/plan/config_warnings.hpp"
+#include "src/plan/plan.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,6 @@
 #include <iostream>
 
 #include "kernels/check.hpp"
-#include "src/plan/plan.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,8 +1,7 @@
-// The checkpoints of a run: one file per training step of the plan, checkpoints/step-<n>.h5, written by the team that
-// trains that step. From them, the same command goes on where the run was saved.
-//
-// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
-// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
+// One checkpoint on disk: HDF5 with /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>,
+// channels-last and float32, the texts /progress (JSON) and /config (TOML), and the format as an attribute. Behind
+// HDF5's last byte come 16 more: a checksum of all before them, so that nothing damaged reaches the HDF5 library.
+// Written beside its target and renamed, so that it is there whole or not at all.
 #pragma once
 
 #include <map>
@@ -10,10 +9,55 @@
 #include <string>
 #include <vector>
 
-#include "src/run/checkpoint_file.hpp"
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
 #include "src/run/train_state.hpp"
+#include "src/training/optimizer.hpp"
 
 namespace mrmf {
+
+class Backend;
+struct Learner;
+
+struct CheckpointTexts {
+  std::string progress, config;
+};
+
+/// Whose state the file holds: every rank's where batch norm takes each rank's own statistics, one row per rank.
+enum class StateRows { one, one_per_rank };
+
+/// Collective; the root writes, its values and texts count. DataError where the disk is full or not writable: the file
+/// that was there before is untouched.
+void save_checkpoint(Backend& backend, const std::string& path, Learner& learner, const CheckpointTexts& texts,
+                     StateRows rows, Comm& team);
+
+/// Reads the texts alone. DataError for a file that is torn, damaged or no checkpoint, with what to do. Run on one
+/// rank.
+CheckpointTexts read_checkpoint_texts(const std::string& path);
+
+/// Collective: fills the learner's parameters, state and moments, the same bits that were saved. DataError as above,
+/// and for arrays of another network: one of the learner's that the file lacks, or one of the file's that it lacks.
+void load_checkpoint(Backend& backend, const std::string& path, Learner& learner, StateRows rows, Comm& team);
+
+// Whether a run may go on from what another start of it saved.
+
+/// One start of a run, as far as its results depend on it.
+struct RunStart {
+  Config config;
+  Index samples = 0;  ///< of the training data
+  int ranks = 1;
+};
+
+/// ConfigError naming the first key that differs, with both values. [run], data.load and data.memory may differ. So may
+/// the number of ranks, where the mini-batches stay the same: data.shards set, and batch times ranks kept; not with
+/// local batch norm.
+void require_continuable(const RunStart& was, const RunStart& is);
+
+// The checkpoints of a run: one file per training step of the plan, checkpoints/step-<n>.h5, written by the team that
+// trains that step. From them, the same command goes on where the run was saved.
+//
+// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
+// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
 
 class Checkpoints {
  public:

@@ -5,10 +5,33 @@
 #include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
-#include "mpi/agreement.hpp"
-#include "src/run/model_parts.hpp"
+#include "mpi/comm.hpp"
 
 namespace mrmf {
+namespace {
+
+void add(std::vector<PartPlace>& places, const std::string& layer, const std::vector<Part>& parts, Index first) {
+  for (const Part& part : parts) {
+    places.push_back(
+        {layer + "/" + part.name, part.shape, static_cast<std::size_t>(first), static_cast<std::size_t>(part.count())});
+    first += part.count();
+  }
+}
+
+}  // namespace
+
+std::vector<PartPlace> parameter_places(const Network& network) {
+  std::vector<PartPlace> places;
+  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.params, entry.params.first);
+  return places;
+}
+
+std::vector<PartPlace> state_places(const Network& network) {
+  std::vector<PartPlace> places;
+  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.state, entry.state.first);
+  return places;
+}
+
 namespace {
 
 constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // with more in it

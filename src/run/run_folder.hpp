@@ -1,3 +1,26 @@
+// One run at a time in a folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mrmf {
+
+/// Holds a folder for as long as it lives. The system lets go of it when the process ends, however it ends, and nothing
+/// is left in the folder. Where a file system has no locks, or only some nodes see them, nothing is held.
+class FolderLock {
+ public:
+  /// One that is not there or cannot be looked into is not held. ConfigError: another process holds it.
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 // The folder of a run, held against other runs and against accidents. What a run writes into it:
 //
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
@@ -7,15 +30,6 @@
 //   team/         the second team's lines, while two teams train at once
 //
 // Nothing else in it is ever replaced or removed, and nothing is written through a link.
-#pragma once
-
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "src/run/folder_lock.hpp"
-
-namespace mrmf {
 
 /// Makes the folder where there is none, holds it, and marks it. Until keep(), its end takes back what it made: the
 /// files by name, the folders where they are empty. On the root.

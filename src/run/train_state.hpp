@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/learning_rate.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/schedule.hpp"
 #include "src/run/records.hpp"

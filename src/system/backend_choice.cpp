@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "io/output_file.hpp"
-#include "kernels/host/start_threads.hpp"
+#include "kernels/host/threads.hpp"
 #include "src/cli/commands.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"

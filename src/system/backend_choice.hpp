@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/settings.hpp"
+#include "kernels/cuda/module.hpp"
 
 namespace mrmf {
 

@@ -1,12 +1,20 @@
-// Every rank of a team holds the same model: looking whether it does, and making it so.
+// The sums that training takes over a team: of gradients, and of batch norm's statistics.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
+
+/// The backend's own where it has one (NCCL), else MPI on the host's memory; null for a team of one. Collective; keeps
+/// a reference to `team`.
+std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team);
+
+// Every rank of a team holds the same model: looking whether it does, and making it so.
 
 /// What of a model is compared: with local batch norm each rank has its own running statistics inside of an epoch.
 enum class Compared { parameters, parameters_and_state };

@@ -4,10 +4,9 @@
 #include "layers/model.hpp"
 #include "src/plan/plan.hpp"
 #include "src/training/optimizer.hpp"
+#include "src/training/run_context.hpp"
 
 namespace mrmf {
-
-struct Workplace;
 
 struct Learner {
   Extent resolution{1, 1, 1};
@@ -24,7 +23,13 @@ struct Learner {
 };
 
 /// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
-Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
-                     std::uint64_t seed);
+inline Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
+                            std::uint64_t seed) {
+  ModelSettings settings;
+  settings.network = network_settings(config, plan, at.data.shape().sample, resolution);
+  if (at.lanes) settings.network.max_rows = 1;  // it is the lanes that have room for batches
+  settings.seed = seed;
+  return {at.backend, settings, config.training.optimizer, resolution};
+}
 
 }  // namespace mrmf

@@ -6,7 +6,7 @@
 #include "src/data/data.hpp"
 #include "src/run/checkpoint.hpp"
 #include "src/run/report.hpp"
-#include "src/run/save_times.hpp"
+#include "src/run/signals.hpp"
 
 namespace mrmf {
 

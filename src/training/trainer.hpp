@@ -9,12 +9,11 @@
 #include <optional>
 
 #include "src/training/batch_sampler.hpp"
-#include "src/training/batches.hpp"
+#include "src/training/data_parallel.hpp"
 #include "src/training/epoch_clock.hpp"
 #include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
-#include "src/training/team_sum.hpp"
 
 namespace mrmf {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string>
 
-#include "kernels/cuda/device_model.hpp"
+#include "kernels/cuda/cudnn.hpp"
 
 namespace mrmf::cuda {
 

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "kernels/check.hpp"
-#include "kernels/cuda/conv_graph.hpp"
-#include "kernels/cuda/conv_proposals.hpp"
+#include "kernels/cuda/conv_plan.hpp"
 #include "tests/cuda/devices.hpp"
 
 using namespace mrmf;

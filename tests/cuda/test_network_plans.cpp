@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/conv_proposals.hpp"
+#include "kernels/cuda/conv_plan.hpp"
 #include "tests/cuda/devices.hpp"
 #include "tests/cuda/networks.hpp"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "kernels/cuda/plan_cache.hpp"
+#include "kernels/cuda/conv_plan.hpp"
 
 using namespace mrmf::cuda;
 

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/storage.hpp"
-#include "kernels/cuda/work.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf::test {

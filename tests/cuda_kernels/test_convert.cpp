@@ -3,7 +3,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cuda/elementwise.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "tests/cuda_kernels/stored.hpp"
 

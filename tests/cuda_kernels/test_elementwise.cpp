@@ -3,9 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cuda/elementwise.hpp"
-#include "kernels/cuda/loss.hpp"
-#include "kernels/cuda/optimizer.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/norm.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

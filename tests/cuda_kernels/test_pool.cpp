@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/bias_pool.hpp"
-#include "kernels/cuda/pool.hpp"
+#include "kernels/cuda/kernels.hpp"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

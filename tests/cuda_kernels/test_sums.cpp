@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "kernels/cuda/divide.cuh"
-#include "kernels/cuda/sums.hpp"
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/launch.cuh"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/agreement.hpp"
-#include "mpi/chunks.hpp"
+#include "mpi/comm.cpp"
 #include "mpi/comm.hpp"
 #include "tests/support/data_files.hpp"
 

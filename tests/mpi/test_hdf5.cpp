@@ -7,7 +7,7 @@
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/order.hpp"
-#include "mpi/agreement.hpp"
+#include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"
 
 using namespace mrmf;

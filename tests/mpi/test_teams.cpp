@@ -6,7 +6,7 @@
 #include <set>
 
 #include "src/method/fusion.hpp"
-#include "src/method/measured_teams.hpp"
+#include "src/method/teams.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/small_model.hpp"

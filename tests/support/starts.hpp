@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/agreement.hpp"
+#include "mpi/comm.hpp"
 #include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
 

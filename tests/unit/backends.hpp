@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/settings.hpp"
+#include "kernels/cuda/module.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf::test {
 

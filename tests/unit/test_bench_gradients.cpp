@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/bench/bench_gradients.hpp"
+#include "src/bench/bench.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/device_training.hpp"
 

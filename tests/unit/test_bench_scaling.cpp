@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/bench/bench_scaling.hpp"
+#include "src/bench/bench.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -3,7 +3,8 @@
 
 #include <cstdio>
 
-#include "src/run/checkpoint_file.hpp"
+#include "src/run/checkpoint.hpp"
+#include "src/training/model_state.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"
 #include "tests/unit/small_model.hpp"

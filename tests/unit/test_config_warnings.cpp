@@ -5,7 +5,6 @@
 
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
-#include "src/plan/config_warnings.hpp"
 #include "src/plan/plan.hpp"
 #include "tests/unit/config_text.hpp"
 

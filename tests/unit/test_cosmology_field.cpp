@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "src/simulators/cosmology/random_field.hpp"
+#include "src/simulators/cosmology/initial_conditions.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

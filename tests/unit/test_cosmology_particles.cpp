@@ -5,9 +5,9 @@
 #include <numbers>
 
 #include "kernels/check.hpp"
-#include "src/simulators/cosmology/counts.hpp"
 #include "src/simulators/cosmology/evolution.hpp"
-#include "src/simulators/cosmology/random_field.hpp"
+#include "src/simulators/cosmology/initial_conditions.hpp"
+#include "src/simulators/cosmology/universe.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

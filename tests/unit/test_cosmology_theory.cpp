@@ -5,8 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/simulators/cosmology/growth.hpp"
-#include "src/simulators/cosmology/linear_power.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

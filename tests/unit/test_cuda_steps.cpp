@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "src/bench/bench_gradients.hpp"
+#include "src/bench/bench.hpp"
 #include "src/method/fusion.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/device_training.hpp"

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "src/method/fusion.hpp"
-#include "src/method/interpolate.hpp"
 #include "tests/unit/small_model.hpp"
 
 using namespace mrmf;

@@ -6,10 +6,10 @@
 #include <limits>
 #include <thread>
 
-#include "io/hdf5_blocks.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_library.hpp"
 #include "io/hdf5_output.hpp"
-#include "io/hdf5_types.hpp"
+#include "io/hdf5_rows.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

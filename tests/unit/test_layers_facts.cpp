@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "layers/layers.hpp"
+#include "layers/layer.hpp"
 #include "tests/unit/backends.hpp"
 
 namespace mrmf::test {

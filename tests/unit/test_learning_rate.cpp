@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/plan/learning_rate.hpp"
+#include "src/plan/schedule.hpp"
 
 using namespace mrmf;
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <numbers>
 
-#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/samples.hpp"
 #include "src/simulators/neuron/stimulus.hpp"
-#include "tests/unit/reference.hpp"
+#include "tests/unit/neuron_reference.hpp"
 
 using namespace mrmf;
 using namespace mrmf::neuron;

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/simulators/neuron/channel_block.hpp"
-#include "src/simulators/neuron/gate_table.hpp"
+#include "src/simulators/neuron/channels.hpp"
 #include "src/simulators/neuron/stimulus.hpp"
 
 using namespace mrmf::neuron;

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "io/hdf5_file.hpp"
-#include "src/simulators/neuron/recorder.hpp"
 #include "src/simulators/neuron/samples.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/neuron_reference.hpp"

@@ -1,12 +1,12 @@
 // Sizes from files, and rows cut by chunks.
-#include "io/sizes.hpp"
+#include "io/limits.hpp"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <set>
 
-#include "io/hdf5_blocks.hpp"
+#include "io/hdf5_rows.hpp"
 #include "io/nearest.hpp"
 
 using namespace mrmf;

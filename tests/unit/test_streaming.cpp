@@ -13,7 +13,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
-#include "io/row_reader.hpp"
+#include "io/sample_files.hpp"
 #include "io/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/stored_files.hpp"

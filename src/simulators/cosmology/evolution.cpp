@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/simulators/cosmology/integrate.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
 
 namespace mrmf::cosmology {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "src/simulators/cosmology/growth.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
 #include "src/simulators/cosmology/particle_mesh.hpp"
 
 namespace mrmf::cosmology {

@@ -29,4 +29,12 @@ CubeFiles cube_files(const CosmologySimulation& settings);
 /// What such files are called, from the first letter on.
 constexpr const char* kFilePrefix = "PeterA_2019_05_4parE-rec";
 
+// What a file says of itself.
+
+/// JSON for the data set meta.JSON: settings, parameters, which samples of how many, the program's version.
+std::string metadata(const CosmologySimulation& settings, const CubeFile& file);
+
+/// The [data] section of a configuration that trains on these files: for `mrmf train`.
+std::string data_section(const CosmologySimulation& settings);
+
 }  // namespace mrmf::cosmology

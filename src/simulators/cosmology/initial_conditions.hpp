@@ -1,13 +1,23 @@
-// Lagrangian perturbation theory: how far particles have moved from their lattice. Lengths are in cells of the lattice
-// throughout, so wavenumbers are in radians per cell.
+// Gaussian random initial conditions.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "src/simulators/cosmology/fft.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
 
 namespace mrmf::cosmology {
+
+/// The modes of a Gaussian density contrast with mean |mode|^2 = power(k) / side^3 in a periodic box, so that
+/// Fft::to_field gives the contrast itself; side in Mpc/h. A mode is a pure function of its three frequencies and the
+/// key: grids of any size share the modes they both have, and a slab has those of the whole. The mean and modes at the
+/// grid's highest frequency, which have no sign, are zero.
+void draw_modes(const LinearPower& power, double side, std::uint64_t key, const Slab& slab, ModeGrid& modes);
+
+// Lagrangian perturbation theory: how far particles have moved from their lattice. Lengths are in cells of the lattice
+// throughout, so wavenumbers are in radians per cell.
 
 using Vectors = std::array<RealGrid, 3>;  ///< x, y and z parts, one per particle that began in this slab
 

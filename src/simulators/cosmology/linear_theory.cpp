@@ -1,9 +1,52 @@
-#include "src/simulators/cosmology/transfer.hpp"
+#include "src/simulators/cosmology/linear_theory.hpp"
 
 #include <cmath>
 #include <numbers>
 
+#include "kernels/random.hpp"
+
 namespace mrmf::cosmology {
+namespace {
+
+constexpr std::uint64_t kLabelStream = 0x6C6162656C;  // apart from the stream of the sample's field
+
+}  // namespace
+
+std::array<float, kLabels> draw_labels(std::uint64_t seed, std::int64_t sample) {
+  Rng rng(mix(seed, static_cast<std::uint64_t>(sample), kLabelStream));
+  std::array<float, kLabels> u{};
+  for (float& x : u) x = static_cast<float>(rng.next() >> 8) * 0x1.0p-23F - 1.0F;
+  return u;
+}
+
+Cosmology cosmology_of(const std::array<float, kLabels>& labels) {
+  const Cosmology middle;
+  const auto about = [&](double value, std::size_t i) { return value * (1 + 0.1 * static_cast<double>(labels[i])); };
+  return {about(middle.omega_m, 0), about(middle.sigma_8, 1), about(middle.n_s, 2), about(middle.hubble, 3),
+          middle.omega_b};
+}
+
+Growth::Growth(double omega_m) : omega_m_(omega_m), scale_(1) { scale_ = 1 / unscaled(1); }
+
+double Growth::expansion(double a) const { return std::sqrt(omega_m_ / (a * a * a) + 1 - omega_m_); }
+
+// Heath's integral E(a) \int da' / (a' E(a'))^3. With a' = t^2 its integrand is smooth at 0.
+double Growth::unscaled(double a) const {
+  if (a <= 0) return 0;
+  const double integral = integrate(0, std::sqrt(a), 256, [&](double t) {
+    const double x = t * t;
+    return 2 * t * std::pow(x / (omega_m_ + (1 - omega_m_) * x * x * x), 1.5);
+  });
+  return expansion(a) * integral;
+}
+
+double Growth::linear(double a) const { return scale_ * unscaled(a); }
+
+double Growth::second(double a) const {
+  const double d = linear(a);
+  return d * d * std::pow(omega_m_ + (1 - omega_m_) * a * a * a, 1.0 / 143);
+}
+
 namespace {
 
 constexpr double kTemperature = 2.7255 / 2.7;  // of the microwave background, in units of 2.7 K
@@ -73,6 +116,31 @@ double Transfer::operator()(double k) const {
   const double per_mpc = k * h_;
   const double q = per_mpc / (13.41 * k_equality_);                                                  // (10)
   return baryon_fraction_ * baryons(per_mpc, q) + (1 - baryon_fraction_) * dark_matter(per_mpc, q);  // (16)
+}
+
+namespace {
+
+double top_hat(double x) { return x < 1e-3 ? 1 - x * x / 10 : 3 * (std::sin(x) - x * std::cos(x)) / (x * x * x); }
+
+}  // namespace
+
+LinearPower::LinearPower(const Cosmology& cosmology) : transfer_(cosmology), slope_(cosmology.n_s) {
+  const double ratio = cosmology.sigma_8 / sigma(8);
+  amplitude_ = ratio * ratio;
+}
+
+double LinearPower::operator()(double k) const {
+  const double t = transfer_(k);
+  return amplitude_ * std::pow(k, slope_) * t * t;
+}
+
+double LinearPower::sigma(double radius) const {
+  // In ln k; beyond the ends the integrand is below 1e-7 of its peak for radii of a few Mpc/h.
+  const double variance = integrate(std::log(1e-5), std::log(50 / radius), 4000, [&](double log_k) {
+    const double k = std::exp(log_k), w = top_hat(k * radius);
+    return k * k * k * (*this)(k)*w * w;
+  });
+  return std::sqrt(variance / (2 * std::numbers::pi * std::numbers::pi));
 }
 
 }  // namespace mrmf::cosmology

@@ -1,4 +1,4 @@
-// One sample: from a seed to counts of particles.
+// From particles to voxels.
 #pragma once
 
 #include <array>
@@ -7,10 +7,27 @@
 #include <span>
 
 #include "src/simulators/cosmology/evolution.hpp"
+#include "src/simulators/cosmology/initial_conditions.hpp"
 #include "src/simulators/cosmology/linear_theory.hpp"
+#include "src/simulators/cosmology/particle_mesh.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 
 namespace mrmf::cosmology {
+
+/// Cubes of `cells`^3 lattice cells, x slowest, `size` per axis, of which a slab has those from plane `first` on.
+struct Voxels {
+  int cells, size;
+  int first = 0;
+
+  PlaneFinder planes() const { return {1 / static_cast<float>(cells), 0, size}; }
+};
+
+/// Adds 1 to `counts[voxel * stride]` for the voxel that holds each particle, all of which are in the slab. False when
+/// a count passed 65535.
+[[nodiscard]] bool count_particles(const Vectors& position, const Voxels& voxels, std::size_t stride,
+                                   std::span<std::uint16_t> counts);
+
+// One sample: from a seed to counts of particles.
 
 constexpr std::size_t kRedshifts = 4;
 constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the channels of a sample

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/simulators/neuron/cable_kernel.hpp"
-#include "src/simulators/neuron/gate_table.hpp"
+#include "src/simulators/neuron/channels.hpp"
 
 namespace mrmf::neuron {
 

@@ -1,4 +1,4 @@
-#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/samples.hpp"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -8,8 +8,67 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
+#include "kernels/random.hpp"
 #include "src/simulators/neuron/stimulus.hpp"
+
+namespace mrmf {
+
+void check(const NeuronSimulation& s) {
+  const auto refuse = [](const std::string& what) { throw ConfigError("simulate neuron: " + what); };
+  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
+  if (s.samples < 1) refuse(fmt::format("{} samples asked for; at least 1 per split is needed", s.samples));
+  if (s.cells < 1) refuse(fmt::format("{} cells asked for; at least 1 is needed", s.cells));
+  if (s.samples < s.cells)
+    refuse(fmt::format("{} samples are fewer than {} cells; ask for more samples or fewer cells", s.samples, s.cells));
+  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  const double sum = s.train + s.validation + s.test;
+  if (!(s.train > 0) || !(s.validation > 0) || !(s.test > 0) || !(std::abs(sum - 1) < 1e-6))
+    refuse(fmt::format("the shares {} / {} / {} of training, validation and test must be positive with sum 1", s.train,
+                       s.validation, s.test));
+  for (const neuron::Split& split : neuron::splits(s))
+    if (split.rows.count < 1)
+      refuse(fmt::format("{} samples leave none for the split '{}'; ask for more samples", s.samples, split.name));
+}
+
+namespace neuron {
+namespace {
+
+constexpr std::uint64_t kOrderStream = 0x6F72646572;  // apart from every sample's stream
+
+}  // namespace
+
+std::array<Split, 3> splits(const NeuronSimulation& settings) {
+  const auto share = [&](double part) {
+    return static_cast<Index>(std::llround(part * static_cast<double>(settings.samples)));
+  };
+  const Index validation = share(settings.validation), test = share(settings.test);
+  const Index train = settings.samples - validation - test;
+  return {{{"train", {0, train}}, {"val", {train, validation}}, {"test", {train + validation, test}}}};
+}
+
+RowOrder::RowOrder(const NeuronSimulation& settings)
+    : cells_(settings.cells), ids_(static_cast<std::size_t>(settings.samples)) {
+  std::iota(ids_.begin(), ids_.end(), std::int64_t{0});
+  Rng rng(mix(settings.seed, kOrderStream));
+  for (std::size_t i = ids_.size(); i > 1; --i) std::swap(ids_[i - 1], ids_[rng.below(i)]);
+}
+
+Origin RowOrder::operator[](Index row) const {
+  const std::int64_t id = ids_[static_cast<std::size_t>(row)];
+  return {static_cast<int>(id % cells_), id / cells_};
+}
+
+std::array<double, kParameters> draw_exponents(std::uint64_t seed, const Origin& origin) {
+  Rng rng(mix(seed, static_cast<std::uint64_t>(origin.cell) + 1, static_cast<std::uint64_t>(origin.sample)));
+  std::array<double, kParameters> u{};
+  for (double& x : u) x = rng.uniform(-1, 1);
+  return u;
+}
+
+}  // namespace neuron
+}  // namespace mrmf
 
 namespace mrmf::neuron {
 
@@ -78,6 +137,62 @@ Index Recorder::record(std::span<const Origin> origins, std::span<float* const> 
                                    origins[i].sample, cell(origins[i].cell).name, seed_));
   }
   return spiking;
+}
+
+namespace {
+
+constexpr std::size_t kMoments = 2;
+
+}  // namespace
+
+Normalisation::Normalisation(const NeuronSimulation& settings)
+    : cells_(settings.cells),
+      samples_(std::min(kNormalisationSamples, (settings.samples + settings.cells - 1) / settings.cells)),
+      sums_(static_cast<std::size_t>(cells_ * samples_) * kProbes * kMoments) {}
+
+std::size_t Normalisation::at(Index cell, Index sample, int probe) const {
+  return static_cast<std::size_t>((cell * samples_ + sample) * kProbes + probe) * kMoments;
+}
+
+void Normalisation::add(const Origin& origin, std::span<const float> frame) {
+  for (int p = 0; p < kProbes; ++p) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = static_cast<std::size_t>(p); i < frame.size(); i += kProbes) {
+      const auto x = static_cast<double>(frame[i]);
+      sum += x;
+      squares += x * x;
+    }
+    const std::size_t to = at(origin.cell, origin.sample, p);
+    sums_[to] = sum;
+    sums_[to + 1] = squares;
+  }
+}
+
+std::vector<CellScale> Normalisation::finish(Comm& comm) {
+  comm.sum(std::span(sums_));
+  std::vector<CellScale> scales(static_cast<std::size_t>(cells_));
+  for (int cell = 0; cell < cells_; ++cell) {
+    for (int p = 0; p < kProbes; ++p) {
+      double sum = 0, squares = 0, count = 0;
+      for (Index s = 0; s < samples_; ++s) {
+        const std::size_t from = at(cell, s, p);
+        sum += sums_[from];
+        squares += sums_[from + 1];
+        count += sums_[from + 1] > 0 ? kBins : 0;  // a cell may have one sample fewer than others
+      }
+      const double mean = sum / count;
+      scales[static_cast<std::size_t>(cell)][static_cast<std::size_t>(p)] = {
+          mean, std::sqrt(std::max(squares / count - mean * mean, 1e-12))};
+    }
+  }
+  return scales;
+}
+
+void normalise(std::span<float> frame, const CellScale& scale) {
+  for (std::size_t i = 0; i < frame.size(); ++i) {
+    const ProbeScale& s = scale[i % kProbes];
+    frame[i] = static_cast<float>((static_cast<double>(frame[i]) - s.mean) / s.deviation);
+  }
 }
 
 }  // namespace mrmf::neuron

@@ -1,13 +1,75 @@
-// Mean and standard deviation of a cell's potentials, per probe: exact on any number of ranks.
+// Which sample is in which row, and what is drawn for it: pure functions of the settings.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <span>
 #include <vector>
 
+#include "io/order.hpp"
 #include "mpi/comm.hpp"
-#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/cable.hpp"
+#include "src/simulators/neuron/conductances.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 
 namespace mrmf::neuron {
+
+struct Split {
+  const char* name;  ///< as data sets are called: train, val, test
+  Range rows;        ///< of all rows of the file, the three splits one after another
+};
+
+/// Sizes are rounded; what rounding leaves over goes to the training split.
+std::array<Split, 3> splits(const NeuronSimulation& settings);
+
+/// A row's origin: sample `sample` of cell `cell`.
+struct Origin {
+  int cell;
+  Index sample;
+};
+
+/// Rows of all splits in their shuffled order.
+class RowOrder {
+ public:
+  explicit RowOrder(const NeuronSimulation& settings);
+  Origin operator[](Index row) const;
+
+ private:
+  int cells_;
+  std::vector<std::int64_t> ids_;
+};
+
+/// The exponents of a sample's conductances, uniform in [-1, 1).
+std::array<double, kParameters> draw_exponents(std::uint64_t seed, const Origin& origin);
+
+// Simulates any set of samples with all threads of a rank.
+
+inline constexpr double kTimeStep = 0.025;        ///< ms
+inline constexpr int kStepsPerBin = 5;            ///< to 8 kHz
+inline constexpr int kBins = 1600;                ///< 200 ms
+inline constexpr Index kFrame = kBins * kProbes;  ///< numbers per sample
+inline constexpr float kSpikeLevel = -10;         ///< mV
+
+class Recorder {
+ public:
+  Recorder(int cells, std::uint64_t seed, int threads);
+
+  /// Potentials in mV, one (kBins, kProbes) frame per origin; labels, kLabels per origin. Returns how many of the
+  /// samples spiked. FaultError when a potential is not finite.
+  Index record(std::span<const Origin> origins, std::span<float* const> frames, std::span<float* const> labels) const;
+
+  const Cell& cell(int number) const { return cables_[static_cast<std::size_t>(number)].cell(); }
+
+ private:
+  struct Batch;
+  Index run(const Batch& batch, CableWork& work) const;
+
+  std::uint64_t seed_;
+  int threads_;
+  std::vector<Cable> cables_;
+};
+
+// Mean and standard deviation of a cell's potentials, per probe: exact on any number of ranks.
 
 /// A cell's first samples stand for all of them.
 inline constexpr Index kNormalisationSamples = 128;

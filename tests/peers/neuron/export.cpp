@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/simulators/neuron/recorder.hpp"
+#include "src/simulators/neuron/samples.hpp"
 #include "src/simulators/neuron/stimulus.hpp"
 #include "tests/unit/neuron_reference.hpp"
 
