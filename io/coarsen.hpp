@@ -1,4 +1,4 @@
-// Lower resolutions of data in memory.
+// Data at a lower resolution: samples in memory, and copies of whole files.
 #pragma once
 
 #include <string>
@@ -31,8 +31,7 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
 /// (a whole number of samples of shape `sample`, channels-last) into `coarse`, on all threads: the same numbers.
 void coarsen(ConstSpan fine, const Shape& sample, const Extent& factor, Span coarse);
 
-// Coarse copies of files.
-
+/// What coarse_copy() makes of what.
 struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target

@@ -1,4 +1,4 @@
-// The checks of a data set that need no more than the files' headers.
+// A data set's shape and checks by its files' headers alone, and whether all ranks see the same files.
 #include "io/dataset.hpp"
 
 #include <algorithm>
@@ -129,8 +129,6 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   shape.converted = words[10];
   return shape;
 }
-
-// Do all ranks see the same files?
 
 namespace {
 

@@ -1,4 +1,4 @@
-// HDF5 files that are written through OutputFile. Private to io/hdf5_*.cpp.
+// HDF5 files that are written through OutputFile. Private to io/.
 //
 // The library writes late: small data sets when they are closed, its own structures when the file is. Where a write
 // then fails, some of its closing functions say nothing, and later ones crash. So its file driver is ours: it never

@@ -1,9 +1,6 @@
-// Opening files for reading.
-#include <fcntl.h>
-#include <unistd.h>
+#include "io/hdf5_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 
@@ -76,10 +73,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
   return Hdf5File(std::make_unique<State>(path, std::move(file)));
 }
 
-// Reading: names, shapes, rows as float32, texts. Every rank reads by itself; nothing here waits for another rank.
-
 namespace h5 {
-
 namespace {
 
 constexpr int most_links = 16;  // one leading to the next, as in the library

@@ -1,4 +1,5 @@
-// Parallel builds of HDF5 keep one state per process and no lock of their own.
+// HDF5's library: its lock, RAII for its identifiers, the text of its last error, its element types, and what an open
+// file holds. Private to io/.
 #pragma once
 
 #include <hdf5.h>
@@ -14,7 +15,8 @@
 
 namespace mrmf::h5 {
 
-/// Held around every use of the library, because data is read ahead on threads. The same thread may take it again.
+/// Held around every use of the library, because data is read ahead on threads, and parallel builds of HDF5 keep one
+/// state per process and no lock of their own. The same thread may take it again.
 /// Collective calls are made under it: a thread that waits for it never holds up another rank.
 class Lock {
  public:
@@ -28,8 +30,6 @@ class Lock {
   }
   std::scoped_lock<std::recursive_mutex> held_;
 };
-
-// RAII for HDF5's identifiers and the text of its last error. Private to io/hdf5_*.cpp.
 
 /// Owns one HDF5 identifier; Close is the library's function for its kind.
 template <herr_t (*Close)(hid_t)>
@@ -87,8 +87,6 @@ Properties file_access();
 /// The same for a file being written, in the formats of one fixed library version whichever library writes.
 Properties write_access();
 
-// Element types as HDF5 knows them. Private to io/hdf5_*.cpp and io/sample_files.cpp.
-
 /// Which of our element types a file's type is, in either byte order.
 ElementType element_type(hid_t file_type);
 
@@ -101,10 +99,9 @@ Type memory_type(ElementType type, hid_t file_type);
 
 }  // namespace mrmf::h5
 
-// What an open file holds. Private to io/hdf5_*.cpp.
-
 namespace mrmf {
 
+/// What an open file holds.
 struct Hdf5File::State {
   std::string path;
   h5::File file;
@@ -119,6 +116,8 @@ struct Hdf5File::State {
 
 namespace h5 {
 
+struct Block;
+
 /// DataError that says apart what is wrong with a file that should be readable. On one rank.
 void check_readable(const std::string& path);
 /// Whether a link of this path exists; the library's own test needs every group before it to exist.
@@ -128,7 +127,6 @@ bool is_dataset(hid_t file, const std::string& name);
 /// The data sets directly in a group, alphabetically, and the links to other files, whatever they lead to.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
 /// Selects a block in the file's space and returns the matching memory space.
-struct Block;
 Space select(hid_t file_space, const Block& block);
 
 }  // namespace h5

@@ -1,4 +1,4 @@
-// Cutting a range of rows into transfers of limited size.
+// An open data set as rows of elements in their own type, read in transfers of limited size. Private to io/.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,6 @@ Index chunks_of(const Block& box, const std::vector<Index>& chunk);
 /// `most` chunks. They are no consecutive runs of elements.
 void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
                           const std::function<void(const Block&)>& visit);
-
-// An open data set as rows of elements in their own type. Private to io/.
 
 /// Opens a data set of a file; DataError when there is none of that name (names those there are and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);

@@ -1,4 +1,5 @@
-// The files that a data set or link names, found as the library finds them. Private to io/.
+// Where the rows of a data set come from: the files that it names, found as the library finds them, and whether all
+// rows were ever written. HDF5 gives its fill value for what is not there, without a word. Private to io/.
 #pragma once
 
 #include <optional>
@@ -32,9 +33,6 @@ OpenSource open_source(const std::string& path, const std::string& name);
 /// The places where the library looks for a file that the one at `path` names, in its order. `variable` is the
 /// environment's list of folders for it: HDF5_VDS_PREFIX, or HDF5_EXT_PREFIX for links.
 std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable);
-
-// Where the rows of a data set come from, and whether all of them were ever written: HDF5 gives its fill value for what
-// is not there, without a word. Private to io/.
 
 /// The first rows that nobody wrote.
 struct Gap {

@@ -1,4 +1,5 @@
-// RAII for a descriptor of the operating system.
+// Files opened for reading with the operating system's own calls. Every file that a user names is opened here first: a
+// FIFO or a device would keep its reader waiting for ever.
 #pragma once
 
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 namespace mrmf {
 
+/// Owns a descriptor of the operating system.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -33,9 +35,6 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
-
-// Files opened for reading with the operating system's own calls. Every file that a user names is opened here first: a
-// FIFO or a device would keep its reader waiting for ever.
 
 /// A regular file, open for reading.
 class Descriptor {

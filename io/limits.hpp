@@ -1,4 +1,6 @@
-// Sizes from files, which may be anything below 2^64, before anything is computed with them.
+// Limits on what files may say, checked before anything is done with it: sizes, which may be anything below 2^64, and
+// how deep texts are nested. Nesting is found without recursion: parsers and what walks over their results recurse, and
+// a text that is deep enough ends a program by its stack.
 #pragma once
 
 #include <string>
@@ -22,9 +24,6 @@ Index saturated_product(Index a, Index b);
 
 /// "(96, 64, 3)"
 std::string shape_text(const std::vector<Index>& shape);
-
-// How deep texts are nested, found without recursion: parsers and what walks over their results recurse, and a text
-// that is deep enough ends a program by its stack.
 
 constexpr Index kMostTomlBytes = Index{1} << 20;  ///< of a configuration
 constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key

@@ -1,4 +1,10 @@
-// Files that must not outlive the process unfinished, whatever ends it.
+// Every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh). Three modes:
+//
+//   create    OutputFile, Replace::nothing   a new file; what is in its place, or comes meanwhile, stays
+//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
+//   append    LineFile                       records and logs, line by line
+//
+// Every call of the system is checked, the last bytes, the close and the rename too.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +21,9 @@
 
 namespace mrmf {
 
-/// While it lives, a signal that would end the process (SIGINT, SIGTERM, SIGHUP, SIGUSR1) removes the file first. Where
-/// the program handles such a signal itself, nothing changes: it then ends by its own way, and destructors run. A few
-/// can live at a time; further ones are not watched.
+/// A file that must not outlive the process unfinished. While it lives, a signal that would end the process (SIGINT,
+/// SIGTERM, SIGHUP, SIGUSR1) removes the file first. Where the program handles such a signal itself, nothing changes:
+/// it then ends by its own way, and destructors run. A few can live at a time; further ones are not watched.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);
@@ -31,14 +37,6 @@ class UnfinishedFile {
 
 /// What a handler of a signal calls before it ends the process: removes the files that are watched.
 void remove_unfinished_files();
-
-// Every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh). Three modes:
-//
-//   create    OutputFile, Replace::nothing   a new file; what is in its place, or comes meanwhile, stays
-//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
-//   append    LineFile                       records and logs, line by line
-//
-// Every call of the system is checked, the last bytes, the close and the rename too.
 
 /// What an output may take the place of when it is done. Never a folder, a link or a device.
 enum class Replace { nothing, file };
@@ -143,9 +141,7 @@ class OutputFolder {
 /// name.
 std::vector<std::string> make_folders(const std::string& folder);
 
-// A file that a command writes, as its command line names it.
-
-/// Where its option is not given, nothing is written.
+/// A file that a command writes, as its command line names it. Where its option is not given, nothing is written.
 struct OutputOption {
   std::string file;
   Replace replace = Replace::nothing;

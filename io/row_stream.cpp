@@ -7,7 +7,8 @@
 namespace mrmf {
 namespace {
 
-constexpr Index block_bytes = Index{1} << 22;  // neighbours read together: long enough for a disk
+constexpr Index block_bytes = Index{1} << 22;         // neighbours read together: long enough for a disk
+constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those that are read meanwhile
 
 }  // namespace
 
@@ -33,12 +34,6 @@ std::byte* RowCache::place(Index row) const {
   const Index at = row - rows_.first, here = slot(at / block_rows_);
   return here < 0 ? nullptr : memory_.get() + (here * block_rows_ + at % block_rows_) * row_bytes_;
 }
-
-namespace {
-
-constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those that are read meanwhile
-
-}  // namespace
 
 /// A batch on its way, or in use.
 struct RowStream::Batch {

@@ -1,8 +1,7 @@
-// Rows that stay in memory once they were read.
+// The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "io/order.hpp"
@@ -10,9 +9,9 @@
 
 namespace mrmf {
 
-/// Room for a fixed choice of rows: the same in every epoch, for in shuffled epochs whatever was used last is as far
-/// from its next use as anything else. They are spread evenly over the range, in blocks of neighbours, so that every
-/// stretch of an epoch finds the same share of its rows here.
+/// Room for a fixed choice of rows, which stay in memory once they were read: the same in every epoch, for in shuffled
+/// epochs whatever was used last is as far from its next use as anything else. They are spread evenly over the range,
+/// in blocks of neighbours, so that every stretch of an epoch finds the same share of its rows here.
 class RowCache {
  public:
   /// For about `capacity` of these rows, at most; no memory is touched yet.
@@ -32,8 +31,6 @@ class RowCache {
   std::unique_ptr<std::byte[]> memory_;
   std::vector<bool> resident_;
 };
-
-// The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch.
 
 /// What a rank's memory is spent on.
 struct StreamBudget {

@@ -1,4 +1,4 @@
-// Rows of one data set of one file, in their own element type, read by any thread.
+// The samples of a data set that is spread over files, read by any thread.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,9 @@ struct ReadingWay {
   std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
 };
 
-/// Keeps its file open. Contiguous data sets of this machine's byte order are read without HDF5, by many threads at
-/// once; all others through HDF5, by one thread at a time.
+/// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
+/// data sets of this machine's byte order are read without HDF5, by many threads at once; all others through HDF5, by
+/// one thread at a time.
 class RowReader {
  public:
   /// Keeps unpacked chunks of at most `most_cached` bytes. DataError: file or data set cannot be opened.
@@ -43,8 +44,6 @@ class RowReader {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// The samples of a data set that is spread over files, read by any thread.
 
 /// Bytes that a thread keeps for what it reads on the way.
 struct Scratch {

@@ -1,4 +1,4 @@
-// From a row as it is kept in memory to the sample that the model sees.
+// This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 
 namespace mrmf {
 
+/// From a row as it is kept in memory to the sample that the model sees.
 struct SampleForm {
   Shape stored;  ///< of the row
   ElementType type = ElementType::float32;
@@ -30,8 +31,6 @@ struct FormPart {
 /// Makes a part of the sample from the row: averaged, as float32, channels-last. part.of is at most form_parts(form); x
 /// is the whole sample.
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
-
-// This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
 
 /// Lower resolutions are averaged once and kept, or from the original whenever a batch is made. Both give the same
 /// numbers, bit for bit.

@@ -1,4 +1,3 @@
-// Long spans in pieces: MPI counts elements in an int, and some transports count bytes in one.
 #include "mpi/comm.hpp"
 
 #include <mpi.h>
@@ -16,6 +15,13 @@
 #include "mpi/wait.hpp"
 
 namespace mrmf {
+namespace {
+
+using mpi::check;
+
+// MPI counts elements in an int, and some transports count bytes in one: long spans go in pieces.
+constexpr std::size_t max_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values that are in fixed point at a time
 
 /// Calls action(piece) on consecutive pieces of at most `limit` elements; never on an empty one.
 template <typename T, typename Action>
@@ -23,13 +29,6 @@ void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
   for (std::size_t first = 0; first < values.size(); first += limit)
     action(values.subspan(first, std::min(limit, values.size() - first)));
 }
-
-namespace {
-
-using mpi::check;
-
-constexpr std::size_t max_bytes = std::size_t{1} << 30;
-constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values that are in fixed point at a time
 
 template <typename T>
 MPI_Datatype mpi_type();
@@ -246,8 +245,6 @@ bool Comm::agree(std::uint64_t value) {
 const void* Comm::handle() const { return &state_->comm; }
 
 namespace {
-
-using mpi::check;
 
 MPI_Comm raw(const Comm& comm) { return *static_cast<const MPI_Comm*>(comm.handle()); }
 

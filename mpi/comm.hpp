@@ -113,10 +113,8 @@ class Comm {
   std::unique_ptr<State> state_;
 };
 
-// Numbers that every rank has for every other, and one answer to each.
-
-/// How many numbers go from where to where. Its calls are collective over the communicator, which outlives it, and
-/// throw what the communicator's verbs throw.
+/// Numbers that every rank has for every other, and one answer to each: how many go from where to where. Its calls are
+/// collective over the communicator, which outlives it, and throw what the communicator's verbs throw.
 class Exchange {
  public:
   /// Collective: ranks tell each other their counts. This rank has to[r] numbers for rank r.
@@ -142,8 +140,7 @@ class Exchange {
   Pieces to_, from_;
 };
 
-// When one rank fails, all of them must know, or the others wait for ever in their next collective call.
-
+/// When one rank fails, all of them must know, or the others wait for ever in their next collective call.
 /// Collective. Runs `action` on every rank; when it throws on some, every rank throws the error of the lowest of
 /// them, of the same class and with the same text (prefixed with "rank r: " unless all ranks failed).
 /// `action` must not leave collective calls half done when it throws.
