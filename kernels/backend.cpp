@@ -18,8 +18,6 @@ Extent PoolGeometry::out() const {
   return result;
 }
 
-// What a backend in the host's own memory does; a device backend overrides it.
-
 namespace {
 
 /// One batch in memory that host and backend share.
@@ -48,6 +46,7 @@ class HostFeed final : public Feed {
 
 }  // namespace
 
+// What a backend in the host's own memory does; a device backend overrides it.
 void Backend::write(ConstSpan host, Span x) { std::ranges::copy(host, x.begin()); }
 void Backend::read(ConstSpan x, Span host) { std::ranges::copy(x, host.begin()); }
 void Backend::write_activation(ConstSpan host, Tensor x) { write(host, x.data); }

@@ -1,4 +1,20 @@
-// Memory of a backend.
+// What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
+//
+// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
+// CPU default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
+//
+// Conventions, for every function here:
+//   * layout is channels-last: samples and activations (n, spatial..., c), filters (out, spatial..., in),
+//     dense weights (out, in); float32.
+//   * an operation is built for one geometry and a largest number of rows; a call may bring fewer rows (x.shape.n).
+//   * results OVERWRITE their target, never accumulate. Nothing is allocated and no format is chosen in a call
+//     with a number of rows seen before; prepare(rows) does that work ahead of time.
+//   * NaN in gives NaN out, as in PyTorch: a diverged network shows in its loss.
+//   * spans are memory of this backend; an operation borrows them for the call. On a device the host cannot read them:
+//     write() and read() move values. Activations (the tensors x, y, dx, dy) may be stored in another type and with
+//     padded channels: their spans have activation_floats() floats, and only the backend looks inside. Everything else
+//     (parameters, gradients, state, targets) is float32 in the order stated.
+//   * on a device, calls return before the work is done, in the order of the calls; read() and finish() wait.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +42,6 @@ class Arena {
   std::unique_ptr<float, Free> data_{nullptr, +[](float*) {}};
   std::size_t count_ = 0;
 };
-
-// How batches get from the host into a backend's memory.
 
 /// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
 /// backend copies one batch while it computes on the one before.
@@ -59,24 +73,6 @@ class SampleTable {
   /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
   virtual Feed::Batch gather(const Step& step) = 0;
 };
-
-// What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
-//
-// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
-// CPU default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
-//
-// Conventions, for every function here:
-//   * layout is channels-last: samples and activations (n, spatial..., c), filters (out, spatial..., in),
-//     dense weights (out, in); float32.
-//   * an operation is built for one geometry and a largest number of rows; a call may bring fewer rows (x.shape.n).
-//   * results OVERWRITE their target, never accumulate. Nothing is allocated and no format is chosen in a call
-//     with a number of rows seen before; prepare(rows) does that work ahead of time.
-//   * NaN in gives NaN out, as in PyTorch: a diverged network shows in its loss.
-//   * spans are memory of this backend; an operation borrows them for the call. On a device the host cannot read them:
-//     write() and read() move values. Activations (the tensors x, y, dx, dy) may be stored in another type and with
-//     padded channels: their spans have activation_floats() floats, and only the backend looks inside. Everything else
-//     (parameters, gradients, state, targets) is float32 in the order stated.
-//   * on a device, calls return before the work is done, in the order of the calls; read() and finish() wait.
 
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };

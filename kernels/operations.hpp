@@ -1,4 +1,6 @@
-// Geometry of convolutions and poolings: sizes alone, no memory.
+// The operations that a network is made of, each built by a Backend for one geometry and a largest number of rows. The
+// conventions of kernels/backend.hpp hold here. Some do the work of several layers in one pass; where a backend offers
+// none of these, the layers run one by one, with the same results.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +38,6 @@ struct PoolGeometry {
 
   Extent out() const;
 };
-
-// The operations that a network is made of, each built by a Backend for one geometry and a largest number of rows.
-// The conventions of kernels/backend.hpp hold here.
 
 /// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes
 /// after forward with the same w.
@@ -84,9 +83,6 @@ class NormOp {
   virtual void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                         Span dbeta, Tensor dx) = 0;
 };
-
-// Operations that do the work of several layers in one pass. A backend offers them; where it does not, the layers run
-// one by one (kernels/operations.hpp), with the same results.
 
 /// A batch norm with what may follow it in one pass.
 struct NormReluPool {

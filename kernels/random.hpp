@@ -61,7 +61,10 @@ class Rng {
   }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   /// Standard normal (Box-Muller, one value per call).
-  double normal();
+  double normal() {
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
+    return radius * std::cos(2.0 * std::numbers::pi * uniform());
+  }
   /// Uniform in [0, bound); bound > 0. Bias below bound / 2^64.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t high = next();
@@ -74,10 +77,5 @@ class Rng {
   Random4 block_{};
   std::size_t used_ = 4;
 };
-
-inline double Rng::normal() {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
-  return radius * std::cos(2.0 * std::numbers::pi * uniform());
-}
 
 }  // namespace mrmf

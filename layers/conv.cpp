@@ -1,4 +1,4 @@
-// What a convolution's parameters are, shared by the plain and the fused layer.
+// Convolution layers: plain, fused with max pooling and ReLU, and fused with the batch norm of the network's input.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
@@ -6,14 +6,9 @@
 #include "layers/spec.hpp"
 
 namespace mrmf {
+namespace {
 
 /// "conv 3->30 k4 s1", "... s1 same", "... s1 p1+2" (zeros before + after). Same padding differs per input size.
-std::string conv_signature(const ConvGeometry& geometry, int axes, bool same_padding);
-/// weight (out, kernel per used axis, in), bias (out)
-std::vector<Part> conv_parts(const ConvGeometry& geometry, int axes);
-void initialise_conv(const ConvGeometry& geometry, Initialiser initialiser, Rng& rng, Span params);
-double conv_flop(const ConvGeometry& geometry);
-
 std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
   std::string padding;
   if (same_padding)
@@ -24,6 +19,7 @@ std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
                      to_string(g.stride, axes), padding);
 }
 
+/// weight (out, kernel per used axis, in), bias (out)
 std::vector<Part> conv_parts(const ConvGeometry& g, int axes) {
   std::vector<Index> shape{g.out_channels};
   shape.insert(shape.end(), g.kernel.end() - axes, g.kernel.end());
@@ -40,8 +36,6 @@ void initialise_conv(const ConvGeometry& g, Initialiser initialiser, Rng& rng, S
 double conv_flop(const ConvGeometry& g) {
   return 2.0 * static_cast<double>(product(g.out())) * static_cast<double>(g.weights());
 }
-
-namespace {
 
 class Conv final : public Layer {
  public:

@@ -1,4 +1,5 @@
-// From a spec and an input shape to the geometry of a convolution or pooling: padding, defaults, what is impossible.
+// From a spec and an input shape to the geometry of a convolution or pooling: padding, defaults, what is impossible;
+// and where max pooling keeps its winners.
 #pragma once
 
 #include "kernels/tensor.hpp"
@@ -19,8 +20,7 @@ std::string to_string(const Extent& extent, int axes);
 /// ConfigError "<layer>: <what>" unless the fact holds. The layer is named by its spec's name, else its kind.
 void require(bool fact, const LayerSpec& spec, const std::string& what);
 
-// Max pooling keeps one byte per output element from forward to backward, in a cache that is measured in floats.
-
+/// Max pooling keeps one byte per output element from forward to backward, in a cache that is measured in floats.
 constexpr Index winner_floats(Index elements) { return (elements + Index{sizeof(float)} - 1) / Index{sizeof(float)}; }
 
 inline std::span<std::uint8_t> winners(Span cache, Index elements) {

@@ -1,4 +1,5 @@
-// The layer contract. A layer is written once, for every backend and every resolution.
+// The layer contract, and the makers of the layers there are. A layer is written once, for every backend and every
+// resolution.
 //
 // A layer owns its operation objects and no tensor memory: the model owns the arenas and lends slices of them.
 // So an all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans and never on layers.
@@ -62,9 +63,8 @@ class Layer {
   virtual void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
 
-// The layers there are. Each is made from its input shape (n = the largest number of rows) and its spec;
-// impossible shapes throw ConfigError with the layer's name and the sizes.
-
+// Each layer is made from its input shape (n = the largest number of rows) and its spec; impossible shapes throw
+// ConfigError with the layer's name and the sizes.
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);

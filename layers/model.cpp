@@ -58,8 +58,6 @@ void Model::prepare(Index rows) {
   for (const Unit& unit : execution_.units) unit.run->prepare(rows);
 }
 
-// Forward and backward over a model's units.
-
 Lent Model::lend(const Unit& unit, const Step& step) {
   const auto place = [&](auto member) {  // of the first layer to the last that has any
     Place whole = network_.entry(unit.first).*member;

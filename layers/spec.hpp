@@ -48,8 +48,6 @@ struct LayerSpec {
 /// Gives every axis of the data what was given once for all of them. Nothing is left to settle afterwards.
 void settle_axes(std::vector<LayerSpec>& layers, int axes);
 
-// How weights and biases start.
-
 /// Connections of one unit: inputs it reads and outputs it feeds, for a convolution times the kernel's positions.
 struct Fan {
   Index in, out;

@@ -1,4 +1,3 @@
-// What a convolution of known values (pattern.hpp) gives, element by element, in double on the host.
 #include "kernels/cuda/autotune.hpp"
 
 #include <fmt/format.h>
@@ -19,19 +18,15 @@
 #include "kernels/cuda/storage.cuh"
 
 namespace mrmf::cuda {
+namespace {
 
-inline constexpr std::uint32_t first_seed = 1, second_seed = 2, bias_seed = 3;
+constexpr std::uint32_t first_seed = 1, second_seed = 2, bias_seed = 3;
 
 /// Elements of a pass's inputs (x and w; dy and w; x and dy) and of its result.
 struct ConvSizes {
   explicit ConvSizes(const ConvProblem& problem);
   Index first = 0, second = 0, result = 0;
 };
-
-/// Element i of the result for inputs of pattern_value(first_seed, .) and pattern_value(second_seed, .).
-double expected_element(const ConvProblem& problem, Index i);
-
-namespace {
 
 double first(Index i) { return pattern_value(first_seed, static_cast<std::uint64_t>(i)); }
 double second(Index i) { return pattern_value(second_seed, static_cast<std::uint64_t>(i)); }
@@ -123,8 +118,6 @@ double weights_element(const ConvProblem& problem, Index i) {
   return sum;
 }
 
-}  // namespace
-
 ConvSizes::ConvSizes(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
   const Index x = problem.rows * product(g.in) * g.in_channels;
@@ -136,6 +129,7 @@ ConvSizes::ConvSizes(const ConvProblem& problem) {
   }
 }
 
+/// Element i of the result for inputs of pattern_value(first_seed, .) and pattern_value(second_seed, .), in double.
 double expected_element(const ConvProblem& problem, Index i) {
   switch (problem.pass) {
     case ConvPass::forward: return forward_element(problem, i);
@@ -145,11 +139,8 @@ double expected_element(const ConvProblem& problem, Index i) {
   return 0;
 }
 
-// A convolution problem on memory of its own: for timing its plans, and for checking their results before they are
-// trusted (cuDNN releases have computed large 3-D convolutions in bf16 wrongly, pytorch issue 163539).
-
-class Device;
-
+/// A convolution problem on memory of its own: for timing its plans, and for checking their results before they are
+/// trusted (cuDNN releases have computed large 3-D convolutions in bf16 wrongly, pytorch issue 163539).
 class ConvTrial {
  public:
   ConvTrial(Device& device, const ConvProblem& problem);
@@ -183,8 +174,6 @@ class ConvTrial {
   DeviceBuffer bias_, workspace_;
 };
 
-namespace {
-
 // Spread over the result: first, last, and places between that are not at round distances.
 std::vector<Index> sampled(Index count, int samples) {
   std::vector<Index> at{0, count - 1};
@@ -216,8 +205,6 @@ class Timing {
  private:
   std::vector<Event> marks_;
 };
-
-}  // namespace
 
 ConvTrial::ConvTrial(Device& device, const ConvProblem& problem) : device_(device), problem_(problem) {
   buffers_.push_back(make_buffers());
@@ -321,6 +308,8 @@ std::optional<std::string> ConvTrial::mistake(const ConvPlan& plan) {
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 PlanChooser::PlanChooser(Device& device) : device_(device), cache_(device.settings().plans, device.model().key()) {}
 

@@ -1,10 +1,11 @@
 // The CUDA backend: cuDNN's convolutions, cuBLASLt's dense layers, own kernels for the rest, all queued on one stream.
+#include "kernels/cuda/backend.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "generated/cuda_interface.hpp"
-#include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/module.hpp"

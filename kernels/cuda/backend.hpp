@@ -1,4 +1,4 @@
-// The makers of this backend's operations, one file each; backend.cpp puts them together.
+// The makers of what the CUDA backend is put together from (backend.cpp).
 #pragma once
 
 #include <memory>
@@ -22,11 +22,8 @@ std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Setti
 /// For batches of at most samples.n; each block of factors' neighbours is averaged on the device.
 std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs, const Extent& factors);
 
-// Sums over the ranks of a team in device memory. Implemented by mpi/nccl_all_reduce.cpp.
-
-class Device;
-
-/// Collective over the peers. FaultError when NCCL cannot connect them.
+/// Sums over the ranks of a team in device memory (mpi/nccl_all_reduce.cpp). Collective over the peers. FaultError when
+/// NCCL cannot connect them.
 std::unique_ptr<RankSum> make_rank_sum(Device& device, const Peers& peers);
 
 }  // namespace mrmf::cuda

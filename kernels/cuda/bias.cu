@@ -1,3 +1,4 @@
+// A convolution's bias: its gradient, and its sum in one pass with max pooling and ReLU.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"

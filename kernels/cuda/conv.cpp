@@ -1,5 +1,4 @@
-// A convolution's three passes on stored activations and the program's own parameters: plans per number of rows, and
-// weights in the type and padding that the plans read.
+// Convolutions by plans of cuDNN: alone, and with the max pooling and ReLU behind them.
 #include <map>
 #include <memory>
 
@@ -12,9 +11,10 @@
 #include "kernels/cuda/runtime.hpp"
 
 namespace mrmf::cuda {
+namespace {
 
-class Device;
-
+/// A convolution's three passes on stored activations and the program's own parameters: plans per number of rows, and
+/// weights in the type and padding that the plans read.
 class ConvPasses {
  public:
   /// with_bias: forward adds it.
@@ -46,8 +46,6 @@ class ConvPasses {
   std::map<Index, Plans> plans_;
 };
 
-namespace {
-
 ConvGeometry padded(const Storage& storage, ConvGeometry geometry) {
   geometry.in_channels = storage.channels(geometry.in_channels);
   geometry.out_channels = storage.channels(geometry.out_channels);
@@ -57,8 +55,6 @@ ConvGeometry padded(const Storage& storage, ConvGeometry geometry) {
 WeightShape weight_shape(const ConvGeometry& geometry) {
   return {geometry.out_channels, product(geometry.kernel), geometry.in_channels};
 }
-
-}  // namespace
 
 ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_bias)
     : device_(device),
@@ -132,8 +128,6 @@ void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Spa
   run(*plans(rows).weights, {.x = x, .dy = dy, .result = result});
   if (!as_is_) unpack_stored_weights(device_.work(), weight_shape(geometry_), gradient_.get(), dw.data());
 }
-
-namespace {
 
 class Conv final : public WeightedOp {
  public:

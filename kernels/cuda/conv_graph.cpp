@@ -1,12 +1,13 @@
-// Operation graphs of cuDNN: channels-last tensors, convolutions and pointwise operations. Building one needs no GPU.
+// The cuDNN operation graph of a convolution, of channels-last tensors, and how memory is bound to its tensors.
+// Building one needs no GPU.
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/cudnn.hpp"
 
 namespace mrmf::cuda {
+namespace {
 
 /// A dense tensor whose channels lie innermost.
 struct TensorSpec {
@@ -15,7 +16,6 @@ struct TensorSpec {
   cudnnDataType_t type;
   bool is_virtual = false;  ///< exists inside the graph alone and has no memory
 };
-Descriptor make_tensor(const TensorSpec& spec);
 
 /// Sizes per spatial axis, slowest first.
 struct ConvolutionSpec {
@@ -23,8 +23,6 @@ struct ConvolutionSpec {
   std::vector<std::int64_t> pad_after;
   std::vector<std::int64_t> stride;
 };
-/// A cross-correlation that accumulates in fp32.
-Descriptor make_convolution(const ConvolutionSpec& spec);
 
 /// The tensors of a convolution, made by make_tensor; one of them, as the pass says, is the result.
 struct ConvTensors {
@@ -32,12 +30,6 @@ struct ConvTensors {
   const Descriptor& w;  ///< or dw
   const Descriptor& y;  ///< or dy
 };
-Descriptor convolution_operation(ConvPass pass, const Descriptor& convolution, const ConvTensors& tensors);
-Descriptor add_operation(const Descriptor& x, const Descriptor& bias, const Descriptor& y);  ///< bias is broadcast
-
-Descriptor make_graph(const std::vector<Descriptor>& operations, const DeviceModel& device);
-
-namespace {
 
 /// Every tensor starts at a multiple of this many bytes; the vector loads of cuDNN's kernels need no more.
 constexpr std::int64_t tensor_alignment = 16;
@@ -89,8 +81,6 @@ PassNames names_of(ConvPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-}  // namespace
-
 Descriptor make_tensor(const TensorSpec& spec) {
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &spec.type);
@@ -103,6 +93,7 @@ Descriptor make_tensor(const TensorSpec& spec) {
   return tensor;
 }
 
+/// A cross-correlation that accumulates in fp32.
 Descriptor make_convolution(const ConvolutionSpec& spec) {
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -132,6 +123,7 @@ Descriptor convolution_operation(ConvPass pass, const Descriptor& convolution, c
   return operation;
 }
 
+/// y = x + bias, which is broadcast.
 Descriptor add_operation(const Descriptor& x, const Descriptor& bias, const Descriptor& y) {
   const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
   const cudnnDataType_t math = CUDNN_DATA_FLOAT;
@@ -155,8 +147,6 @@ Descriptor make_graph(const std::vector<Descriptor>& operations, const DeviceMod
   graph.finalize();
   return graph;
 }
-
-namespace {
 
 using Dims = std::vector<std::int64_t>;
 

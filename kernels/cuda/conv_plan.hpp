@@ -1,5 +1,5 @@
-// Convolutions as cuDNN plans: what can be asked for, the ways cuDNN offers to do it, and one chosen way.
-// Plans can be made for a described device and need no GPU until they run.
+// Convolutions as cuDNN plans: what can be asked for, the ways cuDNN offers to do it, one chosen way, and
+// measured plans kept on disk. Plans can be made for a described device and need no GPU until they run.
 #pragma once
 
 #include <cstddef>
@@ -79,16 +79,14 @@ std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceMo
 /// A plan that json() wrote down for the same problem, kind of device and cuDNN. FaultError when it is not accepted.
 ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& device, const std::string& text);
 
-// The cuDNN operation graph of a convolution problem, and how memory is bound to its tensors.
-
-/// forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw, all in the storage type.
+/// The cuDNN operation graph of a problem. forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw,
+/// all in the storage type.
 Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device);
 
 /// The pointers of a pass by the ids that make_conv_graph gave the tensors.
 ExecutionPlan::Binding bind_conv(ConvPass pass, bool bias, const ConvPointers& pointers);
 
-// The engines that may do a convolution, in the order in which cuDNN recommends them, before anything is compiled.
-
+/// The engines that may do a convolution, in the order in which cuDNN recommends them, before anything is compiled.
 /// Walks through heuristic modes A, B and fallback. Leaves out what the problem's precision or determinism forbids,
 /// what wants more workspace than allowed, and repetitions.
 class ConvProposals {
@@ -99,9 +97,8 @@ class ConvProposals {
   std::optional<EngineConfig> next();  ///< none at the end
 
   int seen() const { return seen_; }  ///< proposals so far, with those left out
-  const std::string& last_refusal() const {
-    return last_refusal_;
-  }  ///< "engine 25, nondeterministic: ..."; empty if none
+  /// "engine 25, nondeterministic: ..."; empty if none
+  const std::string& last_refusal() const { return last_refusal_; }
   void refuse(const EngineConfig& config, const std::string& reason);
 
  private:
@@ -120,15 +117,15 @@ class ConvProposals {
   std::string last_refusal_;
 };
 
-// Measured cuDNN plans kept on disk, so that a later run on the same kind of device neither compiles nor times again;
-// and the engines that broke the device there, so that it does not try them again.
-
 struct KeptPlan {
   std::string plan;           ///< what ConvPlan::json() gave
   double microseconds = 0.0;  ///< measured on the device
   std::size_t workspace = 0;  ///< bytes
 };
 
+/// Measured plans kept on disk, so that a later run on the same kind of device neither compiles nor times again; and
+/// the engines that broke the device there, so that it does not try them again.
+///
 /// A JSON file of plans by problem, device name and cuDNN version; plans of other devices in it are kept. A file that
 /// is damaged, foreign or of another format is ignored, not an error: the plans are then made anew.
 class PlanCache {

@@ -1,3 +1,5 @@
+// Between the program's form of values and the stored one: conversion, averaging, reshaping, picking rows, known
+// values.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"

@@ -1,4 +1,5 @@
-// The one object of cuDNN's graph API: a descriptor with attributes, owned.
+// cuDNN's graph API: its descriptors, what plans are made for, the engines that it proposes for an operation graph, and
+// execution plans.
 #pragma once
 
 #include <cudnn.h>
@@ -51,8 +52,7 @@ class Descriptor {
   std::unique_ptr<void, Destroy> descriptor_;
 };
 
-// What cuDNN plans are made for: the device at hand, or the description of one that is not.
-
+/// What cuDNN plans are made for: the device at hand, or the description of one that is not.
 class DeviceModel {
  public:
   /// The device that is current when this is called. Borrows `handle`, which must outlive the model and its copies.
@@ -76,9 +76,6 @@ class DeviceModel {
   cudnnHandle_t handle_ = nullptr;
   std::shared_ptr<const Descriptor> properties_;
 };
-
-// From an operation graph to something that runs: the engines cuDNN proposes, what it says of them, and execution
-// plans.
 
 /// What cuDNN's notes say of an engine.
 struct EngineNotes {

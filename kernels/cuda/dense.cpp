@@ -1,6 +1,5 @@
-// One matrix product by cuBLASLt, with its shape, its algorithm and its workspace fixed beforehand.
+// Dense layers by matrix products of cuBLASLt.
 #include <cublasLt.h>
-#include <fmt/format.h>
 
 #include <map>
 #include <memory>
@@ -13,8 +12,7 @@
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cuda {
-
-class Device;
+namespace {
 
 /// D(rows, columns) = op(A)(rows, inner) op(B)(inner, columns) [+ bias(rows)] in cuBLAS's order, columns first: a
 /// matrix has its first index running fastest and is packed.
@@ -25,6 +23,7 @@ struct MatmulProblem {
   bool float_result = false;  ///< D in float32, else in the storage type as A and B
 };
 
+/// One matrix product, with its shape, its algorithm and its workspace fixed beforehand.
 class Matmul {
  public:
   /// FaultError when cuBLASLt has no algorithm for it.
@@ -52,8 +51,6 @@ class Matmul {
   bool bias_;
 };
 
-namespace {
-
 struct DestroyPreference {
   void operator()(cublasLtMatmulPreference_t p) const { cublasLtMatmulPreferenceDestroy(p); }
 };
@@ -75,8 +72,6 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, Index rows, Index columns) {
                                          static_cast<std::uint64_t>(columns), rows));
   return result;
 }
-
-}  // namespace
 
 Matmul::Matmul(Device& device, const MatmulProblem& problem) : device_(device), bias_(problem.bias) {
   describe(problem);
@@ -136,8 +131,6 @@ void Matmul::run(const void* a, const void* b, const void* bias, void* d) {
                              d_.get(), &algorithm_, device_.scratch(Device::Scratch::workspace), workspace_,
                              device_.stream()));
 }
-
-namespace {
 
 /// y(n, out) = x(n, in) w(out, in)^T + b, seen by cuBLAS with the first index running fastest: y is out x n, x in x n,
 /// w in x out.

@@ -1,3 +1,4 @@
+// Activations, dropout, fill and swap, the loss, and optimizer steps.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"

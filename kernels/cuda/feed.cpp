@@ -1,5 +1,4 @@
-// Batches on their way to the device: two in turn, so that one is copied while the host fills the other and the device
-// computes on a third. What computation reads never moves, so that recorded steps stay valid.
+// How data gets to the device: batch by batch, or once as a whole data set.
 #include <array>
 
 #include "kernels/cuda/backend.hpp"
@@ -9,6 +8,8 @@
 namespace mrmf::cuda {
 namespace {
 
+/// Two batches in turn, so that one is copied while the host fills the other and the device computes on a third. What
+/// computation reads never moves, so that recorded steps stay valid.
 class DeviceFeed final : public Feed {
  public:
   DeviceFeed(Device& device, const Shape& samples, Index outputs, const Extent& factors)
@@ -84,10 +85,9 @@ std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outp
   return std::make_unique<DeviceFeed>(device, samples, outputs, factors);
 }
 
-// A data set in device memory, in the form in which steps read it: picking a batch is then one kernel of the step.
-
 namespace {
 
+/// A data set in device memory, in the form in which steps read it: picking a batch is then one kernel of the step.
 class DeviceTable final : public SampleTable {
  public:
   DeviceTable(Device& device, const Settings& settings)

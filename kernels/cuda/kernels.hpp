@@ -1,5 +1,4 @@
-// How activations lie in device memory: channels-last like everywhere, in the storage type, with the channels padded to
-// whole vectors of 16 bytes. Pad channels hold zeros, in values and in gradients.
+// The backend's own kernels: how activations lie in device memory, and the functions that enqueue work on them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,6 +9,8 @@
 
 namespace mrmf::cuda {
 
+/// How activations lie in device memory: channels-last like everywhere, in the storage type, with the channels padded
+/// to whole vectors of 16 bytes. Pad channels hold zeros, in values and in gradients.
 struct Storage {
   bool bf16 = false;  ///< else float32
   Index pad = 4;      ///< channels are a multiple of this: the elements of 16 bytes
@@ -29,16 +30,14 @@ struct Storage {
   Index floats(const Shape& shape) const { return shape.n * product(shape.spatial) * vectors(shape.channels) * 4; }
 };
 
-// What every function of this folder that enqueues work takes first.
-
-/// The stream that the work is put in, and how the activations it touches are stored.
+/// What every function that enqueues work on activations takes first: the stream that the work is put in, and how the
+/// activations it touches are stored.
 struct Work {
   cudaStream_t stream = nullptr;
   Storage storage{};
 };
 
-// The numbers of a step that kernels read from device memory, so that a recorded step can be replayed with new ones.
-
+/// The numbers of a step that kernels read from device memory, so that a recorded step can be replayed with new ones.
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
@@ -142,13 +141,11 @@ void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const
 void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const void* dy, const std::uint8_t* winner,
                    void* dx);
 
-// Batch norm of stored activations, with the ReLU and the average pooling that may follow it in the same pass. A plain
-// batch norm is the case of slope 1 (no activation) and no pooling.
-//
-// Statistics are sums of distances from a value of the channel, so that a mean far from zero costs no precision in
-// float32 partial sums; mean and variance are formed from them in double.
-
-/// One batch norm on one stream.
+/// One batch norm of stored activations on one stream, with the ReLU and the average pooling that may follow it in the
+/// same pass. A plain batch norm is the case of slope 1 (no activation) and no pooling.
+///
+/// Statistics are sums of distances from a value of the channel, so that a mean far from zero costs no precision in
+/// float32 partial sums; mean and variance are formed from them in double.
 struct NormWork {
   Work work;
   NormReluPool settings;
@@ -198,18 +195,14 @@ struct BiasPoolBackward {
 void bias_pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const BiasPoolBackward& data);
 std::size_t bias_pool_bytes(const Storage& storage, const PoolGeometry& geometry, Index n);
 
-// Sums over the positions of an activation: the gradient of a bias.
-
-/// sums[c] = sum over `rows` positions of x (stored), for every channel; `scratch` has channel_sums_bytes() for at
-/// least as many rows.
+/// The gradient of a bias: sums[c] = sum over `rows` positions of x (stored), for every channel; `scratch` has
+/// channel_sums_bytes() for at least as many rows.
 void channel_sums(const Work& work, Index rows, Index channels, const void* x, float* sums, void* scratch);
 std::size_t channel_sums_bytes(const Storage& storage, Index rows, Index channels);
 
-// Known values for trying plans: a function of the place alone, so that the host can work out any element of a result
-// without seeing the tensors.
-
-/// One of -7/8, -6/8 ... 7/8: exact in every storage type, and sums of products of two such values are exact in float32
-/// up to 2^18.
+/// Known values for trying plans: a function of the place alone, so that the host can work out any element of a result
+/// without seeing the tensors. One of -7/8, -6/8 ... 7/8: exact in every storage type, and sums of products of two such
+/// values are exact in float32 up to 2^18.
 MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
   std::uint64_t h = (i + 1) * 0x9E3779B97F4A7C15ULL + seed * 0xD1B54A32D192ED03ULL;
   h = (h ^ (h >> 32)) * 0xBF58476D1CE4E5B9ULL;
@@ -219,8 +212,7 @@ MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
 /// x[i] = pattern_value(seed, i) for `count` elements (a multiple of storage.pad) of the storage type.
 void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x);
 
-// Time spent in a stream, measured by the device itself: it works inside recorded steps, where events give no times.
-
+/// Time spent in a stream, measured by the device itself: it works inside recorded steps, where events give no times.
 struct StampBlock {
   unsigned long long begin = 0, total = 0;  ///< nanoseconds; in device memory
 };

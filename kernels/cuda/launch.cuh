@@ -1,4 +1,6 @@
-// Index arithmetic of kernels: counts below 2^31, and cheap division by a number known before the launch.
+// Launches of kernels that are plain functors, and their index arithmetic. With nvcc kernels are __global__ functions,
+// in any other build the device emulator of the tests runs the same functors in host loops; no other file of ours tells
+// these two apart.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +9,12 @@
 
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/tensor.hpp"
+
+#ifdef __CUDACC__
+#include "kernels/cuda/runtime.hpp"
+#else
+#include "kernels/cuda/launch_emulated.hpp"
+#endif
 
 namespace mrmf::cuda {
 
@@ -42,19 +50,6 @@ class Divider {
  private:
   std::uint32_t divisor_ = 1, magic_ = 0x80000000U, shift_ = 31;
 };
-
-}  // namespace mrmf::cuda
-
-// Launches of kernels that are plain functors. With nvcc they are __global__ functions, in any other build the device
-// emulator of the tests runs the same functors in host loops; no other file of ours tells these two apart.
-
-#ifdef __CUDACC__
-#include "kernels/cuda/runtime.hpp"
-#else
-#include "kernels/cuda/launch_emulated.hpp"
-#endif
-
-namespace mrmf::cuda {
 
 inline constexpr std::uint32_t block_threads = 256;
 

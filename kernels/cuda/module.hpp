@@ -1,4 +1,5 @@
-// How to compute on a GPU: what the program tells the CUDA module. No CUDA in here.
+// The one door of the CUDA module (libmrmf_cuda.so), which the program opens at run time: so it runs on machines that
+// have none of NVIDIA's libraries. No CUDA in here.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@ namespace mrmf::cuda {
 /// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
 enum class Precision { fp32, tf32, bf16 };
 
+/// How to compute on a GPU: what the program tells the module.
 struct Settings {
   int device = 0;  ///< ordinal among those this process sees
   Precision precision = Precision::tf32;
@@ -31,9 +33,6 @@ struct Settings {
 };
 
 }  // namespace mrmf::cuda
-
-// The one door of the CUDA module (libmrmf_cuda.so), which the program opens at run time: so it runs on machines that
-// have none of NVIDIA's libraries.
 
 extern "C" {
 /// What the module was built with, as text: the program compares it with its own before it calls anything else

@@ -1,4 +1,4 @@
-// What the passes of a batch norm share.
+// Batch norm of stored activations, forward and backward, with the activation and the pooling behind it.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"
@@ -6,6 +6,7 @@
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {
+namespace {
 
 /// What comes behind the normalisation: an activation by its slope below zero, and windows that are averaged.
 template <class Pooling>
@@ -84,12 +85,10 @@ struct NormScratch {
       : sums(static_cast<double*>(scratch)), partials(sums + sum_count(settings)) {}
 };
 
-inline Index norm_positions(const NormReluPool& settings, Index n) { return n * product(settings.in); }
-inline Index norm_windows(const NormReluPool& settings, Index n) {
+Index norm_positions(const NormReluPool& settings, Index n) { return n * product(settings.in); }
+Index norm_windows(const NormReluPool& settings, Index n) {
   return n * (settings.pool ? product(settings.pool->out()) : product(settings.in));
 }
-
-namespace {
 
 /// What a channel's statistics become.
 struct StatisticsTarget {

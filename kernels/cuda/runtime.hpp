@@ -98,9 +98,7 @@ class Event {
   std::unique_ptr<CUevent_st, Destroy> event_;
 };
 
-// Memory by bytes, on the device and pinned on the host. The counterpart of Arena for what is not float32.
-
-/// At least 1 byte. FaultError with the bytes wanted and free when there is not enough.
+/// Device memory of at least 1 byte. FaultError with the bytes wanted and free when there is not enough.
 void* device_memory(std::size_t bytes);
 
 struct FreeDevice {
@@ -110,7 +108,8 @@ struct FreePinned {
   void operator()(void* p) const { cudaFreeHost(p); }
 };
 
-/// Device memory, contents unspecified; aligned to 256 bytes.
+/// Device memory by bytes, the counterpart of Arena for what is not float32: contents unspecified, aligned to 256
+/// bytes.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;

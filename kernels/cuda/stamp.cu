@@ -1,7 +1,6 @@
-#include "kernels/cuda/kernels.hpp"
-
 #include <chrono>
 
+#include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 
 namespace mrmf::cuda {

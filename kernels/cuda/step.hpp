@@ -1,4 +1,4 @@
-// The numbers of a step on their way to the device: kernels read them there, so that a recorded step can be replayed.
+// A training step on the device: its numbers on their way there, and its record as a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,6 +14,7 @@
 
 namespace mrmf::cuda {
 
+/// Sends the numbers of a step to the device: kernels read them there, so that a recorded step can be replayed.
 class StepFeed {
  public:
   explicit StepFeed(const Waiter& waiter);
@@ -41,8 +42,6 @@ class StepFeed {
   std::size_t next_ = 0;
 };
 
-// Steps recorded as CUDA graphs: launching some forty kernels one by one costs as much as running them.
-
 struct DestroyRecord {
   void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
 };
@@ -51,8 +50,8 @@ using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
 /// All that `calls` queue on the stream, to be launched at once. Nothing of it runs yet.
 Record record(cudaStream_t stream, const std::function<void()>& calls);
 
-/// The first step of a key runs call by call, which also loads its kernels; the second is recorded; from there on the
-/// record is launched.
+/// Steps as records: launching some forty kernels one by one costs as much as running them. The first step of a key
+/// runs call by call, which also loads its kernels; the second is recorded; from there on the record is launched.
 class Recorder {
  public:
   Recorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}

@@ -1,4 +1,4 @@
-// Whether the system lets this process start the threads that it wants to compute with.
+// Threads to compute with: whether the system lets this process start them, and how many a parallel region has.
 #pragma once
 
 namespace mrmf {
@@ -9,19 +9,18 @@ void require_threads(int wanted);
 
 }  // namespace mrmf
 
-// The number of threads that oneDNN's primitives are made for and run with.
-//
-// A primitive shares its work out for so many threads when it is made. With fewer, some wait for ever: oneDNN's weight
-// gradients on AVX-512 have a barrier for all of them. OpenMP gives fewer inside of another parallel region, under
-// OMP_THREAD_LIMIT, and with OMP_DYNAMIC.
-
 namespace mrmf::onednn {
 
 /// Threads that a parallel region has which this thread starts now and which asks for `wanted`, unless OpenMP may
 /// decide by itself (omp_set_dynamic). One inside of another region, where oneDNN starts none.
 int granted_threads(int wanted);
 
-/// While it lives, the parallel regions of the calling thread have as many threads as are granted of `wanted`.
+/// While it lives, the parallel regions of the calling thread have as many threads as are granted of `wanted`: the
+/// number that oneDNN's primitives are made for and run with.
+///
+/// A primitive shares its work out for so many threads when it is made. With fewer, some wait for ever: oneDNN's weight
+/// gradients on AVX-512 have a barrier for all of them. OpenMP gives fewer inside of another parallel region, under
+/// OMP_THREAD_LIMIT, and with OMP_DYNAMIC.
 class ThreadScope {
  public:
   explicit ThreadScope(int wanted);

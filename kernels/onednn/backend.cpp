@@ -1,11 +1,12 @@
 // The fast CPU backend: oneDNN for convolutions and dense layers, own loops over OpenMP threads for the rest.
+#include "kernels/onednn/backend.hpp"
+
 #include <omp.h>
 
 #include <dnnl.hpp>
 
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/host/threads.hpp"
-#include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/primitives.hpp"
 

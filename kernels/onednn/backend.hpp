@@ -1,15 +1,16 @@
-// Memory of the oneDNN backend.
+// What the oneDNN backend is put together from (backend.cpp): memory, the makers of its operations, plain functions.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <string>
 
 #include "kernels/backend.hpp"
 
 namespace mrmf::onednn {
+
+class Context;
 
 /// Zeroed, 64-byte aligned floats.
 inline Arena make_arena(Index count) {
@@ -23,10 +24,6 @@ inline Arena make_arena(Index count) {
   return {data, floats, +[](float* p) { std::free(p); }};
 }
 
-// The makers of this backend's operations, one file each; backend.cpp puts them together.
-
-class Context;
-
 std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
 std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
 std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry);
@@ -38,7 +35,7 @@ std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const C
 /// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
 
-// The plain functions of Backend (elementwise.cpp, loss.cpp, optimizer.cpp).
+// The plain functions of Backend (elementwise.cpp).
 void swap(Span a, Span b);
 void fill(Span x, float value);
 void activate(ActivationKind kind, float slope, ConstSpan x, Span y);

@@ -1,4 +1,5 @@
-// What the direct convolution does around its kernels' planes: geometry, and the copies of input planes.
+// Convolutions by our direct kernels where they are faster, else by oneDNN; and a convolution with the batch norm of
+// the network's input before it.
 #include <omp.h>
 
 #include <algorithm>
@@ -14,6 +15,9 @@
 #include "kernels/onednn/vector_kernels.hpp"
 
 namespace mrmf::onednn {
+namespace {
+
+using direct::Kernels;
 
 /// One pass: a convolution, or a data gradient as the convolution that it is, by these kernels.
 struct Sweep {
@@ -84,8 +88,7 @@ class PlaneRing {
   std::vector<const float*> planes_;
 };
 
-// Convolutions on the direct kernels.
-
+/// Convolutions on the direct kernels: splits the planes of all samples over threads.
 class DirectConv final : public WeightedOp {
  public:
   /// Null where oneDNN's own kernels are the better ones: on AVX-512, with strides, for few positions.
@@ -115,12 +118,6 @@ class DirectConv final : public WeightedOp {
   std::vector<PlaneRing> forward_rings_, data_rings_;  // per thread
   std::vector<Arena> gradients_;                       // per thread: of weights and bias
 };
-
-// Convolutions on the direct kernels: splits the planes of all samples over threads.
-
-namespace {
-
-using direct::Kernels;
 
 /// Winograd's kernels take four positions along the last axis, for which rows fill the registers.
 bool winograd_serves(const ConvGeometry& c) {
@@ -155,8 +152,6 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
   }
   return d;
 }
-
-}  // namespace
 
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
     : forward_(kernels, geometry),
@@ -230,11 +225,6 @@ std::unique_ptr<DirectConv> DirectConv::make(const ConvGeometry& geometry) {
   return std::make_unique<DirectConv>(*kernels, geometry);
 }
 
-// The batch norm of a network's input and the convolution behind it on the direct kernels: they normalise the input's
-// rows as they copy them, and what is normalised is never stored.
-
-namespace {
-
 /// direct::Affine over a row of the input.
 class RowMap {
  public:
@@ -255,6 +245,8 @@ class RowMap {
   std::vector<float> mean_, factor_, beta_;
 };
 
+/// The batch norm of a network's input and the convolution behind it on the direct kernels: they normalise the input's
+/// rows as they copy them, and what is normalised is never stored.
 class DirectNormConv final : public NormConvOp {
  public:
   DirectNormConv(const NormSettings& settings, std::unique_ptr<DirectConv> conv, const ConvGeometry& geometry)
@@ -293,9 +285,7 @@ std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const C
   return std::make_unique<DirectNormConv>(settings, std::move(conv), geometry);
 }
 
-// Convolution by our direct kernels where they are faster, else by oneDNN: activations stay channels-last; weights are
-// packed per call where a primitive wants them so.
-
+// By oneDNN, activations stay channels-last; weights are packed per call where a primitive wants them so.
 std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
   return make_weighted(context, max_rows,

@@ -1,6 +1,4 @@
 // ConvPoolOp on the fused kernels: chooses the instruction set, owns the scratch, splits the samples over threads.
-#include "kernels/onednn/vector_kernels.hpp"
-
 #include <omp.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
+#include "kernels/onednn/vector_kernels.hpp"
 
 namespace mrmf::onednn {
 namespace {

@@ -1,4 +1,4 @@
-// The fused kernel for AVX-512. See fused_conv_pool.inl.
+// The fused kernel for AVX-512. See conv_pool_relu.inl.
 #include <immintrin.h>
 
 #include "kernels/onednn/vector_kernels.hpp"

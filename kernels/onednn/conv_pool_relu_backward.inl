@@ -1,4 +1,4 @@
-// The backward half of fused_conv_pool.inl (included there, inside its anonymous namespace).
+// The backward half of conv_pool_relu.inl (included there, inside its anonymous namespace).
 
 // The row of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
 inline long data_chunk(const Geometry& g, long count) {

@@ -1,4 +1,4 @@
-// The weight gradient of a first layer (included in fused_conv_pool.inl, inside its anonymous namespace): no data
+// The weight gradient of a first layer (included in conv_pool_relu.inl, inside its anonymous namespace): no data
 // gradient is wanted and the row is short, so lists of entries would cost more than the work. Instead every lane is an
 // output channel, and the input that its winner met is picked by a shuffle from the (at most four) candidates.
 

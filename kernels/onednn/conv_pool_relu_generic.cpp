@@ -1,4 +1,4 @@
-// The fused kernel for any x86-64 (SSE2). See fused_conv_pool.inl.
+// The fused kernel for any x86-64 (SSE2). See conv_pool_relu.inl.
 #include "kernels/onednn/vector_kernels.hpp"
 
 #define VECTOR_LANES 4

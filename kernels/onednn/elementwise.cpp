@@ -1,4 +1,4 @@
-// Splitting a flat range over threads.
+// The plain functions of the backend: swapping, filling, activations, dropout, the loss, and optimizer steps.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include "kernels/tensor.hpp"
 
 namespace mrmf::onednn {
+namespace {
 
 /// Calls body(first, count) on pieces of [0, total): whole cache lines, the same piece for the same thread each time.
 template <class Body>
@@ -18,10 +19,6 @@ void for_ranges(Index total, const Body& body) {
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
 }
-
-// Swapping, filling, activations and dropout.
-
-namespace {
 
 // A result may lie where its argument does, but then element on element: the loops below are independent (ivdep).
 
@@ -165,9 +162,9 @@ void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Sp
   sum[0] = static_cast<float>(total / outputs);
 }
 
-// Optimizer steps over an arena: one pass, bound by memory traffic.
-
 namespace {
+
+// Optimizer steps over an arena: one pass, bound by memory traffic.
 
 inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,
                       Index count) {

@@ -1,5 +1,5 @@
 // Which of the kernels that are compiled once per instruction set are run: the processor's best, or those that the
-// environment holds the program to.
+// environment holds the program to; and loops that the compiler vectorises for each set.
 #pragma once
 
 #include <string>
@@ -18,8 +18,6 @@ std::string name(InstructionSet set);
 
 /// The name of the set in use; when the processor has a better one, also what forbids it.
 std::string describe_instruction_set();
-
-// Loops that the compiler vectorises, once per instruction set.
 
 // `flatten`: a call left in a loop would stop vectorisation.
 #ifdef __clang__  // clang-tidy reads these files and refuses the pair of attributes

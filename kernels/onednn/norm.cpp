@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
@@ -92,8 +91,6 @@ norm_loops::DataTerms NormSums::data_terms(const Step& step, Index rows, const N
   return {offset_.data(), slope_.data()};
 }
 
-// Batch norm alone.
-
 namespace {
 
 /// Part of a (rows, channels) matrix: a thread's rows, and a block of channels whose sums stay in the L1 cache.
@@ -132,6 +129,7 @@ inline void data_gradient(const Block& b, const float* __restrict x, const float
     for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * (dy[c] - offset[c] - (x[c] - mean[c]) * slope[c]);
 }
 
+/// Batch norm alone.
 class Norm final : public NormOp {
  public:
   explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
@@ -189,14 +187,13 @@ class Norm final : public NormOp {
 
 std::unique_ptr<NormOp> make_norm(const NormSettings& settings) { return std::make_unique<Norm>(settings); }
 
-// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x; backward recomputes what lies between.
-
 namespace {
 
 PoolGeometry pool_of(const NormReluPool& s) {
   return s.pool ? *s.pool : PoolGeometry{PoolKind::average, s.norm.channels, s.in, {1, 1, 1}, {1, 1, 1}};
 }
 
+/// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x; backward recomputes what lies between.
 class NormActivatePool final : public NormOp {
  public:
   explicit NormActivatePool(const NormReluPool& settings)

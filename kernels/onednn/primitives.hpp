@@ -1,5 +1,6 @@
-// What every oneDNN operation shares: engine and stream, threads, aligned memory, and a primitive bound to its
-// memories.
+// What operations on oneDNN share: engine and stream, threads, aligned memory, primitives bound to their memories, and
+// the three passes of layers with weights. The descriptors of primitives (primitives.cpp) are the one place per
+// primitive that knows oneDNN 2 from 3.
 #pragma once
 
 #include <omp.h>
@@ -114,8 +115,6 @@ class Bound {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// Descriptors of the oneDNN primitives in use: the one place per primitive that knows oneDNN 2 from 3.
-
 /// The project's layout for all (plain), or for the activations with the weights left to the primitive
 /// (channels_last), or everything left to the primitive (any).
 enum class Layout { plain, channels_last, any };
@@ -138,12 +137,11 @@ dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, c
 dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d);
 dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d);
 
-// One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
-// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows
-// and threads.
-
 enum class Direction { pack, unpack };  ///< weights are read, or written
 
+/// One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
+/// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows
+/// and threads.
 class Pass {
  public:
   template <class PrimitiveDesc>
@@ -193,9 +191,7 @@ class Passes {
   std::map<std::pair<Index, int>, Pass> made_;
 };
 
-// What convolution and dense layers share on oneDNN: three passes around weights, each prepared per number of rows and
-// threads.
-
+/// What convolution and dense layers share: three passes around weights, each prepared per number of rows and threads.
 /// Describe: rows -> ConvDescs or DenseDescs.
 template <class Describe>
 class Weighted final : public WeightedOp {

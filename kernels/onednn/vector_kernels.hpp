@@ -1,5 +1,8 @@
-// The interface between the fused convolution + max pool + ReLU (fused_conv_pool.cpp) and its kernels, which are
-// compiled once per instruction set from fused_conv_pool.inl.
+// The interfaces between operations and their kernels that are compiled for one instruction set:
+//
+//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
+//   direct      convolution (conv.cpp); kernels for AVX2 (direct_conv_avx2.cpp, winograd_avx2.cpp)
+//   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //
 // Plain data and function pointers only, no functions and no library headers: an inline function instantiated in a
 // file compiled for AVX-512 could be the copy the linker keeps for everybody.
@@ -69,11 +72,6 @@ const Kernels* avx512_kernels();
 
 }  // namespace mrmf::fused
 
-// The interface between the direct convolution (direct_conv.cpp) and its kernels for AVX2 (direct_conv_avx2.cpp,
-// winograd_avx2.cpp).
-//
-// Plain data and function pointers only, as in fused_conv_pool.hpp and for the same reason.
-
 namespace mrmf::direct {
 
 /// A convolution of stride 1 as the kernels see it: a product of the weights with runs of channels-last input. The
@@ -134,11 +132,6 @@ const Kernels* avx2_kernels();
 const Kernels* avx2_winograd_kernels();
 
 }  // namespace mrmf::direct
-
-// The interface between batch norm (norm_sums.cpp, norm_relu_pool.cpp) and its loops, which are compiled once per
-// instruction set from norm_loops.inl.
-//
-// Plain data and function pointers only, as in fused_conv_pool.hpp and for the same reason.
 
 namespace mrmf::norm_loops {
 

@@ -1,8 +1,9 @@
+#include "kernels/reference/backend.hpp"
+
 #include <cstdlib>
 #include <new>
 
 #include "kernels/host/norm_conv.hpp"
-#include "kernels/reference/backend.hpp"
 
 namespace mrmf {
 namespace {

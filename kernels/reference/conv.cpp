@@ -1,3 +1,4 @@
+// Convolution, alone and with max pooling and ReLU.
 #include <vector>
 
 #include "kernels/reference/backend.hpp"

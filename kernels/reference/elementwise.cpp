@@ -1,3 +1,4 @@
+// Activations, dropout, the loss, and optimizer steps.
 #include <cmath>
 
 #include "kernels/formulas.hpp"

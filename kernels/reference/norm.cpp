@@ -1,3 +1,4 @@
+// Batch norm, alone and with ReLU and average pooling.
 #include <cmath>
 #include <vector>
 
