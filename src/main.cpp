@@ -1,4 +1,4 @@
-// How long OpenMP's threads look for work, with their core, before they sleep.
+// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
@@ -19,15 +19,13 @@
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 
-namespace mrmf {
+namespace {
 
-/// Threads that wait spin for some microseconds, as long as waking them takes, where libgomp's default is some
-/// milliseconds: time that others who compute on the machine would take from the thread that is waited for. libgomp
-/// reads GOMP_SPINCOUNT before main() begins, so this sets it and starts the program again, in the same process. To be
-/// called before MPI is initialised. Does nothing where the environment says how threads wait (GOMP_SPINCOUNT,
-/// OMP_WAIT_POLICY).
-void spin_briefly(char** argv);
-
+// Threads that wait spin for some microseconds, as long as waking them takes, where libgomp's default is some
+// milliseconds: time that others who compute on the machine would take from the thread that is waited for. libgomp
+// reads GOMP_SPINCOUNT before main() begins, so this sets it and starts the program again, in the same process. To be
+// called before MPI is initialised. Does nothing where the environment says how threads wait (GOMP_SPINCOUNT,
+// OMP_WAIT_POLICY).
 void spin_briefly(char** argv) {
   constexpr const char* kVariable = "GOMP_SPINCOUNT";
   constexpr const char* kSpins = "1000";  // 20 to 60 us
@@ -39,12 +37,6 @@ void spin_briefly(char** argv) {
   if (unknown || setenv(kVariable, kSpins, 0) != 0) return;
   execv(program.c_str(), argv);
 }
-
-}  // namespace mrmf
-
-// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
-
-namespace {
 
 constexpr int kData = 3, kFault = 4;
 
@@ -124,7 +116,7 @@ void require_printed() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  mrmf::spin_briefly(argv);
+  spin_briefly(argv);
   prepare_process();
   // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron
   // Inverter, which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.

@@ -12,15 +12,10 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/inspect.cpp"
 #include "src/config/presets.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
-
-/// Adds the subcommand; `command` becomes what it asks for when it is parsed.
-void add_bench(CLI::App& app, std::function<void()>& command, Comm& world);
-
 namespace {
 
 constexpr const char* kConfig = "configuration file (TOML): its data, batch and last resolution";

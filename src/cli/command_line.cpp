@@ -1,5 +1,4 @@
-#include "src/cli/commands.hpp"
-
+// The command line: every subcommand with its options, declared once.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -7,8 +6,7 @@
 
 #include "generated/version.hpp"
 #include "io/nearest.hpp"
-#include "src/cli/bench.cpp"
-#include "src/cli/simulate.cpp"
+#include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
 #include "src/config/presets.hpp"
 #include "src/plan/plan.hpp"

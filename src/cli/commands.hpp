@@ -1,7 +1,9 @@
-// The command line: every subcommand with its options, declared once.
+// The subcommands of mrmf: what each one does, its options as values, and the parsing that fills them.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,12 @@ namespace mrmf {
 /// Parses and runs; returns the exit code. Throws what the command throws.
 int run_command_line(int argc, char** argv, Comm& world);
 
-// The configuration file and its overrides, as every subcommand that takes them spells them.
+/// Adds `mrmf simulate` and `mrmf bench`; `command` becomes what they ask for when they are parsed.
+void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world);
+void add_bench(CLI::App& app, std::function<void()>& command, Comm& world);
 
-/// `what` describes the file in --help.
+/// The configuration file and its overrides, as every subcommand that takes them spells them. `what` describes the file
+/// in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,
                        const std::string& what = "configuration file (TOML)") {
   app.add_option("config", config, what)->required();
@@ -33,8 +38,6 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
   app.add_flag_callback(
       "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
-
-// What the subcommands do, apart from how their options are spelt (command_line.cpp).
 
 /// Threads for this rank: as wanted, or (0) the cores it may use over the ranks of the node that may use the same.
 /// Collective over `world`; all ranks want the same.
@@ -66,7 +69,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool overwrite = false;
 };
-/// Stopped (save_times.hpp): a signal came, and the run is saved.
+/// Stopped (src/run/signals.hpp): a signal came, and the run is saved.
 void train_command(const TrainOptions& options, Comm& world);
 
 struct ModelOptions {
@@ -83,6 +86,9 @@ struct ModelOptions {
 void evaluate_command(const ModelOptions& options, Comm& world);
 /// Writes the model's outputs for every sample as the data set "prediction". Needs no labels and reads none.
 void predict_command(const ModelOptions& options, Comm& world);
+
+/// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
+Shape parse_sample(const std::string& text);
 
 struct InspectOptions {
   std::string config;

@@ -1,4 +1,5 @@
-// Which model of a run folder `mrmf evaluate` and `mrmf predict` take, and where the run's data is.
+// `mrmf evaluate` and `mrmf predict`: a run's model, finished or from its newest checkpoint, on any data of the same
+// kind.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,27 +21,15 @@
 #include "src/system/host.hpp"
 
 namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
 
 struct ModelChoice {
   std::string file;  ///< final.h5, or a checkpoint
   Extent resolution{1, 1, 1};
   std::string text;  ///< what it is, where it is not a finished run's model; else ""
 };
-
-/// The effective configuration of a run folder. DataError that says what was looked for where: no such folder, or not a
-/// run's. On every rank alike.
-Config read_run_config(const std::string& run);
-
-/// The finished run's model; with `checkpoint` the newest checkpoint's. DataError: there is none, and what to do.
-ModelChoice choose_model(const std::string& run, const Config& config, bool checkpoint);
-
-/// Relative files that are not there from here are looked for where the run was started: above its folder, as
-/// run.folder tells.
-void find_from_run(std::vector<std::string>& files, const std::string& run, const Config& config);
-
-namespace {
-
-namespace fs = std::filesystem;
 
 std::string whole(const fs::path& path) {
   std::error_code none;
@@ -75,8 +64,8 @@ ModelChoice checkpoint_of(const fs::path& run, const Plan& plan, int number) {
                       step.stage, resolution_text(step.resolution, step.axes))};
 }
 
-}  // namespace
-
+// The effective configuration of a run folder. DataError that says what was looked for where: no such folder, or not a
+// run's. On every rank alike.
 Config read_run_config(const std::string& run) {
   std::error_code none;
   if (!fs::is_directory(run, none))
@@ -89,6 +78,7 @@ Config read_run_config(const std::string& run) {
   return read_config(config.string(), {}, Writer::run);
 }
 
+// The finished run's model; with `checkpoint` the newest checkpoint's. DataError: there is none, and what to do.
 ModelChoice choose_model(const std::string& run, const Config& config, bool checkpoint) {
   const Plan plan = make_plan(config);
   const fs::path model = fs::path(run) / "checkpoints" / "final.h5";
@@ -107,6 +97,8 @@ ModelChoice choose_model(const std::string& run, const Config& config, bool chec
   return {model.string(), plan.last.resolution, ""};
 }
 
+// Relative files that are not there from here are looked for where the run was started: above its folder, as
+// run.folder tells.
 void find_from_run(std::vector<std::string>& files, const std::string& run, const Config& config) {
   const fs::path folder = fs::path(config.run.folder).lexically_normal();
   if (folder.is_absolute()) return;
@@ -121,10 +113,6 @@ void find_from_run(std::vector<std::string>& files, const std::string& run, cons
     if (fs::path(file).is_relative() && !fs::exists(file, none) && fs::exists(start / file, none))
       file = (start / file).string();
 }
-
-// `mrmf evaluate` and `mrmf predict`: a finished run's model on any data of the same kind.
-
-namespace {
 
 enum class Labels { needed, unread };
 

@@ -1,4 +1,5 @@
-// `mrmf inspect`: what the model looks like at every resolution of the plan, before anything runs.
+// `mrmf inspect`: what the model looks like at every resolution of the plan, before anything runs. `mrmf doctor`: what
+// mrmf finds on this machine.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -19,16 +20,6 @@
 #include "src/training/memory_estimate.hpp"
 
 namespace mrmf {
-
-/// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
-Shape parse_sample(const std::string& text);
-
-/// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory
-/// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
-/// is not. `ranks`: of the run.
-std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldData>& held, int ranks);
-
 namespace {
 
 constexpr double kMega = 1e6;
@@ -87,27 +78,9 @@ std::string peak_text(const RunMemory& m, bool with_data) {
       with_data ? ", data " + byte_text(m.data) : "");
 }
 
-}  // namespace
-
-// "1600x3" or "128x128x128x4": positions per axis, then channels.
-Shape parse_sample(const std::string& text) {
-  std::vector<Index> sizes;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, 'x');) {
-    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoll(word) < 1)
-      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
-    sizes.push_back(std::stoll(word));
-  }
-  if (sizes.empty() || sizes.size() > 4)
-    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
-  Shape shape;
-  shape.channels = sizes.back();
-  shape.axes = static_cast<int>(sizes.size()) - 1;
-  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
-  return shape;
-}
-
+// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory
+// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
+// is not. `ranks`: of the run.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
                          const std::optional<HeldData>& held, int ranks) {
   MemoryCount memory(backend, config.training.optimizer, own_lanes(config, ranks));
@@ -122,11 +95,7 @@ std::string inspect_text(Backend& backend, const Config& config, const Shape& sa
          peak_text(memory.peak(plan, held), held.has_value());
 }
 
-// `mrmf inspect` and `mrmf doctor`.
-
-namespace {
-
-/// The first file that is not there; empty: all are.
+// The first file that is not there; empty: all are.
 std::string absent(const std::vector<std::string>& files) {
   std::error_code unreadable;  // counts as there, so that opening the file says why
   for (const std::string& file : files)
@@ -162,6 +131,24 @@ HeldData held_data(const Config& config, Comm& world) {
 }
 
 }  // namespace
+
+Shape parse_sample(const std::string& text) {
+  std::vector<Index> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoll(word) < 1)
+      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
+    sizes.push_back(std::stoll(word));
+  }
+  if (sizes.empty() || sizes.size() > 4)
+    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
+  return shape;
+}
 
 void inspect_command(const InspectOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);

@@ -1,4 +1,4 @@
-// `mrmf simulate`: its options.
+// `mrmf simulate`: its options, and what is printed while a data set is made.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,10 +13,6 @@
 #include "src/simulators/neuron/simulate.hpp"
 
 namespace mrmf {
-
-/// Adds the subcommand; `command` becomes what it asks for when it is parsed.
-void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world);
-
 namespace {
 
 void add_simulate_neuron(CLI::App& simulate, std::function<void()>& command, Comm& world) {
@@ -80,8 +76,6 @@ void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world) {
   add_simulate_neuron(*simulate, command, world);
   add_simulate_cosmology(*simulate, command, world);
 }
-
-// `mrmf simulate`.
 
 void simulate_neuron_command(NeuronSimulation settings, Comm& world) {
   check(settings);
