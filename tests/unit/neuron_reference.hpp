@@ -1,4 +1,5 @@
-// One sample on its own, at every time step: for tests and for the comparison with other simulators.
+// One sample on its own, at every time step, by the fast integrator and by a plain one in double precision: for tests
+// and for the comparison with other simulators.
 #pragma once
 
 #include <span>
@@ -23,10 +24,9 @@ std::vector<double> spike_times(const Trace& trace, int probe, double threshold)
 /// kDuration is a multiple of dt (ms).
 Trace simulate_trace(const Cell& cell, const Conductances& g, double dt);
 
-// The integrator in double precision with the kinetics' own formulas: slow, plain, and what the fast one is tested
-// against. Same equations, same order of operations as NEURON's default: backward Euler for the potential, then the
-// gates by the exponential solution at the new potential.
-
+/// The integrator in double precision with the kinetics' own formulas: slow, plain, and what the fast one is tested
+/// against. Same equations, same order of operations as NEURON's default: backward Euler for the potential, then the
+/// gates by the exponential solution at the new potential.
 /// `current` (nA, into the soma) holds one value per step.
 Trace reference_trace(const Cell& cell, const Conductances& g, std::span<const double> current, double dt);
 

@@ -1,4 +1,5 @@
-// How ranks share a cube: each has consecutive planes of every grid.
+// Cubic grids, how ranks share them (each has consecutive planes of every grid), and the Fourier transforms between
+// them, by FFTW in single precision. Only fft.cpp sees fftw3.h.
 #pragma once
 
 #include <complex>
@@ -43,8 +44,6 @@ void for_each_mode(const Slab& slab, Function&& f) {
     for (int i = 0; i < n; ++i)
       for (int k = 0; k <= n / 2; ++k) f(index++, frequency(i, n), frequency(j, n), k);
 }
-
-// Cubic grids and the Fourier transforms between them, by FFTW in single precision. fftw3.h stays behind fft.cpp.
 
 /// Memory on the boundaries that FFTW's vector code wants.
 template <typename T>

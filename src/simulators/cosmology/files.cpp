@@ -38,17 +38,6 @@ std::vector<CubeFile> spread(const Range& samples, Index per_file, std::span<con
   return made;
 }
 
-}  // namespace
-
-CubeFiles cube_files(const CosmologySimulation& settings) {
-  const Index other = std::max<Index>(1, (settings.samples + 5) / 10);
-  const Index train = settings.samples - 2 * other;
-  return {spread({0, train}, settings.per_file, kTrain), spread({train, other}, settings.per_file, kValidation),
-          spread({train + other, other}, settings.per_file, kTest)};
-}
-
-namespace {
-
 using Json = nlohmann::ordered_json;
 
 std::string list(const std::string& folder, const std::vector<CubeFile>& files) {
@@ -58,6 +47,13 @@ std::string list(const std::string& folder, const std::vector<CubeFile>& files) 
 }
 
 }  // namespace
+
+CubeFiles cube_files(const CosmologySimulation& settings) {
+  const Index other = std::max<Index>(1, (settings.samples + 5) / 10);
+  const Index train = settings.samples - 2 * other;
+  return {spread({0, train}, settings.per_file, kTrain), spread({train, other}, settings.per_file, kValidation),
+          spread({train + other, other}, settings.per_file, kTest)};
+}
 
 std::string metadata(const CosmologySimulation& settings, const CubeFile& file) {
   Json meta;

@@ -1,4 +1,5 @@
-// Which sample is in which file, by the names and the split of the published files.
+// The files of a data set: which sample is in which one, by the names and the split of the published files, and what a
+// file says of itself.
 #pragma once
 
 #include <array>
@@ -28,8 +29,6 @@ CubeFiles cube_files(const CosmologySimulation& settings);
 
 /// What such files are called, from the first letter on.
 constexpr const char* kFilePrefix = "PeterA_2019_05_4parE-rec";
-
-// What a file says of itself.
 
 /// JSON for the data set meta.JSON: settings, parameters, which samples of how many, the program's version.
 std::string metadata(const CosmologySimulation& settings, const CubeFile& file);

@@ -32,25 +32,6 @@ std::vector<double> amplitudes(const LinearPower& power, double side, int n) {
   return values;
 }
 
-}  // namespace
-
-void draw_modes(const LinearPower& power, double side, std::uint64_t key, const Slab& slab, ModeGrid& modes) {
-  const int n = slab.n;
-  const std::vector<double> amplitude = amplitudes(power, side, n);
-  for_each_mode(slab, [&](std::size_t index, int x, int y, int z) {
-    const bool highest = x == n / 2 || y == n / 2 || z == n / 2;
-    if (highest || (x == 0 && y == 0 && z == 0)) {
-      modes[index] = 0;
-      return;
-    }
-    const double scale = amplitude[static_cast<std::size_t>(x * x + y * y + z * z)];
-    modes[index] =
-        std::complex<float>(scale * (drawn(x, y, z) ? gaussian(key, x, y, z) : std::conj(gaussian(key, -x, -y, -z))));
-  });
-}
-
-namespace {
-
 /// result = k_i k_j / k^2 source: the second derivatives of the potential whose Laplacian is `source`.
 void tide(const ModeGrid& source, const Slab& slab, int i, int j, ModeGrid& result) {
   for_each_mode(slab, [&](std::size_t index, int x, int y, int z) {
@@ -80,6 +61,21 @@ RealGrid& second_source(const Fft& fft, const ModeGrid& contrast, ModeGrid& scra
 }
 
 }  // namespace
+
+void draw_modes(const LinearPower& power, double side, std::uint64_t key, const Slab& slab, ModeGrid& modes) {
+  const int n = slab.n;
+  const std::vector<double> amplitude = amplitudes(power, side, n);
+  for_each_mode(slab, [&](std::size_t index, int x, int y, int z) {
+    const bool highest = x == n / 2 || y == n / 2 || z == n / 2;
+    if (highest || (x == 0 && y == 0 && z == 0)) {
+      modes[index] = 0;
+      return;
+    }
+    const double scale = amplitude[static_cast<std::size_t>(x * x + y * y + z * z)];
+    modes[index] =
+        std::complex<float>(scale * (drawn(x, y, z) ? gaussian(key, x, y, z) : std::conj(gaussian(key, -x, -y, -z))));
+  });
+}
 
 std::vector<float> exact_slopes(int n) {
   std::vector<float> slopes(static_cast<std::size_t>(n));

@@ -1,4 +1,5 @@
-// Gaussian random initial conditions.
+// Initial conditions: a Gaussian random field, and by Lagrangian perturbation theory how far particles have moved from
+// their lattice. The theory's lengths are in cells of the lattice throughout, so wavenumbers are in radians per cell.
 #pragma once
 
 #include <array>
@@ -15,9 +16,6 @@ namespace mrmf::cosmology {
 /// key: grids of any size share the modes they both have, and a slab has those of the whole. The mean and modes at the
 /// grid's highest frequency, which have no sign, are zero.
 void draw_modes(const LinearPower& power, double side, std::uint64_t key, const Slab& slab, ModeGrid& modes);
-
-// Lagrangian perturbation theory: how far particles have moved from their lattice. Lengths are in cells of the lattice
-// throughout, so wavenumbers are in radians per cell.
 
 using Vectors = std::array<RealGrid, 3>;  ///< x, y and z parts, one per particle that began in this slab
 

@@ -10,6 +10,32 @@ namespace {
 
 constexpr std::uint64_t kLabelStream = 0x6C6162656C;  // apart from the stream of the sample's field
 
+constexpr double kTemperature = 2.7255 / 2.7;  // of the microwave background, in units of 2.7 K
+
+double square(double x) { return x * x; }
+
+// (19)-(20), without the wavenumber's scaling.
+double pressureless(double q, double alpha, double beta) {
+  const double c = 14.2 / alpha + 386 / (1 + 69.9 * std::pow(q, 1.08));
+  const double l = std::log(std::numbers::e + 1.8 * beta * q);
+  return l / (l + c * q * q);
+}
+
+// (15)
+double g(double y) {
+  const double root = std::sqrt(1 + y);
+  return y * (-6 * root + (2 + 3 * y) * std::log((root + 1) / (root - 1)));
+}
+
+// (4)
+double drag_redshift(double m, double b) {
+  const double b1 = 0.313 * std::pow(m, -0.419) * (1 + 0.607 * std::pow(m, 0.674));
+  const double b2 = 0.238 * std::pow(m, 0.223);
+  return 1291 * std::pow(m, 0.251) / (1 + 0.659 * std::pow(m, 0.828)) * (1 + b1 * std::pow(b, b2));
+}
+
+double top_hat(double x) { return x < 1e-3 ? 1 - x * x / 10 : 3 * (std::sin(x) - x * std::cos(x)) / (x * x * x); }
+
 }  // namespace
 
 std::array<float, kLabels> draw_labels(std::uint64_t seed, std::int64_t sample) {
@@ -46,34 +72,6 @@ double Growth::second(double a) const {
   const double d = linear(a);
   return d * d * std::pow(omega_m_ + (1 - omega_m_) * a * a * a, 1.0 / 143);
 }
-
-namespace {
-
-constexpr double kTemperature = 2.7255 / 2.7;  // of the microwave background, in units of 2.7 K
-
-double square(double x) { return x * x; }
-
-// (19)-(20), without the wavenumber's scaling.
-double pressureless(double q, double alpha, double beta) {
-  const double c = 14.2 / alpha + 386 / (1 + 69.9 * std::pow(q, 1.08));
-  const double l = std::log(std::numbers::e + 1.8 * beta * q);
-  return l / (l + c * q * q);
-}
-
-// (15)
-double g(double y) {
-  const double root = std::sqrt(1 + y);
-  return y * (-6 * root + (2 + 3 * y) * std::log((root + 1) / (root - 1)));
-}
-
-// (4)
-double drag_redshift(double m, double b) {
-  const double b1 = 0.313 * std::pow(m, -0.419) * (1 + 0.607 * std::pow(m, 0.674));
-  const double b2 = 0.238 * std::pow(m, 0.223);
-  return 1291 * std::pow(m, 0.251) / (1 + 0.659 * std::pow(m, 0.828)) * (1 + b1 * std::pow(b, b2));
-}
-
-}  // namespace
 
 Transfer::Transfer(const Cosmology& cosmology)
     : h_(cosmology.h()), baryon_fraction_(cosmology.omega_b / cosmology.omega_m) {
@@ -117,12 +115,6 @@ double Transfer::operator()(double k) const {
   const double q = per_mpc / (13.41 * k_equality_);                                                  // (10)
   return baryon_fraction_ * baryons(per_mpc, q) + (1 - baryon_fraction_) * dark_matter(per_mpc, q);  // (16)
 }
-
-namespace {
-
-double top_hat(double x) { return x < 1e-3 ? 1 - x * x / 10 : 3 * (std::sin(x) - x * std::cos(x)) / (x * x * x); }
-
-}  // namespace
 
 LinearPower::LinearPower(const Cosmology& cosmology) : transfer_(cosmology), slope_(cosmology.n_s) {
   const double ratio = cosmology.sigma_8 / sigma(8);

@@ -1,4 +1,5 @@
-// Simpson's rule.
+// Linear theory of how structure forms: the parameters of a universe, growth, the transfer function and the power
+// spectrum.
 #pragma once
 
 #include <array>
@@ -6,7 +7,7 @@
 
 namespace mrmf::cosmology {
 
-/// The integral of f over [from, to] with `intervals` (even) pieces: for smooth functions.
+/// The integral of f over [from, to] with `intervals` (even) pieces by Simpson's rule: for smooth functions.
 template <typename Function>
 double integrate(double from, double to, int intervals, Function&& f) {
   const double step = (to - from) / intervals;
@@ -15,13 +16,11 @@ double integrate(double from, double to, int intervals, Function&& f) {
   return sum * step / 3;
 }
 
-// The parameters of a universe, and how they are drawn.
-
-constexpr std::size_t kLabels = 4;
-/// As the published files order them.
+constexpr std::size_t kLabels = 4;  ///< the parameters that vary
+/// Their names, as the published files order them.
 constexpr std::array<const char*, kLabels> kLabelNames = {"Omega_m", "sigma_8", "N_spec", "H_0"};
 
-/// Flat, with a cosmological constant and no radiation.
+/// The parameters of a universe: flat, with a cosmological constant and no radiation.
 struct Cosmology {
   double omega_m = 0.3;
   double sigma_8 = 0.8;
@@ -37,8 +36,7 @@ std::array<float, kLabels> draw_labels(std::uint64_t seed, std::int64_t sample);
 /// Each label moves its parameter by up to 10 % about 0.3, 0.8, 0.96, 70.
 Cosmology cosmology_of(const std::array<float, kLabels>& labels);
 
-// How structure grows with the scale factor a = 1 / (1 + z) in a flat universe of matter and a cosmological constant.
-
+/// How structure grows with the scale factor a = 1 / (1 + z) in a flat universe of matter and a cosmological constant.
 class Growth {
  public:
   explicit Growth(double omega_m);
@@ -55,9 +53,8 @@ class Growth {
   double omega_m_, scale_;
 };
 
-// The transfer function of Eisenstein & Hu, ApJ 496, 605 (1998): cold dark matter and baryons, with the wiggles that
-// sound waves left. Their equation numbers stand beside the code.
-
+/// The transfer function of Eisenstein & Hu, ApJ 496, 605 (1998): cold dark matter and baryons, with the wiggles that
+/// sound waves left. Their equation numbers stand beside the code.
 class Transfer {
  public:
   explicit Transfer(const Cosmology& cosmology);
@@ -75,8 +72,7 @@ class Transfer {
   double alpha_c_, beta_c_, alpha_b_, beta_b_, node_;  // suppressions and shifts of the two parts
 };
 
-// The linear power spectrum today.
-
+/// The linear power spectrum today.
 class LinearPower {
  public:
   explicit LinearPower(const Cosmology& cosmology);

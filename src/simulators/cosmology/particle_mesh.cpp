@@ -18,6 +18,27 @@ void for_each_portion(std::size_t particles, Action&& action) {
     action(first, std::min(first + kPortion, particles));
 }
 
+constexpr std::uint32_t kMass = 1U << 16;  // of a particle, in fixed point
+
+/// Masses are whole numbers while they are added, kept in the bits of the grid that the forces need later.
+std::uint32_t mass(float stored) { return std::bit_cast<std::uint32_t>(stored); }
+void add(float& stored, std::uint32_t more) { stored = std::bit_cast<float>(mass(stored) + more); }
+
+/// A weight below 1 in units of 2^-16.
+std::uint32_t fixed(float weight) {
+  return static_cast<std::uint32_t>(static_cast<int>(weight * static_cast<float>(kMass)));
+}
+/// The share of a mass, rounded; the rest is what is left, so nothing is lost. Whole masses fit too: the weight is
+/// below 1.
+std::uint32_t share(std::uint32_t whole, std::uint32_t weight) { return (whole * weight + kMass / 2) / kMass; }
+
+/// What tells the rank above of one plane.
+std::vector<int> to_rank_above(const Comm& group, std::size_t plane) {
+  std::vector<int> counts(static_cast<std::size_t>(group.size()));
+  counts[static_cast<std::size_t>((group.rank() + 1) % group.size())] = static_cast<int>(plane);
+  return counts;
+}
+
 }  // namespace
 
 void ParticleExchange::visit(const Vectors& position, const PlaneFinder& planes, const Visit& visit) {
@@ -64,31 +85,6 @@ void ParticleExchange::sort(const RealGrid& x, std::size_t first, std::size_t la
   order_.resize(last - first);
   for (std::size_t p = first; p < last; ++p) order_[next[rank_of(p)]++] = p;
 }
-
-namespace {
-
-constexpr std::uint32_t kMass = 1U << 16;  // of a particle, in fixed point
-
-/// Masses are whole numbers while they are added, kept in the bits of the grid that the forces need later.
-std::uint32_t mass(float stored) { return std::bit_cast<std::uint32_t>(stored); }
-void add(float& stored, std::uint32_t more) { stored = std::bit_cast<float>(mass(stored) + more); }
-
-/// A weight below 1 in units of 2^-16.
-std::uint32_t fixed(float weight) {
-  return static_cast<std::uint32_t>(static_cast<int>(weight * static_cast<float>(kMass)));
-}
-/// The share of a mass, rounded; the rest is what is left, so nothing is lost. Whole masses fit too: the weight is
-/// below 1.
-std::uint32_t share(std::uint32_t whole, std::uint32_t weight) { return (whole * weight + kMass / 2) / kMass; }
-
-/// What tells the rank above of one plane.
-std::vector<int> to_rank_above(const Comm& group, std::size_t plane) {
-  std::vector<int> counts(static_cast<std::size_t>(group.size()));
-  counts[static_cast<std::size_t>((group.rank() + 1) % group.size())] = static_cast<int>(plane);
-  return counts;
-}
-
-}  // namespace
 
 ParticleMesh::ParticleMesh(const Fft& fft, int lattice, Comm* group)
     : fft_(fft),

@@ -1,4 +1,4 @@
-// Which plane of a grid a particle is at.
+// Gravity of particles by a mesh, and how particles get to the ranks that have the planes around them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mrmf::cosmology {
 
-/// Planes of a periodic grid, along any axis: of its points, or of voxels.
+/// Which plane of a periodic grid a particle is at, along any axis: planes of the grid's points, or of voxels.
 struct PlaneFinder {
   float scale;      ///< planes per lattice cell
   float shift = 0;  ///< of the grid, in planes, in [0, 1)
@@ -21,11 +21,10 @@ struct PlaneFinder {
   int operator()(float position) const { return wrapped(static_cast<int>(along(position))); }
 };
 
-// Particles belong to the slab that they began in and are needed where they have come to: by the rank that has the
-// planes of the mesh, or of the voxels, around them.
-
-/// Takes positions to those ranks and answers back, a portion at a time: what is held twice stays small. Its calls are
-/// collective over the group, which outlives it, and every rank has the same number of particles.
+/// Particles belong to the slab that they began in and are needed where they have come to: by the rank that has the
+/// planes of the mesh, or of the voxels, around them. This takes positions to those ranks and answers back, a portion
+/// at a time: what is held twice stays small. Its calls are collective over the group, which outlives it, and every
+/// rank has the same number of particles.
 class ParticleExchange {
  public:
   using Visit = std::function<void(const Vectors& position)>;
@@ -52,9 +51,9 @@ class ParticleExchange {
   Vectors there_, answers_;         // what is with this rank
 };
 
-// Gravity of particles by a mesh: masses shared among the eight nearest points (cloud in cell), the potential by
-// Fourier transforms, forces read back with the same weights.
-
+/// Gravity of particles by a mesh: masses shared among the eight nearest points (cloud in cell), the potential by
+/// Fourier transforms, forces read back with the same weights.
+///
 /// With a group that shares the cube its calls are collective; every rank has the same number of particles. Forces are
 /// the same bits for any number of ranks: masses are added in fixed point, which no order changes.
 class ParticleMesh {

@@ -1,4 +1,3 @@
-// What cannot be simulated, refused before anything is.
 #include "src/simulators/cosmology/simulate.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +22,8 @@
 
 namespace mrmf {
 namespace {
+
+using namespace cosmology;
 
 constexpr int kLargestLattice = 4096;  // particles, or mesh cells, per axis: indices stay within FFTW's and ours
 
@@ -62,37 +63,6 @@ void check_sharing(const CosmologySimulation& s) {
                     "per cube instead",
                     s.threads));
 }
-
-}  // namespace
-
-int makers(const CosmologySimulation& s) {
-  if (s.threads > 0) return s.threads;
-  return s.ranks_per_cube > 1 ? 1 : omp_get_max_threads();
-}
-
-double bytes_per_thread(const CosmologySimulation& s) {
-  const double lattice = std::pow(s.size * s.particles, 3), mesh = lattice * std::pow(s.mesh, 3);
-  const double vectors = s.method == "cola" ? 12 : 9;  // two displacements, position and velocity
-  const double counts = std::pow(s.size, 3) * 4 * sizeof(std::uint16_t);
-  return (sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts) / s.ranks_per_cube;
-}
-
-void check(const CosmologySimulation& s) {
-  if (s.folder.empty()) refuse("no folder to write to is named; give --output FOLDER");
-  if (s.samples < 3) refuse(fmt::format("{} samples asked for; at least 3 are needed, one per split", s.samples));
-  if (s.per_file < 1 || s.per_file > 128)
-    refuse(fmt::format("{} samples per file asked for; the published files hold 1 to 128", s.per_file));
-  check_grids(s);
-  if (s.method != "lpt" && s.method != "cola") refuse(fmt::format("method '{}' is neither lpt nor cola", s.method));
-  if (s.steps < 1 || s.steps > 1000) refuse(fmt::format("{} time steps asked for; 1 to 1000 are possible", s.steps));
-  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
-  check_sharing(s);
-  cosmology::cube_files(s);
-}
-
-namespace {
-
-using namespace cosmology;
 
 constexpr auto kLabelAxis = static_cast<Index>(kLabels), kRedshiftAxis = static_cast<Index>(kRedshifts);
 
@@ -261,6 +231,31 @@ std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
 }
 
 }  // namespace
+
+int makers(const CosmologySimulation& s) {
+  if (s.threads > 0) return s.threads;
+  return s.ranks_per_cube > 1 ? 1 : omp_get_max_threads();
+}
+
+double bytes_per_thread(const CosmologySimulation& s) {
+  const double lattice = std::pow(s.size * s.particles, 3), mesh = lattice * std::pow(s.mesh, 3);
+  const double vectors = s.method == "cola" ? 12 : 9;  // two displacements, position and velocity
+  const double counts = std::pow(s.size, 3) * 4 * sizeof(std::uint16_t);
+  return (sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts) / s.ranks_per_cube;
+}
+
+void check(const CosmologySimulation& s) {
+  if (s.folder.empty()) refuse("no folder to write to is named; give --output FOLDER");
+  if (s.samples < 3) refuse(fmt::format("{} samples asked for; at least 3 are needed, one per split", s.samples));
+  if (s.per_file < 1 || s.per_file > 128)
+    refuse(fmt::format("{} samples per file asked for; the published files hold 1 to 128", s.per_file));
+  check_grids(s);
+  if (s.method != "lpt" && s.method != "cola") refuse(fmt::format("method '{}' is neither lpt nor cola", s.method));
+  if (s.steps < 1 || s.steps > 1000) refuse(fmt::format("{} time steps asked for; 1 to 1000 are possible", s.steps));
+  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  check_sharing(s);
+  cosmology::cube_files(s);
+}
 
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
   check(settings);

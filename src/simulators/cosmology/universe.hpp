@@ -1,4 +1,4 @@
-// From particles to voxels.
+// One sample: from a seed to counts of particles in voxels.
 #pragma once
 
 #include <array>
@@ -26,8 +26,6 @@ struct Voxels {
 /// a count passed 65535.
 [[nodiscard]] bool count_particles(const Vectors& position, const Voxels& voxels, std::size_t stride,
                                    std::span<std::uint16_t> counts);
-
-// One sample: from a seed to counts of particles.
 
 constexpr std::size_t kRedshifts = 4;
 constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the channels of a sample

@@ -1,3 +1,5 @@
+// The ion channels: kinetics, their places in a compartment's lanes, and tables of them.
+//
 // Kinetics of the Blue Brain Project's rat somatosensory cells (Markram et al., Cell 163, 2015): steady state and time
 // constant of every gate as a function of the membrane potential, in mV and ms, at 34 degrees Celsius.
 // Each equation is written here once; tables and both integrators are made from it.
@@ -160,8 +162,6 @@ std::vector<ChannelBlock> channel_blocks(const Cell& cell);
 PerLane<double> block_conductances(const Conductances& g, Region region, Region lanes);
 inline constexpr int kCation = 3;  ///< the lane of Ih, in the dendrite
 
-// Steady states and update factors of a region's gates, tabulated over the membrane potential for one time step.
-
 inline constexpr float kTableLowest = -256, kTableHighest = 256;  ///< mV; beyond them the end values hold
 inline constexpr float kTablePerMillivolt = 16;
 
@@ -170,6 +170,7 @@ struct alignas(64) GateRow {
   float m[kLanes], m_factor[kLanes], h[kLanes], h_factor[kLanes];
 };
 
+/// Steady states and update factors of a region's gates, tabulated over the membrane potential for one time step.
 class GateTable {
  public:
   GateTable(Region lanes, double dt);

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -32,10 +31,14 @@ void check(const NeuronSimulation& s) {
       refuse(fmt::format("{} samples leave none for the split '{}'; ask for more samples", s.samples, split.name));
 }
 
-namespace neuron {
+}  // namespace mrmf
+
+namespace mrmf::neuron {
 namespace {
 
 constexpr std::uint64_t kOrderStream = 0x6F72646572;  // apart from every sample's stream
+
+constexpr std::size_t kMoments = 2;
 
 }  // namespace
 
@@ -66,11 +69,6 @@ std::array<double, kParameters> draw_exponents(std::uint64_t seed, const Origin&
   for (double& x : u) x = rng.uniform(-1, 1);
   return u;
 }
-
-}  // namespace neuron
-}  // namespace mrmf
-
-namespace mrmf::neuron {
 
 /// Up to eight samples of one cell.
 struct Recorder::Batch {
@@ -138,12 +136,6 @@ Index Recorder::record(std::span<const Origin> origins, std::span<float* const> 
   }
   return spiking;
 }
-
-namespace {
-
-constexpr std::size_t kMoments = 2;
-
-}  // namespace
 
 Normalisation::Normalisation(const NeuronSimulation& settings)
     : cells_(settings.cells),

@@ -1,4 +1,5 @@
-// Which sample is in which row, and what is drawn for it: pure functions of the settings.
+// The samples of a data set: which one is in which row and what is drawn for it, both pure functions of the settings;
+// their simulation; and their normalisation.
 #pragma once
 
 #include <array>
@@ -42,14 +43,13 @@ class RowOrder {
 /// The exponents of a sample's conductances, uniform in [-1, 1).
 std::array<double, kParameters> draw_exponents(std::uint64_t seed, const Origin& origin);
 
-// Simulates any set of samples with all threads of a rank.
-
 inline constexpr double kTimeStep = 0.025;        ///< ms
 inline constexpr int kStepsPerBin = 5;            ///< to 8 kHz
 inline constexpr int kBins = 1600;                ///< 200 ms
 inline constexpr Index kFrame = kBins * kProbes;  ///< numbers per sample
 inline constexpr float kSpikeLevel = -10;         ///< mV
 
+/// Simulates any set of samples with all threads of a rank.
 class Recorder {
  public:
   Recorder(int cells, std::uint64_t seed, int threads);
@@ -69,8 +69,6 @@ class Recorder {
   std::vector<Cable> cables_;
 };
 
-// Mean and standard deviation of a cell's potentials, per probe: exact on any number of ranks.
-
 /// A cell's first samples stand for all of them.
 inline constexpr Index kNormalisationSamples = 128;
 
@@ -79,8 +77,9 @@ struct ProbeScale {
 };
 using CellScale = std::array<ProbeScale, kProbes>;
 
-/// Sums per sample, each made by one rank in a fixed order; adding the ranks' tables adds zeros to them, so every rank
-/// goes on with the same bits.
+/// Mean and standard deviation of a cell's potentials, per probe: exact on any number of ranks. Sums per sample, each
+/// made by one rank in a fixed order; adding the ranks' tables adds zeros to them, so every rank goes on with the same
+/// bits.
 class Normalisation {
  public:
   explicit Normalisation(const NeuronSimulation& settings);

@@ -1,4 +1,3 @@
-// The text that goes into meta.JSON.
 #include "src/simulators/neuron/simulate.hpp"
 
 #include <algorithm>
@@ -15,9 +14,6 @@
 #include "src/simulators/neuron/samples.hpp"
 
 namespace mrmf::neuron {
-
-std::string metadata(const NeuronSimulation& settings, const Recorder& recorder, const std::vector<CellScale>& scales);
-
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -34,8 +30,7 @@ Json describe(const Cell& cell, const CellScale& scale) {
   return {{"name", cell.name}, {"type", name(cell.type)}, {"probes", probes}};
 }
 
-}  // namespace
-
+// The text that goes into meta.JSON.
 std::string metadata(const NeuronSimulation& settings, const Recorder& recorder, const std::vector<CellScale>& scales) {
   Json meta;
   Json names = Json::array(), cells = Json::array(), labels = Json::array(), conductances = Json::array();
@@ -70,6 +65,7 @@ std::string metadata(const NeuronSimulation& settings, const Recorder& recorder,
   return meta.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
 }
 
+}  // namespace
 }  // namespace mrmf::neuron
 
 namespace mrmf {
