@@ -1,4 +1,4 @@
-// What the benchmarks share.
+// `mrmf bench`: the benchmarks, and what they share.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,7 @@ double median(std::vector<double> values);
 /// Standard normal values, the same for the same seed; they repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 
-// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
-
+/// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 struct BenchSettings {
   std::string preset = "neuron_inverter";
   Shape sample;    ///< of one sample; n is ignored
@@ -81,14 +80,11 @@ struct Parity {
 };
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out);
 
-// `mrmf bench layers`: where a training step's time goes, beside what oneDNN's own primitives reach in the same run.
-
+/// `mrmf bench layers`: where a training step's time goes, beside what oneDNN's own primitives reach in the same run.
 /// Times the layers of neuron_inverter one by one for settings.sample and settings.batch, and oneDNN's best for conv2,
 /// conv3 and the dense layers measured alone (best of channels-last and its own layouts, reorders not counted).
 /// Prints per layer both times, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out);
-
-// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow.
 
 /// What a device can do at best.
 struct DevicePeak {
@@ -105,12 +101,11 @@ struct UnitWork {
 };
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes);
 
-/// Prints a line per unit. With --json: {"layers": [{name, forward_us, backward_us, roofline_us}], "step_us",
+/// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow. Prints a
+/// line per unit. With --json: {"layers": [{name, forward_us, backward_us, roofline_us}], "step_us",
 /// "step_roofline_us"}.
 void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
                          std::ostream& out);
-
-// `mrmf bench gradients`: are a device's gradients those of the CPU, layer by layer?
 
 /// How far the gradient of one parameter tensor is from the expected one.
 struct GradientError {
@@ -135,6 +130,7 @@ struct GradientTolerance {
   }
 };
 
+/// `mrmf bench gradients`: are a device's gradients those of the CPU, layer by layer?
 /// Prints the worst of `steps` training steps, from the same parameters each, for every parameter tensor: the device
 /// makes the first call by call, records the second and replays the third. FaultError that names the worst tensor when
 /// one is off by more than the tolerance, or not finite.
@@ -145,8 +141,7 @@ struct GradientCheck {
 };
 void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out);
 
-// `mrmf bench io`: how fast samples come out of the files, beside a plain read of the same bytes.
-
+/// `mrmf bench io`: how fast samples come out of the files, beside a plain read of the same bytes.
 struct BenchIo {
   Config config;      ///< data, batch, resolution of the last step of the plan
   int rounds = 1;     ///< medians are printed
@@ -160,8 +155,7 @@ struct BenchIo {
 /// samples' as they are unpacked: of compressed files, or of files that hold more, that is not the same.
 void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
 
-// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.
-
+/// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.
 struct ScalingSettings {
   std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
   bool weak = false;       ///< batch per rank as configured; else the mini-batch that they make on the largest team

@@ -1,11 +1,12 @@
-#include "src/bench/bench.hpp"
-
+// `mrmf bench gradients`: a device's gradients beside those of the CPU.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ostream>
+
+#include "src/bench/bench.hpp"
 
 namespace mrmf {
 namespace {

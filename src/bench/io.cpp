@@ -1,4 +1,4 @@
-// Reading files from front to back, as a measure for better ways of reading them.
+// `mrmf bench io`, with the plain reading from front to back that the loader is measured against.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -25,15 +25,6 @@
 #include "src/system/timer.hpp"
 
 namespace mrmf {
-
-/// Asks the operating system to forget what it keeps of the file in memory; then the share of it that it still does
-/// (0 to 1). It keeps what others use, and files of a file system in memory. DataError when it cannot be opened.
-double drop_from_memory(const std::string& path);
-
-/// Reads bytes [first, first + count) of the file with read(2), a large block at a time, each over the one before.
-/// DataError when they cannot be read.
-void read_plainly(const std::string& path, Range bytes);
-
 namespace {
 
 constexpr std::size_t block = std::size_t{1} << 23;
@@ -57,8 +48,8 @@ double share_in_memory(const Descriptor& file) {
   return static_cast<double>(there) / static_cast<double>(pages.size());
 }
 
-}  // namespace
-
+/// Asks the operating system to forget what it keeps of the file in memory; then the share of it that it still does
+/// (0 to 1). It keeps what others use, and files of a file system in memory. DataError when it cannot be opened.
 double drop_from_memory(const std::string& path) {
   const Descriptor file(path);
   ::fdatasync(file.number());  // what was not written yet cannot be dropped
@@ -66,6 +57,8 @@ double drop_from_memory(const std::string& path) {
   return share_in_memory(file);
 }
 
+/// Reads bytes [first, first + count) of the file with read(2), a large block at a time, each over the one before.
+/// DataError when they cannot be read.
 void read_plainly(const std::string& path, Range bytes) {
   const Descriptor file(path);
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
@@ -79,8 +72,6 @@ void read_plainly(const std::string& path, Range bytes) {
     left -= static_cast<std::size_t>(got);
   }
 }
-
-namespace {
 
 constexpr double kGiga = 1e9;
 

@@ -1,3 +1,4 @@
+// `mrmf bench layers`, on the CPU and on a device.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -132,37 +133,6 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
                      1e3 * forward, 1e3 * backward, share, rate);
 }
 
-}  // namespace
-
-void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  TimedSteps steps(backend, settings);
-  constexpr int warm_up = 2;
-  for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
-
-  out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
-                     backend.description());
-  out << "milliseconds; oneDNN: least time of its primitives alone (backward: data + weights), ours: median in a "
-         "step\n";
-  out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
-                     "ours bw", "share", "GFLOP/s");
-  const std::vector<LayerSpec> specs = preset_layers(settings.preset);
-  Sums sums;
-  for (std::size_t u = 0; u < steps.units.size(); ++u)
-    out << unit_line(steps.model().network(), specs, steps.model().units()[u], steps.units[u], settings.steps, sums);
-  const double loss = median(steps.loss), update = median(steps.update);
-  sums.ours += loss + update;
-  out << fmt::format("{:<44}{:>10.2f}\n{:<44}{:>10.2f}\n", "loss", 1e3 * loss, "update (Adam)", 1e3 * update);
-  out << "share: oneDNN's time / ours; above 100 % ours is faster. GFLOP/s count the dense convolution's operations,\n"
-         "of which the fused kernels skip those with a zero gradient.\n";
-  out << fmt::format("sum, oneDNN's best of conv2.. and dense  {:8.1f} ms\n", 1e3 * sums.best);
-  out << fmt::format("sum, ours of the same layers             {:8.1f} ms\n", 1e3 * sums.ours_of_best);
-  out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,
-                     settings.batch / sums.ours);
-  out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
-}
-
-namespace {
-
 struct Times {
   double forward = 0, backward = 0;
 };
@@ -235,6 +205,33 @@ std::string name_of(const Network& network, const Unit& unit) {
 
 }  // namespace
 
+void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out) {
+  TimedSteps steps(backend, settings);
+  constexpr int warm_up = 2;
+  for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
+
+  out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
+                     backend.description());
+  out << "milliseconds; oneDNN: least time of its primitives alone (backward: data + weights), ours: median in a "
+         "step\n";
+  out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
+                     "ours bw", "share", "GFLOP/s");
+  const std::vector<LayerSpec> specs = preset_layers(settings.preset);
+  Sums sums;
+  for (std::size_t u = 0; u < steps.units.size(); ++u)
+    out << unit_line(steps.model().network(), specs, steps.model().units()[u], steps.units[u], settings.steps, sums);
+  const double loss = median(steps.loss), update = median(steps.update);
+  sums.ours += loss + update;
+  out << fmt::format("{:<44}{:>10.2f}\n{:<44}{:>10.2f}\n", "loss", 1e3 * loss, "update (Adam)", 1e3 * update);
+  out << "share: oneDNN's time / ours; above 100 % ours is faster. GFLOP/s count the dense convolution's operations,\n"
+         "of which the fused kernels skip those with a zero gradient.\n";
+  out << fmt::format("sum, oneDNN's best of conv2.. and dense  {:8.1f} ms\n", 1e3 * sums.best);
+  out << fmt::format("sum, ours of the same layers             {:8.1f} ms\n", 1e3 * sums.ours_of_best);
+  out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,
+                     settings.batch / sums.ours);
+  out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
+}
+
 std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision) {
   // What an H200 is taken to reach in practice; none of it was measured by this program. An H100 has the same
   // arithmetic and less bandwidth, by the ratio of the data sheets.
@@ -305,10 +302,9 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, const 
   out << (peak ? fmt::format("{:>12.1f}{:>6.0f} %\n", 1e6 * floor_sum, 100 * floor_sum / step) : std::string("\n"));
   out << "roofline: the larger of bytes / bandwidth and operations / peak, with cuDNN's fusions; units are timed "
          "apart\n";
-  settings.json.write(
-
-      fmt::format("{{\"layers\": [{}], \"step_us\": {:.2f}, \"step_roofline_us\": {}}}\n", fmt::join(lines, ", "),
-                  1e6 * step, peak ? fmt::format("{:.2f}", 1e6 * floor_sum) : "null"));
+  settings.json.write(fmt::format("{{\"layers\": [{}], \"step_us\": {:.2f}, \"step_roofline_us\": {}}}\n",
+                                  fmt::join(lines, ", "), 1e6 * step,
+                                  peak ? fmt::format("{:.2f}", 1e6 * floor_sum) : "null"));
 }
 
 }  // namespace mrmf

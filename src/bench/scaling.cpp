@@ -1,4 +1,4 @@
-// What `mrmf bench scaling` works out and prints, apart from measuring.
+// `mrmf bench scaling`: what it measures, works out and prints.
 #include <fmt/format.h>
 #include <omp.h>
 

@@ -1,4 +1,6 @@
+// `mrmf bench training` and `mrmf bench parity`, and the steps that they time.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +13,6 @@
 #include "src/system/timer.hpp"
 
 #define XXH_INLINE_ALL
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 namespace mrmf {
@@ -39,6 +39,40 @@ ModelSettings model_settings(const BenchSettings& settings) {
   ModelSettings result;
   result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
   return result;
+}
+
+struct Outcome {
+  std::vector<float> losses;
+  std::uint64_t parameters = 0;  // a hash
+};
+
+Outcome run(Backend& backend, const BenchSettings& settings) {
+  BenchSteps steps(backend, settings);
+  for (int i = 0; i < settings.steps; ++i) {
+    steps.load();
+    steps.step();
+  }
+  Outcome outcome{steps.losses(), 0};
+  Model& model = steps.learner().model;
+  std::vector<float> params(model.params().size());
+  backend.read(model.params(), params);
+  outcome.parameters = XXH3_64bits(params.data(), params.size() * sizeof(float));
+  return outcome;
+}
+
+double worst_difference(const std::vector<float>& device, const std::vector<float>& host) {
+  double worst = 0;
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    const double difference = std::abs(double{device[i]} - host[i]) / std::abs(double{host[i]});
+    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+  }
+  return worst;
+}
+
+std::string exact(const std::vector<float>& values) {
+  std::vector<std::string> texts;
+  for (const float value : values) texts.push_back(std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 }  // namespace
@@ -140,44 +174,6 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   out << "\n" << json;
   settings.json.write(json);
 }
-
-namespace {
-
-struct Outcome {
-  std::vector<float> losses;
-  std::uint64_t parameters = 0;  // a hash
-};
-
-Outcome run(Backend& backend, const BenchSettings& settings) {
-  BenchSteps steps(backend, settings);
-  for (int i = 0; i < settings.steps; ++i) {
-    steps.load();
-    steps.step();
-  }
-  Outcome outcome{steps.losses(), 0};
-  Model& model = steps.learner().model;
-  std::vector<float> params(model.params().size());
-  backend.read(model.params(), params);
-  outcome.parameters = XXH3_64bits(params.data(), params.size() * sizeof(float));
-  return outcome;
-}
-
-double worst_difference(const std::vector<float>& device, const std::vector<float>& host) {
-  double worst = 0;
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    const double difference = std::abs(double{device[i]} - host[i]) / std::abs(double{host[i]});
-    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
-  }
-  return worst;
-}
-
-std::string exact(const std::vector<float>& values) {
-  std::vector<std::string> texts;
-  for (const float value : values) texts.push_back(std::isfinite(value) ? fmt::format("{:.9g}", value) : "null");
-  return fmt::format("[{}]", fmt::join(texts, ", "));
-}
-
-}  // namespace
 
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out) {
   const Outcome device = run(parity.device, settings), host = run(parity.host, settings);

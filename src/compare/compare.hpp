@@ -1,4 +1,5 @@
-// `mrmf compare`: finished runs side by side, as the paper's Tables 5 and 7.
+// `mrmf compare`: finished runs side by side, as the paper's Tables 5 and 7. `mrmf plot`: their curves, drawn by a
+// script (jobs/plot.py).
 #pragma once
 
 #include <optional>
@@ -27,8 +28,6 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
 std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options);
 /// The columns of that table with their runs, figures and warnings.
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options);
-
-// `mrmf plot`: hands run folders to the plotting script (jobs/plot.py).
 
 struct PlotOptions {
   std::vector<std::string> runs;

@@ -1,3 +1,4 @@
+// The rows of the comparison that say what training cost.
 #include "src/compare/runs.hpp"
 
 #include <fmt/format.h>

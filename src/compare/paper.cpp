@@ -1,3 +1,4 @@
+// The paper's figures, and which of them belong beside a run.
 #include "src/compare/runs.hpp"
 
 namespace mrmf {

@@ -1,3 +1,4 @@
+// `mrmf plot`: running the scripts of jobs/ that draw.
 #include "src/compare/compare.hpp"
 
 #include <spawn.h>

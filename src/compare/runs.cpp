@@ -106,6 +106,58 @@ void label_settings(std::vector<Group>& groups) {
   }
 }
 
+using Fact = std::function<std::string(const RunResult&)>;
+
+// "the runs differ in <what>: A (2 runs) | B (1 run)", when they do.
+void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
+               std::vector<std::string>& lines) {
+  std::map<std::string, int> counts;
+  for (const Group& group : groups) {
+    for (const Run& run : group.runs) ++counts[fact(run.result)];
+  }
+  if (counts.size() < 2) return;
+  std::string values;
+  for (const auto& [value, count] : counts) {
+    values += fmt::format("{}{} ({} run{})", values.empty() ? "" : " | ", value, count, count == 1 ? "" : "s");
+  }
+  lines.push_back("the runs differ in " + what + ": " + values);
+}
+
+std::string target_of(const RunResult& r) { return r.target ? fmt::format("{:g}", *r.target) : "none"; }
+
+std::string machine_of(const RunResult& r) {
+  return fmt::format("{} ({}, {} cores)", r.machine.host, r.machine.processor, r.machine.cores);
+}
+
+void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
+  std::set<std::string> sets;
+  for (const Group& group : groups) {
+    std::map<std::pair<std::uint64_t, std::vector<Extent>>, std::string> seen;
+    std::set<std::uint64_t> numbers;
+    for (const Run& run : group.runs) {
+      const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
+      numbers.insert(run.result.seed);
+      if (!fresh) {
+        lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
+                                    entry->second, run.folder, run.result.seed));
+      }
+    }
+    sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
+  }
+  if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
+}
+
+void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) {
+  for (const Group& group : groups) {
+    for (const Run& run : group.runs) {
+      const RunResult& r = run.result;
+      if (!r.target || r.target_reached) continue;
+      lines.push_back(fmt::format("{} did NOT reach its target: validation loss {:.5f} > {:g}", run.folder,
+                                  r.validation_loss, *r.target));
+    }
+  }
+}
+
 }  // namespace
 
 std::string method_name(const RunResult& r) {
@@ -256,64 +308,6 @@ std::optional<double> equivalent_epochs(const Run& run) {
   const double full = run.epochs.back().gflop;
   return full > 0 ? std::optional(total_cost(run).gflop / full) : std::nullopt;
 }
-
-// What a reader must know before believing a comparison.
-
-namespace {
-
-using Fact = std::function<std::string(const RunResult&)>;
-
-// "the runs differ in <what>: A (2 runs) | B (1 run)", when they do.
-void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
-               std::vector<std::string>& lines) {
-  std::map<std::string, int> counts;
-  for (const Group& group : groups) {
-    for (const Run& run : group.runs) ++counts[fact(run.result)];
-  }
-  if (counts.size() < 2) return;
-  std::string values;
-  for (const auto& [value, count] : counts) {
-    values += fmt::format("{}{} ({} run{})", values.empty() ? "" : " | ", value, count, count == 1 ? "" : "s");
-  }
-  lines.push_back("the runs differ in " + what + ": " + values);
-}
-
-std::string target_of(const RunResult& r) { return r.target ? fmt::format("{:g}", *r.target) : "none"; }
-
-std::string machine_of(const RunResult& r) {
-  return fmt::format("{} ({}, {} cores)", r.machine.host, r.machine.processor, r.machine.cores);
-}
-
-void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  std::set<std::string> sets;
-  for (const Group& group : groups) {
-    std::map<std::pair<std::uint64_t, std::vector<Extent>>, std::string> seen;
-    std::set<std::uint64_t> numbers;
-    for (const Run& run : group.runs) {
-      const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
-      numbers.insert(run.result.seed);
-      if (!fresh) {
-        lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
-                                    entry->second, run.folder, run.result.seed));
-      }
-    }
-    sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
-  }
-  if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
-}
-
-void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  for (const Group& group : groups) {
-    for (const Run& run : group.runs) {
-      const RunResult& r = run.result;
-      if (!r.target || r.target_reached) continue;
-      lines.push_back(fmt::format("{} did NOT reach its target: validation loss {:.5f} > {:g}", run.folder,
-                                  r.validation_loss, *r.target));
-    }
-  }
-}
-
-}  // namespace
 
 std::vector<std::string> warnings(const std::vector<Group>& groups) {
   std::vector<std::string> lines;

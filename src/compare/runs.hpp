@@ -1,4 +1,5 @@
-// Run folders read back and put into groups. Private to src/compare*.cpp.
+// Run folders read back and put into groups, their figures and costs, and the paper's beside them. Private to
+// src/compare.
 #pragma once
 
 #include <array>
@@ -83,10 +84,8 @@ std::optional<Cost> cost_to(const Run& run, double target);
 /// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
 std::optional<double> equivalent_epochs(const Run& run);
 
-// The paper's figures for the Neuron Inverter, beside which our runs are printed. Private to src/compare*.cpp.
-
-/// One column of Tables 5 and 7 ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter).
-/// Negative: the paper gives no figure.
+/// The paper's figures for the Neuron Inverter, beside which our runs are printed: one column of Tables 5 and 7
+/// ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter). Negative: the paper gives no figure.
 struct PaperColumn {
   double validation_loss = -1;
   int coarse_epochs = -1, dense_epochs = -1, after_epochs = -1;
@@ -100,8 +99,7 @@ const PaperColumn* paper_figures(const RunResult& result);
 const PaperColumn& paper_baseline();
 const PaperColumn& paper_mrt();
 
-// The rows of the comparison that say what training cost, once in seconds and once in arithmetic.
-
+/// The rows of the comparison that say what training cost, once in seconds and once in arithmetic.
 class CostRows {
  public:
   /// `groups` must outlive this. With a target, also what it cost to reach that validation loss.

@@ -1,4 +1,4 @@
-// Plain-text tables: cells in columns, each as wide as its widest cell.
+// The table that `mrmf compare` prints.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -17,8 +17,10 @@
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
+namespace {
 
-/// A list of cells per column, all of one length; the first column holds the rows' names.
+/// Plain text, each column as wide as its widest cell. A list of cells per column, all of one length; the first column
+/// holds the rows' names.
 struct TextTable {
   std::vector<std::vector<std::string>> columns;
   std::size_t heading = 0;         ///< leading cells of a column that name it; a line is drawn below them
@@ -28,8 +30,6 @@ struct TextTable {
   /// line. Rows without any cell but their name are left out.
   std::string text(std::size_t width = 0) const;
 };
-
-namespace {
 
 constexpr std::size_t kGap = 3;  // between columns
 
@@ -63,8 +63,6 @@ std::string block(const TextTable& table, const std::vector<std::size_t>& widths
   return out;
 }
 
-}  // namespace
-
 std::string TextTable::text(std::size_t width) const {
   const std::vector<std::size_t> widths = widths_of(columns);
   std::string out;
@@ -82,8 +80,6 @@ std::string TextTable::text(std::size_t width) const {
   }
   return out;
 }
-
-namespace {
 
 constexpr const char* kNone = "-";
 constexpr std::size_t kLongest = 24;  // characters of a setting in a heading; longer ones are told below the table

@@ -1,4 +1,4 @@
-// What no key can check alone.
+// Filling in what follows from other keys, and checking what no key can check alone.
 #include <fmt/format.h>
 
 #include <algorithm>

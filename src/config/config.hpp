@@ -158,8 +158,7 @@ std::string to_toml(const Config& config);
 /// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.
 std::string describe_keys();
 
-// Where two configurations differ, key by key.
-
+/// A key in which two configurations differ.
 struct KeyDifference {
   std::string key, was, is;  ///< values as TOML; "" where a key is not set
 };

@@ -1,4 +1,5 @@
-// A TOML document as a tree of values that know where they were written, so that every later message can say so.
+// A TOML document as a tree of values, and the machinery of the key tables that read it: a key is declared once (path,
+// field, rule, meaning), and reading, writing, checking and describing it all follow from that.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 
 namespace mrmf {
 
+/// A value of the document; it knows where it was written, so that every later message can say so.
 struct Value {
   enum class Kind { boolean, integer, real, text, list, table };
   Kind kind = Kind::table;
@@ -43,9 +45,6 @@ void apply_override(Value& root, const std::string& setting);
 std::string render(const Value& value);
 /// A TOML string literal.
 std::string quoted(const std::string& text);
-
-// The machinery of the key tables: a key is declared once (path, field, rule, meaning), and reading, writing,
-// checking and describing it all follow from that.
 
 /// What the value of a key may be, beyond its type. Numbers lie in [least, most] unless an end is open.
 struct Rule {

@@ -1,4 +1,4 @@
-// The two lists of tables: [[model.layers]] and [[method.stages]].
+// The keys of the two lists of tables, [[model.layers]] and [[method.stages]].
 #include <algorithm>
 
 #include "kernels/check.hpp"

@@ -1,14 +1,15 @@
-// Keys whose values are numbers per axis with more to them than an Extent: the resolutions, a layer's sizes and the
-// padding.
+// The table of options: each is declared here and nowhere else, with the keys whose values take reading of their own.
 #include "src/config/schema.hpp"
 
 #include <array>
-#include <cmath>
 #include <sstream>
 #include <utility>
 
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
 
 namespace mrmf {
 namespace {
@@ -91,44 +92,6 @@ void read_resolutions(MethodConfig& method, const Value& value, const std::strin
   }
 }
 
-}  // namespace
-
-Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
-                        const std::string& meaning) {
-  return {path, kSize, meaning,
-          [=](LayerSpec& spec, const Value& value, const std::string& full) {
-            read_size(value, full, spec.*size);
-            spec.one_for_all.*once = value.kind != Value::Kind::list;
-          },
-          [=](const LayerSpec& spec) {
-            return spec.one_for_all.*once ? std::to_string((spec.*size).back()) : write_extent(spec.*size);
-          }};
-}
-
-Key<LayerSpec> padding_key() {
-  return {"padding", kPadding,
-          "of a conv: none, such that the output has ceil(input / stride) positions, or zeros before and after each "
-          "axis: 1 for every axis, [[1, 2]] for one, [1, 1, 1] for three; a list shorter than the axes counts from the "
-          "last",
-          read_padding, write_padding};
-}
-
-Key<MethodConfig> resolutions_key() {
-  return {"resolutions", expected<std::vector<Extent>>({}),
-          "averaging factors, coarse to fine: [[4], [2], [1]] for data of one axis, [[2, 2, 2], [1, 1, 1]] for three; "
-          "as many per resolution as the data has axes, or [1] for the data as they are",
-          read_resolutions, [](const MethodConfig& method) {
-            std::string text;
-            for (const Extent& extent : method.resolutions)
-              text += (text.empty() ? "" : ", ") + write_extent(extent, method.axes);
-            return "[" + text + "]";
-          }};
-}
-
-// The key whose value is an amount of memory.
-
-namespace {
-
 constexpr const char* kMemory = "a number of GB above 0, or a text such as \"8 GB\", \"500 MB\" or \"1.5 TB\"";
 
 // "8 GB" in GB; 0 when it is no such text.
@@ -144,32 +107,6 @@ double gigabytes(const std::string& text) {
     if (unit == name) return number * size;
   return 0;
 }
-
-}  // namespace
-
-Key<DataConfig> memory_key() {
-  return {"memory", kMemory,
-          "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
-          [](DataConfig& data, const Value& value, const std::string& path) {
-            const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
-            const double wanted = number                            ? read_real(value, path, {})
-                                  : value.kind == Value::Kind::text ? gigabytes(value.text)
-                                                                    : 0;
-            if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
-            data.memory = wanted;
-          },
-          [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }};
-}
-
-}  // namespace mrmf
-
-// The table of options: each is declared here and nowhere else.
-
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
-namespace mrmf {
-namespace {
 
 using Keys = std::vector<Key<Config>>;
 
@@ -338,6 +275,52 @@ void add_run(Keys& keys) {
 }
 
 }  // namespace
+
+Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
+                        const std::string& meaning) {
+  return {path, kSize, meaning,
+          [=](LayerSpec& spec, const Value& value, const std::string& full) {
+            read_size(value, full, spec.*size);
+            spec.one_for_all.*once = value.kind != Value::Kind::list;
+          },
+          [=](const LayerSpec& spec) {
+            return spec.one_for_all.*once ? std::to_string((spec.*size).back()) : write_extent(spec.*size);
+          }};
+}
+
+Key<LayerSpec> padding_key() {
+  return {"padding", kPadding,
+          "of a conv: none, such that the output has ceil(input / stride) positions, or zeros before and after each "
+          "axis: 1 for every axis, [[1, 2]] for one, [1, 1, 1] for three; a list shorter than the axes counts from the "
+          "last",
+          read_padding, write_padding};
+}
+
+Key<MethodConfig> resolutions_key() {
+  return {"resolutions", expected<std::vector<Extent>>({}),
+          "averaging factors, coarse to fine: [[4], [2], [1]] for data of one axis, [[2, 2, 2], [1, 1, 1]] for three; "
+          "as many per resolution as the data has axes, or [1] for the data as they are",
+          read_resolutions, [](const MethodConfig& method) {
+            std::string text;
+            for (const Extent& extent : method.resolutions)
+              text += (text.empty() ? "" : ", ") + write_extent(extent, method.axes);
+            return "[" + text + "]";
+          }};
+}
+
+Key<DataConfig> memory_key() {
+  return {"memory", kMemory,
+          "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
+          [](DataConfig& data, const Value& value, const std::string& path) {
+            const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+            const double wanted = number                            ? read_real(value, path, {})
+                                  : value.kind == Value::Kind::text ? gigabytes(value.text)
+                                                                    : 0;
+            if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
+            data.memory = wanted;
+          },
+          [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }};
+}
 
 std::vector<Key<StageOverride>> stage_keys() {
   std::vector<Key<StageOverride>> keys;

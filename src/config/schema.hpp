@@ -1,4 +1,4 @@
-// The options there are, and the entries of the two lists of tables. Private to src/config*.cpp.
+// The options there are, and the entries of the two lists of tables. Private to src/config.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The only file that sees toml++.
+// TOML text to the tree of values, overrides into it, and values back to text. Only this file sees toml++.
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -48,22 +48,6 @@ Value convert(const toml::node& node, const std::string& origin, toml::source_in
   }
   return value;
 }
-
-}  // namespace
-
-Value parse_toml(const std::string& text, const std::string& origin) {
-  require_shallow_toml(text, origin);
-  try {
-    const toml::table table = toml::parse(text);
-    return convert(table, origin, 1);
-  } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    throw ConfigError(origin + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
-                      ": not valid TOML: " + std::string(error.description()));
-  }
-}
-
-namespace {
 
 void place(Value& value, const std::string& where) {
   value.where = where;
@@ -126,6 +110,18 @@ Value& step(Value& table, const std::string& part, const std::string& where) {
 }
 
 }  // namespace
+
+Value parse_toml(const std::string& text, const std::string& origin) {
+  require_shallow_toml(text, origin);
+  try {
+    const toml::table table = toml::parse(text);
+    return convert(table, origin, 1);
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    throw ConfigError(origin + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+                      ": not valid TOML: " + std::string(error.description()));
+  }
+}
 
 const Value* Value::find(const std::string& name) const {
   if (kind != Kind::table) return nullptr;

@@ -1,4 +1,5 @@
-// What of a run's data is kept in memory, decided from the files' headers before any of it is read.
+// The training and the validation data of a run: this rank's rows at every resolution the plan needs, in memory or
+// streamed as the configuration says. What stays in memory is decided from the files' headers before any of it is read.
 #pragma once
 
 #include <functional>
@@ -32,9 +33,6 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 /// Collective over `team`. The run's `node_ranks` ranks on this node share data.memory, of whatever teams they are.
 /// ConfigError, with both numbers: it is too little for the batches, or for all samples where data.load is "memory".
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks);
-
-// The training and the validation data of a run: this rank's rows at every resolution the plan needs, in memory or
-// streamed as the configuration says.
 
 /// One split as the training loop sees it.
 struct Split {

@@ -1,3 +1,4 @@
+// What of a run's data stays in memory, and what the configuration's limit leaves room for.
 #include "src/data/data.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A learner's contents, from the rank that has them to all others.
+// Two teams that train a stage's models at once: where they meet, and how all ranks get what each has trained.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,14 +15,9 @@
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
+namespace {
 
 enum class LearnerPart { bottom, top, all };
-
-/// Parameters and state of that part, its moments if they are wanted, and the optimizer's count of steps: of rank
-/// `root`, to every rank's learner. Collective over `world`.
-void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root);
-
-namespace {
 
 Group group_of(Model& model, LearnerPart part) {
   if (part == LearnerPart::bottom) return model.bottom();
@@ -58,8 +53,8 @@ void share(Backend& backend, const std::vector<Span>& spans, Comm& world, int ro
   }
 }
 
-}  // namespace
-
+// Parameters and state of that part, its moments if they are wanted, and the optimizer's count of steps: of rank
+// `root`, to every rank's learner. Collective over `world`.
 void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool moments, Comm& world, int root) {
   share(backend, spans_of(learner, part, moments), world, root);
   const MomentAges& mine = learner.optimizer.ages();
@@ -68,12 +63,11 @@ void hand_round(Backend& backend, Learner& learner, LearnerPart part, bool momen
   learner.optimizer.set_ages({static_cast<std::uint64_t>(ages[0]), static_cast<std::uint64_t>(ages[1])});
 }
 
-// Where two teams that train at once meet when they have trained.
-
 /// How a team's training ended; of the two teams', the later one here holds for all. Unfinished: the other team is to
 /// join it. Stopped: by a signal, and saved.
 enum class TeamEnd { finished, unfinished, stopped };
 
+/// Where two teams that train at once meet when they have trained.
 class TeamMeeting {
  public:
   /// Of the teams that `world` is cut into, the second of which begins at rank `second`; `team` is this rank's.
@@ -97,8 +91,6 @@ class TeamMeeting {
   std::optional<Notice> notice_;  // of the teams' first ranks
 };
 
-namespace {
-
 // Waits for a second at most, and gently: the other team may share the cores.
 bool done_soon(PendingSum& sum) {
   for (const Timer waiting; waiting.seconds() < 1;) {
@@ -107,8 +99,6 @@ bool done_soon(PendingSum& sum) {
   }
   return false;
 }
-
-}  // namespace
 
 TeamMeeting::TeamMeeting(const Comm& world, const Comm& team, int second) : world_(world.duplicate()) {
   world_.sum_in_any_order(false);  // such a sum could not go on beside other calls
@@ -133,8 +123,6 @@ TeamMeeting::Met TeamMeeting::meet(TeamEnd mine, Comm& team) {
   const TeamEnd end = ends[1] > 0 ? TeamEnd::stopped : ends[0] > 0 ? TeamEnd::unfinished : TeamEnd::finished;
   return {end, waited, world_.max(waited)};
 }
-
-namespace {
 
 // What a rank knows when its team has trained.
 struct Team {

@@ -98,6 +98,12 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   }
 }
 
+// The same places as a model's bottom parameters, in another arena of the same layout.
+Span bottom_of(Model& model, Span arena) {
+  const Span bottom = model.bottom().params;
+  return arena.subspan(static_cast<std::size_t>(bottom.data() - model.params().data()), bottom.size());
+}
+
 }  // namespace
 
 void resample(const Resample& how, ConstSpan x, Span y) {
@@ -142,16 +148,6 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
   }
   backend.write(dense, to);
 }
-
-namespace {
-
-// The same places as a model's bottom parameters, in another arena of the same layout.
-Span bottom_of(Model& model, Span arena) {
-  const Span bottom = model.bottom().params;
-  return arena.subspan(static_cast<std::size_t>(bottom.data() - model.params().data()), bottom.size());
-}
-
-}  // namespace
 
 void require_fusible(const Network& coarse, const Network& dense, const FuseStep& step) {
   MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");

@@ -1,5 +1,5 @@
-// Hands a coarse model's top to a denser model whose flattened vector is longer: the first dense layer and the flat
-// batch norm are linearly interpolated along the flattened positions.
+// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers, and its top where that is
+// asked for: interpolated along the flattened positions, as the denser model's flattened vector is longer.
 #pragma once
 
 #include "layers/network.hpp"
@@ -33,8 +33,6 @@ struct TopTransfer {
 };
 void require_transferable(const TopTransfer& networks);
 void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
-
-// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers.
 
 /// ConfigError naming the first layer that cannot be handed over: bottoms must be equal, and an interpolated top's
 /// layers equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.

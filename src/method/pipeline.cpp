@@ -1,4 +1,3 @@
-// The trainer of all ranks.
 #include "src/method/pipeline.hpp"
 
 #include <optional>
@@ -9,6 +8,7 @@
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
+namespace {
 
 /// One trainer while all ranks train together, a new one after two teams had the data and the time.
 class AllRanks {
@@ -58,8 +58,6 @@ void AllRanks::rehearse() {
   }
   trainer_->rehearse(config_, plan_, plan_.last);
 }
-
-namespace {
 
 // The records of the steps of the plan's first `count` stages, from an earlier start of the run.
 std::vector<StageRecord> earlier_records(const Workplace& at, std::size_t count) {

@@ -29,6 +29,47 @@ std::string origin_of(const Config& config, int ranks) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
+// Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
+double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
+  RunReport silent;
+  const Workplace apart = at.apart(silent);
+  step.stop = {};
+  step.stop.epochs = 1;
+  Trainer trainer(apart, config.training);
+  trainer.rehearse(config, plan, step);
+  Learner throwaway = make_learner(plan, config, apart, step.resolution, step.seed);
+  const StageRecord record = trainer.train(throwaway, step).record;
+  return record.split.compute.mean + record.split.communication.mean;
+}
+
+TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at,
+                  MeasuredTeams& kept) try {
+  const Timer timer;
+  at.data.load(at.team);
+  const auto seconds_of = [&](const TrainStep& step) {
+    if (const std::optional<double> earlier = kept.find_seconds(step.stage, step.role)) return *earlier;
+    at.report.log(
+        fmt::format("stage {}: measuring an epoch of the {} model on all ranks", step.stage, to_string(step.role)));
+    const double seconds = epoch_seconds(config, plan, step, at);
+    kept.keep_seconds(step.stage, step.role, seconds);
+    return seconds;
+  };
+  const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
+  const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
+  const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, at.team.size());
+  at.report.log(
+      fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
+                  "{:.3f} s coarse "
+                  "(at most {})",
+                  stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
+  return teams;
+} catch (const Stopped& stopped) {
+  at.report.log(
+      fmt::format("stopped on {} while the teams of stage {} were measured; run the same command again to continue",
+                  signal_name(stopped.signal), stage.fuse.stage));
+  throw;
+}
+
 }  // namespace
 
 MeasuredTeams::MeasuredTeams(const Config& config, Comm& world, bool kept)
@@ -99,51 +140,6 @@ void forget_teams_of_others(const Config& config, const Comm& world) {
   const Json all = Json::parse(read_file(path_in(config.run)), nullptr, false);
   if (!all.is_object() || all.value("origin", "") != origin_of(config, world.size())) forget_teams(config.run, world);
 }
-
-namespace {
-
-// Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
-double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
-  RunReport silent;
-  const Workplace apart = at.apart(silent);
-  step.stop = {};
-  step.stop.epochs = 1;
-  Trainer trainer(apart, config.training);
-  trainer.rehearse(config, plan, step);
-  Learner throwaway = make_learner(plan, config, apart, step.resolution, step.seed);
-  const StageRecord record = trainer.train(throwaway, step).record;
-  return record.split.compute.mean + record.split.communication.mean;
-}
-
-TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at,
-                  MeasuredTeams& kept) try {
-  const Timer timer;
-  at.data.load(at.team);
-  const auto seconds_of = [&](const TrainStep& step) {
-    if (const std::optional<double> earlier = kept.find_seconds(step.stage, step.role)) return *earlier;
-    at.report.log(
-        fmt::format("stage {}: measuring an epoch of the {} model on all ranks", step.stage, to_string(step.role)));
-    const double seconds = epoch_seconds(config, plan, step, at);
-    kept.keep_seconds(step.stage, step.role, seconds);
-    return seconds;
-  };
-  const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
-  const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
-  const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, at.team.size());
-  at.report.log(
-      fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
-                  "{:.3f} s coarse "
-                  "(at most {})",
-                  stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
-  return teams;
-} catch (const Stopped& stopped) {
-  at.report.log(
-      fmt::format("stopped on {} while the teams of stage {} were measured; run the same command again to continue",
-                  signal_name(stopped.signal), stage.fuse.stage));
-  throw;
-}
-
-}  // namespace
 
 std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks) {
   if (ranks < 2)

@@ -1,5 +1,5 @@
-// Who trains what in a fusion stage whose two models are trained at once (paper 3.4): the ranks are cut into a coarse
-// team, the first ones, and a dense team, the others.
+// A fusion stage whose coarse and dense model are trained at once, by two teams (paper 3.4): the ranks are cut into a
+// coarse team, the first ones, and a dense team, the others.
 #pragma once
 
 #include <array>
@@ -38,9 +38,8 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 /// be trained for are its share. Collective over at.team, the world.
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at);
 
-// What a run has measured to cut its ranks into teams, kept in its folder: a run that goes on must cut them as before,
-// and one that was stopped on the way need not measure again what it knows.
-
+/// What a run has measured to cut its ranks into teams, kept in its folder: a run that goes on must cut them as before,
+/// and one that was stopped on the way need not measure again what it knows.
 class MeasuredTeams {
  public:
   /// Collective over the world. A run without a folder to keep them in has none.
@@ -68,8 +67,6 @@ void forget_teams(const RunConfig& run, const Comm& world);
 /// The same where it was measured with another configuration, or on other ranks: for a run that was stopped before it
 /// had trained anything.
 void forget_teams_of_others(const Config& config, const Comm& world);
-
-// A fusion stage whose coarse and dense model are trained at once, by two teams (paper 3.4).
 
 struct ConcurrentStage {
   const Plan& plan;

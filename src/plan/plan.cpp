@@ -80,6 +80,59 @@ void share_curve(Plan& plan) {
   }
 }
 
+nlohmann::json to_json(const TrainStep& step) {
+  nlohmann::json json = {{"step", "train"},
+                         {"stage", step.stage},
+                         {"role", to_string(step.role)},
+                         {"resolution", factors(step.resolution, step.axes)},
+                         {"batch", step.batch},
+                         {"optimizer", step.optimizer.name},
+                         {"learning_rate", step.optimizer.learning_rate},
+                         {"rule", step.optimizer.rule},
+                         {"curve", {step.curve.begin, step.curve.end}},
+                         {"epochs", step.stop.epochs},
+                         {"seed", step.seed}};
+  if (step.stop.threshold) json["threshold"] = *step.stop.threshold, json["patience"] = step.stop.patience;
+  if (step.stop.target) json["target"] = *step.stop.target;
+  return json;
+}
+
+const char* top_text(const FuseStep& fuse, bool dense_trained) {
+  if (fuse.matching) return "top layers that fit from coarse, the others fresh";
+  switch (fuse.top) {
+    case TopRule::fresh: return "top fresh";
+    case TopRule::interpolated: return "top interpolated from coarse";
+    case TopRule::dense: return dense_trained ? "top from dense" : "top fresh";
+  }
+  return "";
+}
+
+const char* top_name(const FuseStep& fuse) {
+  if (fuse.matching) return "matching";
+  return fuse.top == TopRule::dense ? "dense" : fuse.top == TopRule::fresh ? "fresh" : "interpolated";
+}
+
+std::string stop_text(const StopSettings& stop) {
+  std::string text;
+  if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
+  if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
+  return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
+}
+
+std::string train_text(const TrainStep& step) {
+  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
+                     resolution_text(step.resolution, step.axes), step.batch, step.optimizer.name,
+                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
+}
+
+std::string teams_text(const Stage& stage) {
+  if (!stage.at_once) return "";
+  const std::string shares = stage.split.empty()
+                                 ? "in shares to be measured"
+                                 : fmt::format("{} : {} (dense : coarse)", stage.split[0], stage.split[1]);
+  return ", at once with coarse, ranks " + shares + (stage.join ? ", who is ready first joins" : "");
+}
+
 }  // namespace
 
 std::string to_string(Role role) {
@@ -161,65 +214,6 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
     if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
   return settings;
 }
-
-// A plan in words, as `mrmf plan` prints it, and as JSON.
-
-namespace {
-
-nlohmann::json to_json(const TrainStep& step) {
-  nlohmann::json json = {{"step", "train"},
-                         {"stage", step.stage},
-                         {"role", to_string(step.role)},
-                         {"resolution", factors(step.resolution, step.axes)},
-                         {"batch", step.batch},
-                         {"optimizer", step.optimizer.name},
-                         {"learning_rate", step.optimizer.learning_rate},
-                         {"rule", step.optimizer.rule},
-                         {"curve", {step.curve.begin, step.curve.end}},
-                         {"epochs", step.stop.epochs},
-                         {"seed", step.seed}};
-  if (step.stop.threshold) json["threshold"] = *step.stop.threshold, json["patience"] = step.stop.patience;
-  if (step.stop.target) json["target"] = *step.stop.target;
-  return json;
-}
-
-const char* top_text(const FuseStep& fuse, bool dense_trained) {
-  if (fuse.matching) return "top layers that fit from coarse, the others fresh";
-  switch (fuse.top) {
-    case TopRule::fresh: return "top fresh";
-    case TopRule::interpolated: return "top interpolated from coarse";
-    case TopRule::dense: return dense_trained ? "top from dense" : "top fresh";
-  }
-  return "";
-}
-
-const char* top_name(const FuseStep& fuse) {
-  if (fuse.matching) return "matching";
-  return fuse.top == TopRule::dense ? "dense" : fuse.top == TopRule::fresh ? "fresh" : "interpolated";
-}
-
-std::string stop_text(const StopSettings& stop) {
-  std::string text;
-  if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
-  if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
-  return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
-}
-
-std::string train_text(const TrainStep& step) {
-  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
-                     resolution_text(step.resolution, step.axes), step.batch, step.optimizer.name,
-                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
-}
-
-std::string teams_text(const Stage& stage) {
-  if (!stage.at_once) return "";
-  const std::string shares = stage.split.empty()
-                                 ? "in shares to be measured"
-                                 : fmt::format("{} : {} (dense : coarse)", stage.split[0], stage.split[1]);
-  return ", at once with coarse, ranks " + shares + (stage.join ? ", who is ready first joins" : "");
-}
-
-}  // namespace
 
 std::string to_text(const Plan& plan) {
   std::string text =

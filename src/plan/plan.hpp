@@ -1,5 +1,6 @@
 // The plan of a run as data: computed from the config alone, printed by `mrmf plan` before anything runs, stored in the
-// run folder, and followed by the pipeline. Paper section 3.3 and Figure 2.
+// run folder, and followed by the pipeline (paper section 3.3 and Figure 2). Beside it, warnings of what a
+// configuration and its data say that is allowed but rarely meant.
 #pragma once
 
 #include <optional>
@@ -77,10 +78,8 @@ std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string place_text(const TrainStep& step);
 
-// What a configuration and its data say that is allowed but is rarely meant.
-
-/// One line each, for what the configuration alone tells: keys that nothing reads, validation data that is the training
-/// data.
+/// What is allowed but rarely meant, one line each, for what the configuration alone tells: keys that nothing reads,
+/// validation data that is the training data.
 std::vector<std::string> config_warnings(const Config& config);
 /// And for what it means on samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
 /// otherwise. `config` is as it was read, its layers not settled.

@@ -1,4 +1,5 @@
-// The learning rate as a function of where a training step of the plan stands. Only reduce-on-plateau has memory.
+// The schedule of one training step of the plan: its learning rate as it goes on, and when it ends. Value types fed by
+// the training loop: no I/O, no MPI.
 #pragma once
 
 #include <limits>
@@ -16,6 +17,7 @@ struct CurvePart {
   bool operator==(const CurvePart&) const = default;
 };
 
+/// The learning rate as a function of where a training step stands. Only reduce-on-plateau has memory.
 class LearningRate {
  public:
   /// `epochs`: the length that cosine and linear rules run over (the step's upper bound).
@@ -43,8 +45,7 @@ class LearningRate {
   Memory memory_;
 };
 
-// When one training step of the plan ends. A value type fed by the training loop: no I/O, no MPI.
-
+/// Why a training step ended; none: it goes on.
 enum class StopReason { none, epochs, plateau, target };
 std::string to_string(StopReason reason);
 

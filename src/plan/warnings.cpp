@@ -1,3 +1,4 @@
+// Warnings of what a configuration and its data say that is allowed but rarely meant.
 #include "src/plan/plan.hpp"
 
 #include <fmt/format.h>

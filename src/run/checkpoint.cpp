@@ -1,7 +1,5 @@
 #include "src/run/checkpoint.hpp"
 
-#include "src/training/model_state.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
+#include "src/training/model_state.hpp"
 
 namespace mrmf {
 namespace {
@@ -150,6 +149,54 @@ void read(const std::string& path, std::vector<Array>& arrays) try {
   damaged(error.what());
 }
 
+constexpr const char* kAdvice =
+    "set it back, give --overwrite to begin anew, or take another folder with --set run.folder=...";
+
+void scale(RoleSettings& role, int factor) {
+  if (role.batch) *role.batch *= factor;
+}
+
+// With batches and shards of all ranks in place of those of one: equal where the mini-batches are.
+Config over_ranks(const RunStart& start) {
+  Config config = start.config;
+  if (config.data.shards == 0) config.data.shards = start.ranks;
+  config.training.batch *= start.ranks;
+  for (RoleSettings* role : {&config.method.coarse, &config.method.dense, &config.method.finetune})
+    scale(*role, start.ranks);
+  for (StageOverride& stage : config.method.stages) scale(stage.coarse, start.ranks), scale(stage.dense, start.ranks);
+  return config;
+}
+
+// Lists of tables are too long for a line.
+std::string value_text(const std::string& value) {
+  constexpr std::size_t kLong = 60;
+  return value.empty() ? "not set" : value.size() > kLong ? "another" : value;
+}
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+fs::path folder_of(const Config& config) { return fs::path(config.run.folder) / "checkpoints"; }
+
+StateRows rows_of(const Config& config) {
+  return config.training.global_batch_norm ? StateRows::one : StateRows::one_per_rank;
+}
+
+// The model that goes through the stages: the finest is fused from what it was before.
+bool leads(const TrainStep& step) { return step.role != Role::dense; }
+
+// Bottom and top; one number where the file is older, for both.
+MomentAges ages_of(const Json& steps) {
+  if (!steps.is_array()) return {steps, steps};
+  return {steps.at(0), steps.at(1)};
+}
+
+// A file that cannot be removed does no harm: it is never looked at again.
+void remove(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
 }  // namespace
 
 void save_checkpoint(Backend& backend, const std::string& path, Learner& learner, const CheckpointTexts& texts,
@@ -175,34 +222,6 @@ void load_checkpoint(Backend& backend, const std::string& path, Learner& learner
   });
   distribute(backend, arrays, team);
 }
-
-namespace {
-
-constexpr const char* kAdvice =
-    "set it back, give --overwrite to begin anew, or take another folder with --set run.folder=...";
-
-void scale(RoleSettings& role, int factor) {
-  if (role.batch) *role.batch *= factor;
-}
-
-// With batches and shards of all ranks in place of those of one: equal where the mini-batches are.
-Config over_ranks(const RunStart& start) {
-  Config config = start.config;
-  if (config.data.shards == 0) config.data.shards = start.ranks;
-  config.training.batch *= start.ranks;
-  for (RoleSettings* role : {&config.method.coarse, &config.method.dense, &config.method.finetune})
-    scale(*role, start.ranks);
-  for (StageOverride& stage : config.method.stages) scale(stage.coarse, start.ranks), scale(stage.dense, start.ranks);
-  return config;
-}
-
-// Lists of tables are too long for a line.
-std::string value_text(const std::string& value) {
-  constexpr std::size_t kLong = 60;
-  return value.empty() ? "not set" : value.size() > kLong ? "another" : value;
-}
-
-}  // namespace
 
 void require_continuable(const RunStart& was, const RunStart& is) {
   const std::string holds = "run.folder: " + is.config.run.folder + " holds an unfinished run ";
@@ -236,34 +255,6 @@ void require_continuable(const RunStart& was, const RunStart& is) {
     throw ConfigError(
         fmt::format("{}on {} training samples, and the data now has {}; {}", holds, was.samples, is.samples, kAdvice));
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-fs::path folder_of(const Config& config) { return fs::path(config.run.folder) / "checkpoints"; }
-
-StateRows rows_of(const Config& config) {
-  return config.training.global_batch_norm ? StateRows::one : StateRows::one_per_rank;
-}
-
-// The model that goes through the stages: the finest is fused from what it was before.
-bool leads(const TrainStep& step) { return step.role != Role::dense; }
-
-// Bottom and top; one number where the file is older, for both.
-MomentAges ages_of(const Json& steps) {
-  if (!steps.is_array()) return {steps, steps};
-  return {steps.at(0), steps.at(1)};
-}
-
-// A file that cannot be removed does no harm: it is never looked at again.
-void remove(const fs::path& path) {
-  std::error_code ignored;
-  fs::remove(path, ignored);
-}
-
-}  // namespace
 
 Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks)
     : config_(config), steps_(plan.training()), samples_(samples), ranks_(ranks) {}

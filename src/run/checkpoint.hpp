@@ -1,7 +1,8 @@
-// One checkpoint on disk: HDF5 with /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>,
-// channels-last and float32, the texts /progress (JSON) and /config (TOML), and the format as an attribute. Behind
-// HDF5's last byte come 16 more: a checksum of all before them, so that nothing damaged reaches the HDF5 library.
-// Written beside its target and renamed, so that it is there whole or not at all.
+// The checkpoints of a run, and whether it may go on from them. One on disk is HDF5 with /parameters/<layer>/<part>,
+// /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32, the texts /progress (JSON) and
+// /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16 more: a checksum of all before them,
+// so that nothing damaged reaches the HDF5 library. Written beside its target and renamed, so that it is there whole or
+// not at all.
 #pragma once
 
 #include <map>
@@ -39,8 +40,6 @@ CheckpointTexts read_checkpoint_texts(const std::string& path);
 /// and for arrays of another network: one of the learner's that the file lacks, or one of the file's that it lacks.
 void load_checkpoint(Backend& backend, const std::string& path, Learner& learner, StateRows rows, Comm& team);
 
-// Whether a run may go on from what another start of it saved.
-
 /// One start of a run, as far as its results depend on it.
 struct RunStart {
   Config config;
@@ -53,12 +52,11 @@ struct RunStart {
 /// local batch norm.
 void require_continuable(const RunStart& was, const RunStart& is);
 
-// The checkpoints of a run: one file per training step of the plan, checkpoints/step-<n>.h5, written by the team that
-// trains that step. From them, the same command goes on where the run was saved.
-//
-// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
-// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
-
+/// The checkpoints of a run: one file per training step of the plan, checkpoints/step-<n>.h5, written by the team that
+/// trains that step. From them, the same command goes on where the run was saved.
+///
+/// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
+/// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
 class Checkpoints {
  public:
   /// `samples`: of the training data. Finds nothing as yet.

@@ -18,22 +18,6 @@ void add(std::vector<PartPlace>& places, const std::string& layer, const std::ve
   }
 }
 
-}  // namespace
-
-std::vector<PartPlace> parameter_places(const Network& network) {
-  std::vector<PartPlace> places;
-  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.params, entry.params.first);
-  return places;
-}
-
-std::vector<PartPlace> state_places(const Network& network) {
-  std::vector<PartPlace> places;
-  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.state, entry.state.first);
-  return places;
-}
-
-namespace {
-
 constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // with more in it
 
 // Calls visit(data set name, its shape, its span) for every part of every layer.
@@ -73,6 +57,18 @@ void require_nothing_else(const std::string& path, const Network& network) {
 }
 
 }  // namespace
+
+std::vector<PartPlace> parameter_places(const Network& network) {
+  std::vector<PartPlace> places;
+  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.params, entry.params.first);
+  return places;
+}
+
+std::vector<PartPlace> state_places(const Network& network) {
+  std::vector<PartPlace> places;
+  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.state, entry.state.first);
+  return places;
+}
 
 // By one rank alone: nobody need wait in a collective call of MPI-IO, which has no limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,

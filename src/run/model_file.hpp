@@ -1,4 +1,7 @@
-// The named parts of a model's arenas: what files hold, one array per part of a layer.
+// A trained model on disk: HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>, one array per part
+// of a layer, channels-last and float32, and the configuration that made it (the attribute "config", or a data set of
+// that name where it is longer than an attribute may be); a checksum is behind it. Portable between backends and
+// resolutions of the same network.
 #pragma once
 
 #include <string>
@@ -26,11 +29,6 @@ struct PartPlace {
 /// In arena order. Moments of an optimizer have the places of the parameters.
 std::vector<PartPlace> parameter_places(const Network& network);
 std::vector<PartPlace> state_places(const Network& network);
-
-// A trained model on disk: HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>, channels-last and
-// float32, and the configuration that made it (the attribute "config", or a
-// data set of that name where it is longer than an attribute may be); a checksum is behind it. Portable between
-// backends and resolutions of the same network.
 
 /// Collective; the root's values are written. The file appears whole or not at all.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,

@@ -1,4 +1,3 @@
-// The lines and the table that a run prints.
 #include "src/run/report.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +39,12 @@ std::string target_line(const RunResult& result) {
   return fmt::format("target validation loss {:g}: {}", *result.target,
                      result.target_reached ? "reached" : "NOT reached");
 }
+
+namespace fs = std::filesystem;
+constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
 
@@ -115,16 +120,6 @@ std::string result_table(const RunResult& result) {
                       result.validation_loss, result.total_seconds, target_line(result));
   return text;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
 
 struct RunReport::State {
   fs::path folder;

@@ -41,32 +41,6 @@ bool is_still(int descriptor, const std::string& folder) {
          held.st_ino == there.st_ino;
 }
 
-}  // namespace
-
-FolderLock::FolderLock(const std::string& folder) {
-  using Clock = std::chrono::steady_clock;
-  // The ranks of an mpirun that was killed go a moment after it; who starts again at once waits for them.
-  const Clock::time_point end = Clock::now() + std::chrono::seconds(3);
-  for (;;) {
-    descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor_ < 0) return;
-    const Held held = try_lock(descriptor_);
-    if (held == Held::nowhere || (held == Held::here && is_still(descriptor_, folder))) return;
-    ::close(descriptor_);
-    if (Clock::now() > end) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  throw ConfigError("run.folder: " + folder +
-                    " is in use by another mrmf train; wait for its end or stop it, or set another folder, --set "
-                    "run.folder=...");
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char* kMark = ".mrmf-run";
@@ -148,6 +122,28 @@ void require_plain(const fs::path& folder) {
 }
 
 }  // namespace
+
+FolderLock::FolderLock(const std::string& folder) {
+  using Clock = std::chrono::steady_clock;
+  // The ranks of an mpirun that was killed go a moment after it; who starts again at once waits for them.
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(3);
+  for (;;) {
+    descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ < 0) return;
+    const Held held = try_lock(descriptor_);
+    if (held == Held::nowhere || (held == Held::here && is_still(descriptor_, folder))) return;
+    ::close(descriptor_);
+    if (Clock::now() > end) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw ConfigError("run.folder: " + folder +
+                    " is in use by another mrmf train; wait for its end or stop it, or set another folder, --set "
+                    "run.folder=...");
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 RunFolder::RunFolder(const std::string& path, bool overwrite) : path_(path) {
   std::error_code none;

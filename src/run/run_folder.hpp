@@ -1,4 +1,12 @@
-// One run at a time in a folder.
+// The folder of a run, held against other runs and against accidents. What a run writes into it:
+//
+//   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
+//   config.toml   the effective configuration         stages.jsonl  one line per training step of the plan
+//   plan.json     the plan                            result.json   written last: its presence means the run is done
+//   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5
+//   team/         the second team's lines, while two teams train at once
+//
+// Nothing else in it is ever replaced or removed, and nothing is written through a link.
 #pragma once
 
 #include <optional>
@@ -20,16 +28,6 @@ class FolderLock {
  private:
   int descriptor_;
 };
-
-// The folder of a run, held against other runs and against accidents. What a run writes into it:
-//
-//   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
-//   config.toml   the effective configuration         stages.jsonl  one line per training step of the plan
-//   plan.json     the plan                            result.json   written last: its presence means the run is done
-//   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5
-//   team/         the second team's lines, while two teams train at once
-//
-// Nothing else in it is ever replaced or removed, and nothing is written through a link.
 
 /// Makes the folder where there is none, holds it, and marks it. Until keep(), its end takes back what it made: the
 /// files by name, the folders where they are empty. On the root.

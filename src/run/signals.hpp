@@ -1,5 +1,6 @@
 // SIGINT (Ctrl-C), SIGTERM and SIGUSR1 as a wish to stop soon, looked at between training steps. Batch systems send the
-// last two before a time limit and before taking a node away.
+// last two before a time limit and before taking a node away. With them, when a run under way is saved and its ranks
+// are compared.
 #pragma once
 
 #include <string>
@@ -41,14 +42,13 @@ class SignalsBeforeTraining {
 /// "SIGINT", "SIGTERM", "SIGUSR1".
 std::string signal_name(int number);
 
-// When a run under way is saved, when its ranks are compared, and whether it stops.
-
 /// Thrown on every rank of a team at the same step, once the run is saved; the program then ends with this exit code.
 struct Stopped {
   static constexpr int exit_code = 75;  ///< EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
   int signal = 0;                       ///< the one that one of the ranks got
 };
 
+/// When a run under way is saved, when its ranks are compared, and whether it stops.
 class SaveTimes {
  public:
   /// Keeps a reference to `signals`.

@@ -1,7 +1,8 @@
 // Which backend and how many threads: from the configuration and the machine.
+#include "src/system/backend_choice.hpp"
+
 #include <omp.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include "io/output_file.hpp"
 #include "kernels/host/threads.hpp"
 #include "src/cli/commands.hpp"
-#include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

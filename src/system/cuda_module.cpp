@@ -1,5 +1,4 @@
-#include "src/system/backend_choice.hpp"
-
+// The module with the CUDA backend: finding it, opening it, and asking it for devices.
 #include <dlfcn.h>
 
 #include <array>
@@ -7,6 +6,8 @@
 #include <filesystem>
 
 #include "generated/cuda_interface.hpp"
+#include "src/system/backend_choice.hpp"
+
 namespace mrmf {
 namespace {
 

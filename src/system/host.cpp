@@ -33,6 +33,23 @@ double total_memory() {
   return 1024 * kib;
 }
 
+// The value of the first line "<name> : <value>" of a /proc file, or "".
+std::string proc_value(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    const std::size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -66,29 +83,6 @@ double node_memory() {
   }
   return least;
 }
-
-// What a result says of where it came from.
-
-namespace {
-
-// The value of the first line "<name> : <value>" of a /proc file, or "".
-std::string proc_value(const std::string& path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(name)) continue;
-    const std::size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
-    return start == std::string::npos ? "" : line.substr(start);
-  }
-  return "";
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-}
-
-}  // namespace
 
 Machine this_machine() {
   Machine machine;

@@ -1,4 +1,5 @@
-// Which samples a team takes in which step: the sample order of io/order.hpp for the training steps of a plan.
+// The batches of a plan's training steps: which samples a team takes in which step, by the sample order of
+// io/order.hpp, and where the step finds them.
 #pragma once
 
 #include <memory>
@@ -62,9 +63,8 @@ class Orders {
   std::uint64_t seed_;
 };
 
-// The batches of a split at one resolution, where training steps find them: gathered on the host and copied one by one,
-// or picked by the step itself from a table that a device holds whole.
-
+/// The batches of a split at one resolution, where training steps find them: gathered on the host and copied one by
+/// one, or picked by the step itself from a table that a device holds whole.
 class Batches {
  public:
   /// For batches of at most `most_rows`. The split's store must hold the resolution; keeps references to both.

@@ -69,17 +69,6 @@ void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {
   std::memcpy(bytes.data(), text.data(), bytes.size());
 }
 
-}  // namespace
-
-std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team) {
-  if (team.size() == 1) return nullptr;
-  const Peers peers{team.rank(), team.size(), [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
-  if (auto own = backend.rank_sum(peers)) return own;
-  return std::make_unique<TeamSum>(team);
-}
-
-namespace {
-
 std::vector<float> on_host(Backend& backend, ConstSpan values) {
   std::vector<float> copy(values.size());
   backend.read(values, copy);
@@ -126,6 +115,13 @@ std::string differing_text(std::uint64_t hash, Comm& team) {
 }
 
 }  // namespace
+
+std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team) {
+  if (team.size() == 1) return nullptr;
+  const Peers peers{team.rank(), team.size(), [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
+  if (auto own = backend.rank_sum(peers)) return own;
+  return std::make_unique<TeamSum>(team);
+}
 
 void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place) {
   if (team.size() == 1) return;

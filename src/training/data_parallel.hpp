@@ -1,4 +1,5 @@
-// The sums that training takes over a team: of gradients, and of batch norm's statistics.
+// What keeps the models of a team's ranks one model: the sums of gradients and of batch norm's statistics that training
+// takes over the team, and checks that every rank holds the same.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,6 @@ namespace mrmf {
 /// The backend's own where it has one (NCCL), else MPI on the host's memory; null for a team of one. Collective; keeps
 /// a reference to `team`.
 std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team);
-
-// Every rank of a team holds the same model: looking whether it does, and making it so.
 
 /// What of a model is compared: with local batch norm each rank has its own running statistics inside of an epoch.
 enum class Compared { parameters, parameters_and_state };

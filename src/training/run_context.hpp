@@ -23,9 +23,8 @@ struct Workplace {
   Data& data;
   RunReport& report;
   Saving* saving = nullptr;  ///< null: nothing is saved
-  bool lanes =
-      false;  ///< shard by shard, the same bits on any number of ranks and threads (src/training/shard_replicas.hpp)
-
+  /// Shard by shard, the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
+  bool lanes = false;
   SaveTimes* stops = nullptr;  ///< where nothing is saved: what a signal stops nevertheless; null: nothing does
 
   /// The same for a team of its ranks, which tells another report.

@@ -1,4 +1,3 @@
-// What the trainer decides and allocates before a step's epochs.
 #include "src/training/trainer.hpp"
 
 #include <fmt/format.h>
@@ -70,6 +69,9 @@ constexpr std::size_t kLookEvery = 64;
 // Floats of a part of the gradients that is summed beside backward: long enough that a sum's latency is small beside
 // its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
+
+// The end of the plan's last step is the end of the run: its model and result are written instead.
+bool ends_run(const TrainStep& step) { return step.role == Role::baseline || step.role == Role::finetune; }
 
 }  // namespace
 
@@ -210,15 +212,6 @@ double Trainer::validate(Learner& learner, int batch_size) {
   clock_.time().communication += timer.lap();
   return loss / static_cast<double>(split.shape.samples);
 }
-
-// What the trainer leaves behind: losses, the records of epochs, and the checkpoints.
-
-namespace {
-
-// The end of the plan's last step is the end of the run: its model and result are written instead.
-bool ends_run(const TrainStep& step) { return step.role == Role::baseline || step.role == Role::finetune; }
-
-}  // namespace
 
 Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
   const auto begin = order.global_rows.begin();
