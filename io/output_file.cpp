@@ -158,13 +158,16 @@ std::string random_digits() {
   return fmt::format("{:016x}", number);
 }
 
-/// Makes a file that was not there before and returns its name.
-std::string create_partial(const std::string& target, FileDescriptor& file) {
+/// Makes a file that was not there before and returns its name. A signal removes it from its first moment on.
+std::string create_partial(const std::string& target, FileDescriptor& file, std::optional<UnfinishedFile>& unfinished) {
   for (int attempt = 0;; ++attempt) {
     std::string path = target + ".partial-" + random_digits();
+    unfinished.emplace(path);
     file = FileDescriptor(open_file(path, O_RDWR | O_CREAT | O_EXCL));
     if (file) return path;
-    if (errno != EEXIST || attempt > 100) fail(target, "cannot be created", errno);
+    const int reason = errno;
+    unfinished.reset();
+    if (reason != EEXIST || attempt > 100) fail(target, "cannot be created", reason);
   }
 }
 
@@ -245,8 +248,7 @@ void OutputFile::on_all(const Action& action) {
 
 void OutputFile::create() {
   require_output(target_, replace_);
-  partial_ = create_partial(target_, file_);
-  unfinished_.emplace(partial_);
+  partial_ = create_partial(target_, file_, unfinished_);
 }
 
 OutputFile::OutputFile(std::string target, Replace replace) : target_(std::move(target)), replace_(replace) {

@@ -2,12 +2,19 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "mpi/comm.hpp"
 
 namespace mrmf {
 namespace {
+
+/// Was this process started by mpirun, or by srun with one of its MPI plugins?
+bool launched() {
+  constexpr std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD"};
+  return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; });
+}
 
 /// Open MPI parameters that this program wants; the environment of the user has the last word.
 void set_defaults() {
@@ -22,6 +29,9 @@ void set_defaults() {
       {"OMPI_MCA_ess_singleton_isolated", "1"},
   };
   for (const auto& [name, value] : defaults) ::setenv(name, value, 0);
+  // All such ranks of a user would share one folder for temporary files, which each makes and removes: of several
+  // commands at once, some failed in MPI_Init. One rank alone needs none.
+  if (!launched()) ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
 }
 
 }  // namespace

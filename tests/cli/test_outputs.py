@@ -1,4 +1,5 @@
 """What commands write: whole or not at all, over nothing that a user has, and nowhere else."""
+import concurrent.futures
 import os
 import resource
 import signal
@@ -186,6 +187,15 @@ class TwoWriters(Outputs):
                     if name != "meta.JSON":  # the file's name is in it
                         np.testing.assert_array_equal(alone[name][:], x[name][:])
             os.remove(self.path("x.h5"))
+
+
+class ManyAtOnce(Outputs):
+    def test_commands_without_mpirun_do_not_meet_in_a_folder_of_mpi(self):
+        def one_after_another(_):
+            return [self.launch("presets").communicate(timeout=60)[0] for _ in range(50)]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            outputs = [output for outputs in pool.map(one_after_another, range(6)) for output in outputs]
+        self.assertEqual(set(outputs), {self.mrmf("presets")})
 
 
 class Stopped(Outputs):
