@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "mpi/chunks.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
@@ -22,13 +23,6 @@ using mpi::check;
 // MPI counts elements in an int, and some transports count bytes in one: long spans go in pieces.
 constexpr std::size_t max_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values that are in fixed point at a time
-
-/// Calls action(piece) on consecutive pieces of at most `limit` elements; never on an empty one.
-template <typename T, typename Action>
-void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
-  for (std::size_t first = 0; first < values.size(); first += limit)
-    action(values.subspan(first, std::min(limit, values.size() - first)));
-}
 
 template <typename T>
 MPI_Datatype mpi_type();
