@@ -128,9 +128,10 @@ def run(command, folder, timeout=TIMEOUT):
         stdout, stderr = process.communicate(timeout=timeout)
         code = process.returncode
     except subprocess.TimeoutExpired:
+        # mpirun of Open MPI 4.1 may stay when a rank is killed as it connects to it. Then no rank is left.
+        code = 128 + signal.SIGKILL if command.ranks and not running.pids("mrmf") else None
         end(running)
         stdout, stderr = process.communicate()
-        code = None
     seconds = time.monotonic() - started
     if helper:
         helper.join()
