@@ -41,7 +41,7 @@ void write_checksummed(const std::string& path, std::string_view bytes, Replace 
 }
 
 Checksum verify(const std::string& path) {
-  const Descriptor file(path);
+  const InputFile file(path);
   const auto size = static_cast<std::uint64_t>(file.bytes()), before = size - std::min(size, kDigits);
   const auto read = [&](std::uint64_t offset, std::size_t count) {
     std::string piece(count, '\0');

@@ -228,7 +228,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   std::vector<std::string> others;
   std::vector<Samples> all;
   CoarseFile made;
-  together(world, [&] {
+  collective_try(world, [&] {
     made.samples = choose(copy, source, others);
     if (copy.missing == MissingRule::refuse)
       for (const std::vector<std::string>& names : {made.samples, others})
@@ -246,7 +246,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   for (const Samples& samples : all)
     target.create_dataset(samples.name, with_rows(samples.reader.shape().front(), samples.coarse), copy.type);
   target.write_attribute("coarsened", provenance(copy, source, all));
-  together(world, [&] {
+  collective_try(world, [&] {
     for (const Samples& samples : all)
       copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
   });
@@ -256,7 +256,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   target.copy_attributes(copy.source, averaged);
   target.commit();
   // Of the root: where files come over a network, other ranks may not see the new one yet.
-  together(world, [&] {
+  collective_try(world, [&] {
     if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
   });
   world.broadcast(std::span(&made.bytes, 1), 0);

@@ -103,7 +103,7 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
 
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   DatasetShape shape;
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (comm.root()) shape = inspect_files(spec);
   });
   const Extent& spatial = shape.sample.spatial;
@@ -201,7 +201,7 @@ std::int64_t digest_of(const std::string& path, const DatasetSpec& spec) {
 void require_same_data(const DatasetSpec& spec, Comm& comm) {
   if (comm.size() == 1) return;
   std::vector<std::int64_t> mine;
-  together(comm, [&] {
+  collective_try(comm, [&] {
     for (const std::string& path : spec.files) mine.push_back(digest_of(path, spec));
   });
   std::vector<std::int64_t> roots = mine;

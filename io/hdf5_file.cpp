@@ -42,7 +42,7 @@ std::string truncation(const std::string& reason) {
 }  // namespace
 
 void h5::check_readable(const std::string& path) {
-  if (Descriptor(path).bytes() == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
+  if (InputFile(path).bytes() == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
   if (H5Fis_hdf5(path.c_str()) <= 0)
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
   std::string reason;
@@ -65,11 +65,11 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
   const h5::Lock lock;
   h5::silence();
   Comm readers = comm.duplicate();
-  together(readers, [&] {
+  collective_try(readers, [&] {
     if (readers.root()) h5::check_readable(path);
   });
   h5::File file;
-  together(readers, [&] { file = open_here(path); });
+  collective_try(readers, [&] { file = open_here(path); });
   return Hdf5File(std::make_unique<State>(path, std::move(file)));
 }
 

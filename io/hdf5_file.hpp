@@ -21,7 +21,7 @@ struct DatasetInfo {
 /// what to do.
 ///
 /// open() is collective and fails on all ranks when it fails on one. After that every rank reads by itself (contiguous
-/// rows need no other rank), so an error is thrown on the rank that meets it; together() of mpi/comm.hpp makes it
+/// rows need no other rank), so an error is thrown on the rank that meets it; collective_try() of mpi/comm.hpp makes it
 /// everyone's.
 class Hdf5File {
  public:

@@ -227,7 +227,7 @@ struct Hdf5Output::State {
   template <typename Action>
   void on_root(const Action& action) {
     const h5::Lock lock;
-    together(comm, [&] {
+    collective_try(comm, [&] {
       if (!comm.root()) return;
       action();
       driver.check();

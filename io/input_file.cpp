@@ -39,7 +39,7 @@ std::string kind_of(mode_t mode) {
 }  // namespace
 
 // Without O_NONBLOCK, opening a FIFO waits for its writer.
-Descriptor::Descriptor(const std::string& path)
+InputFile::InputFile(const std::string& path)
     : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   if (number_ < 0) cannot_open(path, errno);
   struct stat facts {};
@@ -50,10 +50,10 @@ Descriptor::Descriptor(const std::string& path)
   throw DataError(path + ": is " + (known ? kind_of(facts.st_mode) : "unreadable") + ", not a file");
 }
 
-Descriptor::~Descriptor() { ::close(number_); }
+InputFile::~InputFile() { ::close(number_); }
 
 std::string read_file(const std::string& path, Index most) {
-  const Descriptor file(path);
+  const InputFile file(path);
   const auto too_large = [&](Index bytes) {
     if (bytes > most)
       throw DataError(path + ": is larger than the " + std::to_string(most) + " bytes that such a file may have");

@@ -37,14 +37,14 @@ class FileDescriptor {
 };
 
 /// A regular file, open for reading.
-class Descriptor {
+class InputFile {
  public:
   /// Never waits. DataError that says apart: no such file, a folder, a FIFO, socket or device, no permission, too many
   /// open files.
-  explicit Descriptor(const std::string& path);
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor();
+  explicit InputFile(const std::string& path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
   int number() const { return number_; }
   Index bytes() const { return bytes_; }  ///< when it was opened
 

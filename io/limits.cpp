@@ -116,8 +116,12 @@ std::size_t odd_continuation(std::string_view text, std::size_t first, std::size
 // (is_non_ascii_horizontal_whitespace). TOML allows none there. The text's size when there is none.
 std::size_t first_odd_letter(std::string_view text) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  char before = '\n';  // the last character that is no space
   for (std::size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; i < text.size();) {
-    if (text[i] == '"' || text[i] == '\'') {
+    const bool begins = std::string_view("\n=[{,.").find(before) != std::string_view::npos;
+    if (!is_space(text[i]) || text[i] == '\n') before = text[i];
+    // Within a number or word, a quote begins no string: the parser goes on as in that.
+    if (begins && (text[i] == '"' || text[i] == '\'')) {
       const std::size_t end = behind_string(text, i);
       const std::size_t odd = text.substr(i, 3) == "\"\"\"" ? odd_continuation(text, i + 3, end) : text.size();
       if (odd < text.size()) return odd;

@@ -241,7 +241,7 @@ void require_output(const std::string& target, Replace replace, const std::vecto
 template <typename Action>
 void OutputFile::on_all(const Action& action) {
   if (comm_)
-    together(*comm_, action);
+    collective_try(*comm_, action);
   else
     action();
 }

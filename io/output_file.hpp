@@ -50,7 +50,7 @@ void require_output(const std::string& target, Replace replace, const std::vecto
 /// fails leaves nothing half-written, and two that write one target do not meet.
 ///
 /// One process writes it, or all ranks of a communicator: each makes one and writes where it likes; ranges of ranks do
-/// not overlap. A rank that fails throws alone (together() of mpi/comm.hpp makes it everyone's); only the
+/// not overlap. A rank that fails throws alone (collective_try() of mpi/comm.hpp makes it everyone's); only the
 /// constructor and commit() are collective.
 class OutputFile {
  public:

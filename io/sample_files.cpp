@@ -31,7 +31,7 @@ void limit_index_memory(const h5::Properties& access) {
 
 h5::File open_file(const std::string& path) {
   h5::silence();
-  const Descriptor regular(path);  // or says why not
+  const InputFile regular(path);  // or says why not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
@@ -52,7 +52,7 @@ std::string way_text(const h5::Storage& storage) {
 struct RowReader::State {
   h5::File file;
   std::unique_ptr<h5::Rows> rows;
-  std::unique_ptr<Descriptor> plain;  // where the bytes are read without the library
+  std::unique_ptr<InputFile> plain;  // where the bytes are read without the library
   ElementType type;
   std::vector<Index> shape;
   Index row_bytes = 0, offset = 0;
@@ -72,7 +72,7 @@ struct RowReader::State {
     offset = *rows->storage().offset;
     rows.reset();
     file.close();
-    plain = std::make_unique<Descriptor>(path);
+    plain = std::make_unique<InputFile>(path);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

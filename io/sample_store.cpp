@@ -98,7 +98,7 @@ Range overlap(Range rows, Index first, Index count) {
 SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,
                          const StoreSettings& settings)
     : shape_(shape), owned_(owned), layout_(spec.layout), settings_(settings) {
-  together(comm, [&] {
+  collective_try(comm, [&] {
     files_ = std::make_unique<SampleFiles>(spec, shape, owned, most_cached(settings));
     const ReadingWay way = files_->way();
     const int threads = readers(way, shape.converted > 0);

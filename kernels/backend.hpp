@@ -118,7 +118,7 @@ class Backend {
   /// True where a call is done when it returns, so that looking at its results costs nothing.
   virtual bool immediate() const { return true; }
   /// The ranks' sums over device memory; null: the host's own (MPI) serve.
-  virtual std::unique_ptr<RankSum> rank_sum(const Peers& peers) { return (void)peers, nullptr; }
+  virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) { return (void)peers, nullptr; }
 
   // Shape-specialised operations, for at most max_rows rows.
   virtual std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) = 0;

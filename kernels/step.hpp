@@ -19,9 +19,9 @@ struct SumTime {
 
 /// Sums over the ranks that train one model together, of values in the backend's memory; in place, the same result on
 /// every rank.
-class RankSum {
+class AllReduce {
  public:
-  virtual ~RankSum() = default;
+  virtual ~AllReduce() = default;
   virtual void sum(std::span<double> values) = 0;
   /// Begins the sum of these gradients, which may go on beside the calls that follow...
   virtual void start(Span part) = 0;
@@ -55,7 +55,7 @@ struct Step {
   std::uint64_t seed = 0;               ///< seed of the run
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
-  RankSum* ranks = nullptr;             ///< null: batch-norm statistics are this rank's own
+  AllReduce* ranks = nullptr;           ///< null: batch-norm statistics are this rank's own
   Index index = 0;                      ///< of the step in its epoch: where keep() puts the loss
   float loss_weight = 1;                ///< of each row's loss in the gradient
   SgdStep sgd{};                        ///< of the update that ends the step: one of the two

@@ -39,8 +39,10 @@ class Activation final : public Layer {
     return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_output = true};
   }
 
-  void forward(const Lent&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x.data, y.data); }
-  void backward(const Lent&, ConstTensor, ConstTensor y, ConstTensor dy, Tensor dx) override {
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override {
+    backend_.activate(kind_, slope_, x.data, y.data);
+  }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor y, ConstTensor dy, Tensor dx) override {
     if (!dx.data.empty()) backend_.activate_backward(kind_, slope_, y.data, dy.data, dx.data);
   }
 

@@ -28,9 +28,11 @@ class BatchNorm final : public Layer {
     std::ranges::fill(second(state), 1.0F);
   }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override { op_->forward(lent.step, x, memory(lent), y); }
-  void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward(lent.step, x, dy, memory(lent), first(lent.grads), second(lent.grads), dx);
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(buffers.step, x, memory(buffers), y);
+  }
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward(buffers.step, x, dy, memory(buffers), first(buffers.grads), second(buffers.grads), dx);
   }
 
  private:
@@ -38,13 +40,13 @@ class BatchNorm final : public Layer {
   Span first(Span both) const { return both.first(channels_); }
   Span second(Span both) const { return both.subspan(channels_, channels_); }
 
-  NormMemory memory(const Lent& lent) const {
-    return {.gamma = lent.params.first(channels_),
-            .beta = lent.params.subspan(channels_, channels_),
-            .running_mean = first(lent.state),
-            .running_variance = second(lent.state),
-            .mean = first(lent.cache),
-            .inverse_deviation = second(lent.cache)};
+  NormMemory memory(const LayerBuffers& buffers) const {
+    return {.gamma = buffers.params.first(channels_),
+            .beta = buffers.params.subspan(channels_, channels_),
+            .running_mean = first(buffers.state),
+            .running_variance = second(buffers.state),
+            .mean = first(buffers.cache),
+            .inverse_deviation = second(buffers.cache)};
   }
 
   std::size_t channels_;

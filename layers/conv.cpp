@@ -54,12 +54,12 @@ class Conv final : public Layer {
   void initialise(Rng& rng, Span params, Span) const override { initialise_conv(geometry_, initialiser_, rng, params); }
   void prepare(Index rows) override { op_->prepare(rows); }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y);
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
   }
-  void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward_weights(x, dy, lent.grads.first(weights_), lent.grads.subspan(weights_));
-    if (!dx.data.empty()) op_->backward_data(dy, lent.params.first(weights_), dx);
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
+    if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
   }
 
  private:
@@ -110,13 +110,13 @@ class ConvPoolRelu final : public Layer {
 
   void prepare(Index rows) override { op_->prepare(rows); }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y,
-                 winners(lent.cache, stored_.rows(y.shape.n).count()));
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y,
+                 winners(buffers.cache, stored_.rows(y.shape.n).count()));
   }
-  void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
-    op_->backward(x, y, dy, winners(lent.cache, stored_.rows(dy.shape.n).count()), lent.params.first(weights_),
-                  lent.grads.first(weights_), lent.grads.subspan(weights_), dx);
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    op_->backward(x, y, dy, winners(buffers.cache, stored_.rows(dy.shape.n).count()), buffers.params.first(weights_),
+                  buffers.grads.first(weights_), buffers.grads.subspan(weights_), dx);
   }
 
  private:
@@ -162,40 +162,40 @@ class NormConv final : public Layer {
   double flop() const override { return conv_flop(conv_); }
   void prepare(Index rows) override { op_->prepare(rows); }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(lent.step, {.x = x,
-                             .memory = memory(lent),
-                             .w = lent.params.subspan(conv_first(), weights_),
-                             .b = lent.params.subspan(conv_first() + weights_, biases_),
-                             .normalised = normalised(lent, x.shape),
-                             .y = y});
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(buffers.step, {.x = x,
+                                .memory = memory(buffers),
+                                .w = buffers.params.subspan(conv_first(), weights_),
+                                .b = buffers.params.subspan(conv_first() + weights_, biases_),
+                                .normalised = normalised(buffers, x.shape),
+                                .y = y});
   }
-  void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
     MRMF_CHECK(dx.data.empty(), "a batch norm fused with its convolution gives no dx");
     op_->backward({.x = x,
                    .dy = dy,
-                   .memory = memory(lent),
-                   .w = lent.params.subspan(conv_first(), weights_),
-                   .normalised = normalised(lent, x.shape),
-                   .dgamma = lent.grads.first(channels_),
-                   .dbeta = lent.grads.subspan(channels_, channels_),
-                   .dw = lent.grads.subspan(conv_first(), weights_),
-                   .db = lent.grads.subspan(conv_first() + weights_, biases_)});
+                   .memory = memory(buffers),
+                   .w = buffers.params.subspan(conv_first(), weights_),
+                   .normalised = normalised(buffers, x.shape),
+                   .dgamma = buffers.grads.first(channels_),
+                   .dbeta = buffers.grads.subspan(channels_, channels_),
+                   .dw = buffers.grads.subspan(conv_first(), weights_),
+                   .db = buffers.grads.subspan(conv_first() + weights_, biases_)});
   }
 
  private:
   std::size_t conv_first() const { return static_cast<std::size_t>(aligned(2 * in_.channels)); }
   Index statistics() const { return aligned(2 * in_.channels); }
-  Span normalised(const Lent& lent, const Shape& shape) const {
-    return lent.cache.subspan(static_cast<std::size_t>(statistics()), static_cast<std::size_t>(shape.count()));
+  Span normalised(const LayerBuffers& buffers, const Shape& shape) const {
+    return buffers.cache.subspan(static_cast<std::size_t>(statistics()), static_cast<std::size_t>(shape.count()));
   }
-  NormMemory memory(const Lent& lent) const {
-    return {.gamma = lent.params.first(channels_),
-            .beta = lent.params.subspan(channels_, channels_),
-            .running_mean = lent.state.first(channels_),
-            .running_variance = lent.state.subspan(channels_, channels_),
-            .mean = lent.cache.first(channels_),
-            .inverse_deviation = lent.cache.subspan(channels_, channels_)};
+  NormMemory memory(const LayerBuffers& buffers) const {
+    return {.gamma = buffers.params.first(channels_),
+            .beta = buffers.params.subspan(channels_, channels_),
+            .running_mean = buffers.state.first(channels_),
+            .running_variance = buffers.state.subspan(channels_, channels_),
+            .mean = buffers.cache.first(channels_),
+            .inverse_deviation = buffers.cache.subspan(channels_, channels_)};
   }
 
   Shape in_;

@@ -30,12 +30,12 @@ class Dense final : public Layer {
   }
   void prepare(Index rows) override { op_->prepare(rows); }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(x, lent.params.first(weights_), lent.params.subspan(weights_), y);
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
   }
-  void backward(const Lent& lent, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward_weights(x, dy, lent.grads.first(weights_), lent.grads.subspan(weights_));
-    if (!dx.data.empty()) op_->backward_data(dy, lent.params.first(weights_), dx);
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
+    if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
   }
 
  private:

@@ -18,11 +18,11 @@ class Dropout final : public Layer {
   Shape output() const override { return output_; }
   Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0, .in_place = true}; }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    backend_.dropout(lent.step, number_, rate_, x, y);
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    backend_.dropout(buffers.step, number_, rate_, x, y);
   }
-  void backward(const Lent& lent, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
-    if (!dx.data.empty()) backend_.dropout(lent.step, number_, rate_, dy, dx);
+  void backward(const LayerBuffers& buffers, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) backend_.dropout(buffers.step, number_, rate_, dy, dx);
   }
 
  private:

@@ -18,8 +18,8 @@ class Flatten final : public Layer {
     return {.params = {}, .state = {}, .cache = 0, .in_place = identity_, .identity = identity_};
   }
 
-  void forward(const Lent&, ConstTensor x, Tensor y) override { backend_.reshape(x, y); }
-  void backward(const Lent&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.reshape(x, y); }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
     if (!dx.data.empty()) backend_.reshape(dy, dx);
   }
 

@@ -22,7 +22,7 @@ namespace mrmf {
 constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
 
 /// This layer's slices of the model's arenas, valid for one call.
-struct Lent {
+struct LayerBuffers {
   const Step& step;  ///< training or evaluation, and where in the run
   ConstSpan params;  ///< trained values
   Span grads;        ///< their gradients; backward overwrites all of it
@@ -58,9 +58,9 @@ class Layer {
   virtual void prepare(Index rows) { (void)rows; }  ///< make plans for this number of rows before the clock starts
 
   /// Writes all of y. x.shape.n rows, at most the number the layer was built for.
-  virtual void forward(const Lent& lent, ConstTensor x, Tensor y) = 0;
-  /// After forward of the same step. Overwrites lent.grads and dx. dx.data is empty for the first layer.
-  virtual void backward(const Lent& lent, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
+  virtual void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) = 0;
+  /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty for the first layer.
+  virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
 
 // Each layer is made from its input shape (n = the largest number of rows) and its spec; impossible shapes throw
@@ -91,7 +91,7 @@ struct NormReluPoolSpecs {
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
 
 /// The batch norm of a network's input with the convolution behind it, as one layer that gives no dx; null where the
-/// backend offers none. It stands for two layers of the list: lent parameters and gradients are those of the batch norm
+/// backend offers none. It stands for two layers of the list: the parameters and gradients are those of the batch norm
 /// and, from the next 64-byte boundary on, of the convolution.
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv);
 

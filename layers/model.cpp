@@ -58,7 +58,7 @@ void Model::prepare(Index rows) {
   for (const Unit& unit : execution_.units) unit.run->prepare(rows);
 }
 
-Lent Model::lend(const Unit& unit, const Step& step) {
+LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](auto member) {  // of the first layer to the last that has any
     Place whole = network_.entry(unit.first).*member;
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
@@ -85,7 +85,7 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
   ConstTensor in = x;
   for (const Unit& unit : execution_.units) {
     const Tensor y = output_of(unit, x.shape.n);
-    unit.run->forward(lend(unit, step), in, y);
+    unit.run->forward(buffers_of(unit, step), in, y);
     in = y;
   }
   return in;
@@ -105,7 +105,7 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
     if (!unit.in_place) side = 1 - side;
     Tensor dx{in.shape, {}};
     if (i > 0) dx.data = activation(gradient_[side].span(), in.shape);
-    unit.run->backward(lend(unit, step), in, y, dy, dx);
+    unit.run->backward(buffers_of(unit, step), in, y, dy, dx);
     const Index ready = i > 0 ? network_.entry(unit.first).params.first : 0;
     if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
       sums.ranks->start(part(grads_.span(), {ready, open - ready}));

@@ -24,7 +24,7 @@ inline constexpr Index kReducedScalars = 16;
 
 /// Sums of gradients over ranks while backward goes on: every time this many floats or more are ready.
 struct GradientSums {
-  RankSum* ranks = nullptr;
+  AllReduce* ranks = nullptr;
   Index bucket = std::numeric_limits<Index>::max();
 };
 
@@ -66,7 +66,7 @@ class Model {
 
   const std::vector<Unit>& units() const { return execution_.units; }
   /// A unit's slices of the arenas: for running one alone.
-  Lent lend(const Unit& unit, const Step& step);
+  LayerBuffers buffers_of(const Unit& unit, const Step& step);
 
  private:
   void initialise(std::uint64_t seed);

@@ -21,11 +21,11 @@ class Pool final : public Layer {
     return {.params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(stored_.count()) : 0};
   }
 
-  void forward(const Lent& lent, ConstTensor x, Tensor y) override {
-    op_->forward(x, y, winners(lent.cache, winner_bytes(y.shape)));
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(x, y, winners(buffers.cache, winner_bytes(y.shape)));
   }
-  void backward(const Lent& lent, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
-    if (!dx.data.empty()) op_->backward(dy, winners(lent.cache, winner_bytes(dy.shape)), dx);
+  void backward(const LayerBuffers& buffers, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) op_->backward(dy, winners(buffers.cache, winner_bytes(dy.shape)), dx);
   }
 
  private:

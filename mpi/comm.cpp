@@ -79,7 +79,7 @@ struct Comm::State {
   }
 
   // All verbs are MPI's non-blocking ones and a wait of our own, so that no wait is without an end.
-  void meet() const {
+  void barrier() const {
     mpi::Request request("MPI_Ibarrier");
     check(MPI_Ibarrier(comm, request.begun()), "MPI_Ibarrier");
     request.finish(limit);
@@ -160,9 +160,9 @@ Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
 Comm Comm::duplicate() const { return split(0, rank()); }
 Comm Comm::split(int colour) const { return split(colour, rank()); }
 
-// The ranks meet first: a rank that does not come is then an exception, and only one that comes and hangs is not.
+// A barrier first: a rank that does not come is then an exception, and only one that comes and hangs is not.
 Comm Comm::split(int colour, int order) const {
-  state_->meet();
+  state_->barrier();
   MPI_Comm made = MPI_COMM_NULL;
   {
     const mpi::Deadline deadline(state_->limit, "MPI_Comm_split");
@@ -227,7 +227,7 @@ std::vector<double> Comm::gather(double value) {
   return all;
 }
 
-void Comm::barrier() { state_->meet(); }
+void Comm::barrier() { state_->barrier(); }
 
 bool Comm::agree(std::uint64_t value) {
   // The largest value and the smallest (as the complement of the largest complement) in one reduction.
@@ -314,7 +314,7 @@ Failure attempt(const std::function<void()>& action) {
 
 }  // namespace
 
-void together(Comm& comm, const std::function<void()>& action) {
+void collective_try(Comm& comm, const std::function<void()>& action) {
   Failure failure = attempt(action);
   const bool failed = failure.exit_code != 0;
   const auto failures = static_cast<int>(comm.sum(failed ? 1.0 : 0.0));

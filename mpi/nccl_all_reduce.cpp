@@ -49,7 +49,7 @@ void require_version() {
                                   text(version), text(NCCL_VERSION_CODE)));
 }
 
-class NcclSum final : public RankSum {
+class NcclSum final : public AllReduce {
  public:
   NcclSum(Device& device, const Peers& peers)
       : device_(device), rank_(peers.rank), stream_(most_urgent()), stamps_(sizeof(StampBlock)) {
@@ -214,7 +214,7 @@ class NcclSum final : public RankSum {
 
 }  // namespace
 
-std::unique_ptr<RankSum> make_rank_sum(Device& device, const Peers& peers) {
+std::unique_ptr<AllReduce> make_nccl_all_reduce(Device& device, const Peers& peers) {
   return std::make_unique<NcclSum>(device, peers);
 }
 

@@ -76,7 +76,7 @@ class CudaBackend final : public Backend {
   void forget() override { device_.recorder().forget(); }
   void finish() override { device_.synchronise(); }
   bool immediate() const override { return false; }
-  std::unique_ptr<RankSum> rank_sum(const Peers& peers) override { return make_rank_sum(device_, peers); }
+  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return make_nccl_all_reduce(device_, peers); }
 
   std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
     return make_conv(device_, geometry, max_rows);

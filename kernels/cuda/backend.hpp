@@ -24,6 +24,6 @@ std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outp
 
 /// Sums over the ranks of a team in device memory (mpi/nccl_all_reduce.cpp). Collective over the peers. FaultError when
 /// NCCL cannot connect them.
-std::unique_ptr<RankSum> make_rank_sum(Device& device, const Peers& peers);
+std::unique_ptr<AllReduce> make_nccl_all_reduce(Device& device, const Peers& peers);
 
 }  // namespace mrmf::cuda

@@ -149,8 +149,8 @@ void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, cons
 struct NormWork {
   Work work;
   NormReluPool settings;
-  void* scratch = nullptr;   ///< norm_scratch_bytes() for at least as many samples
-  RankSum* ranks = nullptr;  ///< null: statistics of this rank alone
+  void* scratch = nullptr;     ///< norm_scratch_bytes() for at least as many samples
+  AllReduce* ranks = nullptr;  ///< null: statistics of this rank alone
 };
 
 /// The settings of a batch norm with nothing behind it, over `positions` positions of a sample.

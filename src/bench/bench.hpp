@@ -45,11 +45,11 @@ class BenchSteps {
   void step();
   std::vector<float> losses();  ///< per sample, of the steps so far; waits for them
 
-  Learner& learner() { return learner_; }
+  ModelState& model_state() { return model_state_; }
 
  private:
   Backend& backend_;
-  Learner learner_;
+  ModelState model_state_;
   int batch_;
   std::vector<float> x_, targets_;
   std::vector<std::int64_t> ids_;

@@ -49,7 +49,7 @@ void keep_worst(std::vector<GradientError>& worst, const std::vector<GradientErr
 }
 
 std::vector<float> gradients(Backend& backend, BenchSteps& steps) {
-  Model& model = steps.learner().model;
+  Model& model = steps.model_state().model;
   std::vector<float> values(model.grads().size());
   backend.read(model.grads(), values);
   return values;
@@ -93,7 +93,7 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
   for (int step = 0; step < settings.steps; ++step) {
     device.step();
     host.step();
-    keep_worst(worst, gradient_errors(host.learner().model.network(), gradients(check.device, device),
+    keep_worst(worst, gradient_errors(host.model_state().model.network(), gradients(check.device, device),
                                       gradients(check.host, host)));
   }
   out << fmt::format("{}, sample {}, batch {}: gradients of {} beside {}\n{:<24} {:>10} {:>10}\n", settings.preset,

@@ -29,13 +29,13 @@ namespace {
 
 constexpr std::size_t block = std::size_t{1} << 23;
 
-std::size_t size_of(const Descriptor& file) {
+std::size_t size_of(const InputFile& file) {
   struct stat facts {};
   return ::fstat(file.number(), &facts) == 0 ? static_cast<std::size_t>(facts.st_size) : 0;
 }
 
 /// The share of the file's pages that the operating system has in memory; 1 where it does not say.
-double share_in_memory(const Descriptor& file) {
+double share_in_memory(const InputFile& file) {
   const std::size_t size = size_of(file), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   if (size == 0) return 0;
   const auto unmap = [size](void* mapped) { ::munmap(mapped, size); };
@@ -51,7 +51,7 @@ double share_in_memory(const Descriptor& file) {
 /// Asks the operating system to forget what it keeps of the file in memory; then the share of it that it still does
 /// (0 to 1). It keeps what others use, and files of a file system in memory. DataError when it cannot be opened.
 double drop_from_memory(const std::string& path) {
-  const Descriptor file(path);
+  const InputFile file(path);
   ::fdatasync(file.number());  // what was not written yet cannot be dropped
   ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   return share_in_memory(file);
@@ -60,7 +60,7 @@ double drop_from_memory(const std::string& path) {
 /// Reads bytes [first, first + count) of the file with read(2), a large block at a time, each over the one before.
 /// DataError when they cannot be read.
 void read_plainly(const std::string& path, Range bytes) {
-  const Descriptor file(path);
+  const InputFile file(path);
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
   ::lseek(file.number(), static_cast<off_t>(bytes.first), SEEK_SET);
   for (auto left = static_cast<std::size_t>(bytes.count); left > 0;) {
@@ -81,7 +81,7 @@ double slowest(Comm& world, Action&& action) {
   world.barrier();
   const Timer timer;
   double seconds = 0;
-  together(world, [&] {
+  collective_try(world, [&] {
     action();
     seconds = timer.seconds();
   });
@@ -166,7 +166,7 @@ class Loader {
 
  private:
   std::uint64_t seed_;
-  TrainStep step_;
+  Phase step_;
   DatasetShape shape_;
   OrderSettings order_;
   std::unique_ptr<SampleStore> store_;

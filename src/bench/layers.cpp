@@ -28,8 +28,8 @@ struct UnitTimes {
 class TimedSteps {
  public:
   TimedSteps(Backend& backend, const BenchSettings& settings)
-      : backend_(backend), learner_(backend, model_settings(settings), OptimizerSettings{}, {1, 1, 1}) {
-    const Network& network = learner_.model.network();
+      : backend_(backend), model_state_(backend, model_settings(settings), OptimizerSettings{}, {1, 1, 1}) {
+    const Network& network = model_state_.model.network();
     input_ = backend.allocate(network.input().count());
     target_ = backend.allocate(network.output().count());
     fill_normal(input_.span(), 1);
@@ -38,38 +38,38 @@ class TimedSteps {
     std::iota(ids_.begin(), ids_.end(), 0);
     y_.push_back({network.input(), input_.span()});
     dy_.emplace_back();
-    for (const Unit& unit : learner_.model.units()) {
+    for (const Unit& unit : model_state_.model.units()) {
       y_.push_back({unit.out, unit.in_place ? y_.back().data : memory(unit.out)});
       dy_.push_back({unit.out, unit.in_place ? dy_.back().data : memory(unit.out)});
     }
-    units.resize(learner_.model.units().size());
+    units.resize(model_state_.model.units().size());
   }
 
   void run(bool timed) {
-    Model& model = learner_.model;
-    Step step{.training = true, .seed = 1, .number = learner_.optimizer.steps(), .ids = ids_};
+    Model& model = model_state_.model;
+    Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
     step.loss_weight = 1.0F / static_cast<float>(y_.back().shape.n);
-    learner_.optimizer.advance(1e-3, step);
+    model_state_.optimizer.advance(1e-3, step);
     Timer timer;
     const auto note = [&](std::vector<double>& times) {
       const double seconds = timer.lap();
       if (timed) times.push_back(seconds);
     };
     for (std::size_t u = 0; u < units.size(); ++u) {
-      model.units()[u].run->forward(model.lend(model.units()[u], step), y_[u], y_[u + 1]);
+      model.units()[u].run->forward(model.buffers_of(model.units()[u], step), y_[u], y_[u + 1]);
       note(units[u].forward);
     }
     backend_.loss(step, LossKind::mse, y_.back(), {y_.back().shape, target_.span()}, dy_.back().data, model.loss());
     note(loss);
     for (std::size_t u = units.size(); u-- > 0;) {
-      model.units()[u].run->backward(model.lend(model.units()[u], step), y_[u], y_[u + 1], dy_[u + 1], dy_[u]);
+      model.units()[u].run->backward(model.buffers_of(model.units()[u], step), y_[u], y_[u + 1], dy_[u + 1], dy_[u]);
       note(units[u].backward);
     }
-    learner_.optimizer.update(step, model.params(), model.grads());
+    model_state_.optimizer.update(step, model.params(), model.grads());
     note(update);
   }
 
-  Model& model() { return learner_.model; }
+  Model& model() { return model_state_.model; }
   std::vector<UnitTimes> units;
   std::vector<double> loss, update;
 
@@ -85,7 +85,7 @@ class TimedSteps {
   }
 
   Backend& backend_;
-  Learner learner_;
+  ModelState model_state_;
   Arena input_, target_;
   std::vector<Arena> arenas_;
   std::vector<std::int64_t> ids_;
@@ -142,7 +142,7 @@ struct Times {
 class TimedUnits {
  public:
   TimedUnits(Backend& backend, BenchSteps& steps, const BenchSettings& settings)
-      : backend_(backend), model_(steps.learner().model), ids_(static_cast<std::size_t>(settings.batch)) {
+      : backend_(backend), model_(steps.model_state().model), ids_(static_cast<std::size_t>(settings.batch)) {
     std::iota(ids_.begin(), ids_.end(), 0);
     step_ = {.training = true, .seed = 1, .ids = ids_};
     place(model_.network().input(), false);
@@ -151,12 +151,12 @@ class TimedUnits {
 
   Times time(std::size_t u) {
     const Unit& unit = model_.units()[u];
-    const Lent lent = model_.lend(unit, step_);
+    const LayerBuffers buffers = model_.buffers_of(unit, step_);
     Times times;
-    times.forward = seconds(2 * u, [&] { unit.run->forward(lent, y_[u], y_[u + 1]); });
+    times.forward = seconds(2 * u, [&] { unit.run->forward(buffers, y_[u], y_[u + 1]); });
     Tensor dx = dy_[u];
     if (u == 0) dx.data = {};
-    times.backward = seconds(2 * u + 1, [&] { unit.run->backward(lent, y_[u], y_[u + 1], dy_[u + 1], dx); });
+    times.backward = seconds(2 * u + 1, [&] { unit.run->backward(buffers, y_[u], y_[u + 1], dy_[u + 1], dx); });
     return times;
   }
 
@@ -273,7 +273,7 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, const 
   warm_up(backend, steps);
   const double step = step_seconds(backend, steps, std::max(settings.steps, 50), false);
   TimedUnits units(backend, steps, settings);
-  const Model& model = steps.learner().model;
+  const Model& model = steps.model_state().model;
   const Network& network = model.network();
   const auto peak = device_peak(backend.description(), precision);
   const double element_bytes = precision == "bf16" ? 2 : 4;

@@ -101,13 +101,13 @@ EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
 
 // The last training step of the plan as a run of its own.
 Config last_step_alone(const Config& config, int epochs) {
-  const TrainStep step = make_plan(config).last;
+  const Phase phase = make_plan(config).last;
   Config alone = config;
   alone.method = {};
-  alone.method.resolutions = {step.resolution};
+  alone.method.resolutions = {phase.resolution};
   alone.method.axes = config.method.axes;
-  alone.training.optimizer = step.optimizer;
-  alone.training.batch = step.batch;
+  alone.training.optimizer = phase.optimizer;
+  alone.training.batch = phase.batch;
   alone.training.epochs = epochs;
   return alone;
 }
@@ -117,18 +117,18 @@ ScalingPoint measure(const Config& config, Comm& team) {
   const auto backend = make_backend(config.run, team);
   Data data(config, team);
   RunReport silent;
-  const Workplace at{*backend, team, data, silent};
+  const RunContext ctx{*backend, team, data, silent};
   const Plan plan = make_plan(config);
-  const TrainStep& step = plan.last;
-  Learner learner = make_learner(plan, config, at, step.resolution, step.seed);
-  Trainer trainer(at, config.training);
-  trainer.rehearse(config, plan, step);
-  const StepHistory history = trainer.train(learner, step);
+  const Phase& phase = plan.last;
+  ModelState model_state = make_model_state(plan, config, ctx, phase.resolution, phase.seed);
+  Trainer trainer(ctx, config.training);
+  trainer.autotune(config, plan, phase);
+  const PhaseHistory history = trainer.train(model_state, phase);
 
   const EpochRecord epoch = median_epoch({history.epochs.begin() + 1, history.epochs.end()});
   ScalingPoint point;
   point.ranks = team.size();
-  point.batch = step.batch;
+  point.batch = phase.batch;
   point.read = team.sum(data.load_seconds()) / team.size();
   point.epoch = epoch.seconds;
   point.io = epoch.split.io.mean;
@@ -159,7 +159,7 @@ void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settin
 
 void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
   Config config = last_step_alone(configured, settings.epochs + 1);
-  together(world, [&] {
+  collective_try(world, [&] {
     if (!world.root()) return;
     table_of(settings).require();
     if (settings.plot.given()) require_plot(settings.plot);
@@ -175,15 +175,15 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
                        config.model.preset.empty() ? "the model" : config.model.preset,
                        resolution_text(config.method.resolutions.back(), config.method.axes))
         << warning << std::flush;
-  Comm meeting = world.duplicate();
-  meeting.limit(0);  // a small team may train for long
+  Comm unlimited = world.duplicate();
+  unlimited.limit(0);  // a small team may train for long
   std::vector<ScalingPoint> points;
   for (const int ranks : teams) {
     config.training.batch = scaling_batch(settings, batch, ranks, teams.back());
     const bool takes_part = world.rank() < ranks;
     Comm team = world.split(takes_part ? 0 : 1);
     if (takes_part) points.push_back(measure(config, team));
-    meeting.barrier();
+    unlimited.barrier();
   }
   compare_with_first(points);
   if (world.root()) show(points, settings, out);

@@ -53,7 +53,7 @@ Outcome run(Backend& backend, const BenchSettings& settings) {
     steps.step();
   }
   Outcome outcome{steps.losses(), 0};
-  Model& model = steps.learner().model;
+  Model& model = steps.model_state().model;
   std::vector<float> params(model.params().size());
   backend.read(model.params(), params);
   outcome.parameters = XXH3_64bits(params.data(), params.size() * sizeof(float));
@@ -79,11 +79,11 @@ std::string exact(const std::vector<float>& values) {
 
 BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
     : backend_(backend),
-      learner_(backend, model_settings(settings), settings.optimizer, {1, 1, 1}),
+      model_state_(backend, model_settings(settings), settings.optimizer, {1, 1, 1}),
       batch_(settings.batch),
       ids_(static_cast<std::size_t>(settings.batch)),
       losses_(backend.allocate(kMostSteps)) {
-  const Network& network = learner_.model.network();
+  const Network& network = model_state_.model.network();
   x_.resize(static_cast<std::size_t>(network.input().count()));
   targets_.resize(static_cast<std::size_t>(network.output().count()));
   fill_normal(x_, 1);
@@ -105,16 +105,16 @@ void BenchSteps::load() {
 
 void BenchSteps::step() {
   MRMF_CHECK(done_ < kMostSteps, "too many steps for one benchmark");
-  Model& model = learner_.model;
-  Step now{.training = true, .seed = 1, .number = learner_.optimizer.steps(), .ids = ids_, .index = done_++};
+  Model& model = model_state_.model;
+  Step now{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_, .index = done_++};
   now.loss_weight = 1.0F / static_cast<float>(batch_);
-  learner_.optimizer.advance(learner_.optimizer.settings().learning_rate, now);
+  model_state_.optimizer.advance(model_state_.optimizer.settings().learning_rate, now);
   backend_.begin(now);
   backend_.run(static_cast<std::uint64_t>(batch_), [&] {
     const ConstTensor y = model.forward(now, loaded_.x);
     backend_.loss(now, LossKind::mse, y, loaded_.targets, model.output_gradient(batch_), model.loss());
     model.backward(now, loaded_.x);
-    learner_.optimizer.update(now, model.params(), model.grads());
+    model_state_.optimizer.update(now, model.params(), model.grads());
     backend_.keep(now, model.loss(), losses_.span());
   });
 }

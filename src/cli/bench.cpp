@@ -46,7 +46,7 @@ void require_memory(Backend& backend, const BenchSettings& settings) {
   const Network network(backend, model.network);
   constexpr int moments = 2;
   const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
-  const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = node_memory() / 1e9;
+  const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = host_memory() / 1e9;
   if (needed > there)
     throw ConfigError(
         fmt::format("--batch {}: {} of samples {} takes {:.3g} GB and {:.3g} GB may be used; give a "

@@ -71,7 +71,7 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   std::optional<OutputFolder> folder;
-  together(world, [&] {
+  collective_try(world, [&] {
     if (!world.root()) return;
     if (options.output.empty()) throw ConfigError("--output is empty; name a folder");
     check_names(options);

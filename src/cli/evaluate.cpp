@@ -51,17 +51,17 @@ int newest_checkpoint(const fs::path& run) {
 }
 
 ModelChoice checkpoint_of(const fs::path& run, const Plan& plan, int number) {
-  const std::vector<TrainStep> steps = plan.training();
-  if (number < 1 || number > static_cast<int>(steps.size()))
+  const std::vector<Phase> phases = plan.phases();
+  if (number < 1 || number > static_cast<int>(phases.size()))
     throw DataError(
         fmt::format("{}: there is a checkpoint of training step {}, and the run's plan has {}; is the "
                     "folder of one run?",
-                    run.string(), number, steps.size()));
-  const TrainStep& step = steps[static_cast<std::size_t>(number) - 1];
+                    run.string(), number, phases.size()));
+  const Phase& phase = phases[static_cast<std::size_t>(number) - 1];
   const std::string file = (run / "checkpoints" / fmt::format("step-{}.h5", number)).string();
-  return {file, step.resolution,
-          fmt::format("{}: the {} model of stage {} at resolution {}, not a finished run's", file, to_string(step.role),
-                      step.stage, resolution_text(step.resolution, step.axes))};
+  return {file, phase.resolution,
+          fmt::format("{}: the {} model of stage {} at resolution {}, not a finished run's", file,
+                      to_string(phase.role), phase.stage, resolution_text(phase.resolution, phase.axes))};
 }
 
 // The effective configuration of a run folder. DataError that says what was looked for where: no such folder, or not a
@@ -171,7 +171,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.resolution = choice.resolution;
   t.spec = dataset(options, t.config.data, labels);
   if (options.files.empty()) find_from_run(t.spec.files, options.run, t.config);
-  together(world, [&] {
+  collective_try(world, [&] {
     if (world.root()) require_free(options, t.spec, choice);
   });
   t.backend = make_backend(t.config.run, world);
@@ -255,7 +255,7 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
       sum_squares[k] += label * label;
     }
   };
-  together(world, [&] { for_each_batch(t, add); });  // no rank waits for another in it
+  collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another in it
   for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
   if (!world.root()) return;
   const auto n = static_cast<double>(t.shape.samples);
@@ -278,7 +278,7 @@ void predict_command(const ModelOptions& options, Comm& world) {
   Hdf5Output file(options.output, options.replace, world);
   file.create_dataset("prediction", {t.shape.samples, outputs});
   const auto write = [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); };
-  together(world, [&] { for_each_batch(t, write); });
+  collective_try(world, [&] { for_each_batch(t, write); });
   file.commit();
   if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
 }

@@ -66,7 +66,7 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
 }
 
 // Of a rank, where a run computes shard by shard; 0: it computes whole batches.
-int own_lanes(const Config& config, int ranks) {
+int own_replicas(const Config& config, int ranks) {
   return config.run.deterministic ? (config.data.shards + ranks - 1) / ranks : 0;
 }
 
@@ -83,7 +83,7 @@ std::string peak_text(const RunMemory& m, bool with_data) {
 // is not. `ranks`: of the run.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
                          const std::optional<HeldData>& held, int ranks) {
-  MemoryCount memory(backend, config.training.optimizer, own_lanes(config, ranks));
+  MemoryCount memory(backend, config.training.optimizer, own_replicas(config, ranks));
   const Plan plan = make_plan(config);
   std::string text;
   for (const Extent& resolution : plan.resolutions()) {

@@ -116,7 +116,7 @@ bool shard_by_shard(const Config& config, const Backend& backend) {
   return config.run.deterministic && config.data.shards > 0 && backend.immediate();
 }
 
-std::string lanes_text(int shards, int ranks) {
+std::string replicas_text(int shards, int ranks) {
   const int own = shards / ranks, threads = omp_get_max_threads();
   return fmt::format(
       "deterministic: each of {} shards is computed by itself, by one thread: the same bits on any number of ranks and "
@@ -170,16 +170,16 @@ void train_command(const TrainOptions& options, Comm& world) {
                          by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
   if (!by_teams) report.log("data: " + data.way());
 
-  const bool lanes = shard_by_shard(config, *backend);
-  if (lanes) report.log(lanes_text(config.data.shards, world.size()));
+  const bool shard_replicas = shard_by_shard(config, *backend);
+  if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, lanes});
+  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas});
 
-  save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.learner.model, to_toml(config), world);
-  RunResult result = make_result(config, outcome.stages, outcome.seconds);
+  save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.model_state.model, to_toml(config), world);
+  RunResult result = make_result(config, outcome.phases, outcome.seconds);
   result.ranks = world.size();
   result.machine = this_machine();
   result.versions = these_versions(backend->description());

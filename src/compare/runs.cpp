@@ -55,8 +55,8 @@ Settings read_settings(const std::string& toml) {
     }
   }
   std::erase_if(settings, [](const auto& entry) {
-    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "data.channels" ||
-           entry.first.starts_with("run.");
+    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "method.join" ||
+           entry.first == "data.channels" || entry.first.starts_with("run.");
   });
   return settings;
 }
@@ -263,20 +263,20 @@ bool after_fusion(const std::string& role) { return role == "baseline" || role =
 
 double epochs_of(const Run& run, const std::string& role) {
   double epochs = 0;
-  for (const StageRecord& stage : run.result.stages) epochs += stage.role == role ? stage.epochs : 0;
+  for (const PhaseRecord& stage : run.result.phases) epochs += stage.role == role ? stage.epochs : 0;
   return epochs;
 }
 
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
-// Two teams of part of the ranks each trained at once: the longer time counts. One that the other joined ended on all
-// ranks.
+// Two teams of part of the ranks each trained at once: the longer time counts. In runs of an
+// earlier version one that the other joined ended on all ranks.
 Cost cost_of(const Run& run, int stage) {
   Cost cost;
-  for (const StageRecord& s : run.result.stages) {
+  for (const PhaseRecord& s : run.result.phases) {
     const bool counts = stage == 0 ? after_fusion(s.role) : !after_fusion(s.role) && s.stage == stage;
     if (!counts) continue;
-    const bool team = s.last.ranks < run.result.ranks || s.joined > 0;
+    const bool team = s.last.ranks < run.result.ranks || s.joined;
     cost.seconds = team ? std::max(cost.seconds, s.seconds) : cost.seconds + s.seconds;
     cost.gflop += s.gflop;
   }
@@ -285,13 +285,13 @@ Cost cost_of(const Run& run, int stage) {
 
 Cost total_cost(const Run& run) {
   Cost cost{.seconds = run.result.total_seconds};
-  for (const StageRecord& s : run.result.stages) cost.gflop += s.gflop;
+  for (const PhaseRecord& s : run.result.phases) cost.gflop += s.gflop;
   return cost;
 }
 
 int fusion_stages(const Run& run) {
   int stages = 0;
-  for (const StageRecord& s : run.result.stages) stages = after_fusion(s.role) ? stages : std::max(stages, s.stage);
+  for (const PhaseRecord& s : run.result.phases) stages = after_fusion(s.role) ? stages : std::max(stages, s.stage);
   return stages;
 }
 

@@ -193,7 +193,7 @@ std::string cost_text(const Group& group) {
 // A fusion stage's team that was ready before the other; none where no two teams trained at once.
 std::optional<double> waited(const Run& run) {
   double seconds = 0;
-  for (const StageRecord& stage : run.result.stages) seconds += stage.waited;
+  for (const PhaseRecord& stage : run.result.phases) seconds += stage.waited;
   return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 

@@ -123,11 +123,6 @@ void check_teams(const MethodConfig& method, const Checker& checker) {
         "method.teams = \"concurrent\" trains a coarse and a dense model at once, and only mrmf with method.top = "
         "\"dense\" trains both; set \"sequential\"");
   }
-  if (method.join && method.teams != TeamMode::concurrent) {
-    checker.fail("method.join",
-                 "method.join = true lets one of two teams join the other, and there are none; set "
-                 "method.teams = \"concurrent\", or remove it");
-  }
   if (!method.split.empty() && method.split.size() != 2) {
     checker.fail("method.split", fmt::format("method.split has {} entries; give the shares of the ranks for the dense "
                                              "and the coarse team, such as [5, 3]",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "io/input_file.hpp"
@@ -19,6 +20,19 @@ std::string describe(const std::string& path, const std::string& expected, const
   const bool said = standard.empty() || meaning.find("unless set") != std::string::npos;
   return fmt::format("  {}\n      {}{}\n      {}\n", path, expected, said ? "" : "; " + standard + " unless set",
                      meaning);
+}
+
+// method.join was a key once. Runs wrote it out; of one that is there it says nothing that anybody asks for.
+void drop_join(Value& root, Writer writer) {
+  const auto method = std::ranges::find(root.items, "method", &Value::key);
+  if (method == root.items.end()) return;
+  const auto join = std::ranges::find(method->items, "join", &Value::key);
+  if (join == method->items.end()) return;
+  if (writer == Writer::person && read_boolean(*join, "method.join"))
+    throw ConfigError(join->where +
+                      ": method.join = true is no longer there: when a team joined the other depended on the machine, "
+                      "so no such run could be repeated; remove it, and the team that is ready first waits");
+  method->items.erase(join);
 }
 
 }  // namespace
@@ -44,6 +58,7 @@ Config parse_config(const std::string& text, const std::string& origin, const st
                     Writer writer) {
   Value root = parse_toml(text, origin);
   for (const std::string& setting : overrides) apply_override(root, setting);
+  drop_join(root, writer);
   Config config;
   Places places;
   read_table(root, "", "", config_keys(), config, places);

@@ -27,12 +27,12 @@ struct OptimizerSettings {
   bool operator==(const OptimizerSettings&) const = default;
 };
 
-/// When a training step of the plan ends. Whichever comes first; `epochs` is always the upper bound.
+/// When a phase of the plan ends. Whichever comes first; `epochs` is always the upper bound.
 struct StopSettings {
   int epochs = 100;
   std::optional<double> threshold;  ///< paper 3.2: training-loss reduction per epoch that still counts
   int patience = 3;                 ///< paper 3.2: consecutive epochs below it
-  std::optional<double> target;     ///< validation loss; set for the last step of the plan by method.target
+  std::optional<double> target;     ///< validation loss; set for the last phase of the plan by method.target
 };
 
 /// What a role (coarse, dense, finetune) may set differently; empty means "as under [training]".
@@ -84,7 +84,7 @@ struct TrainingConfig {
   LossKind loss = LossKind::mse;
   int batch = 512;  ///< per rank
   std::uint64_t seed = 1;
-  int epochs = 100;               ///< upper bound of every training step unless its role says otherwise
+  int epochs = 100;               ///< upper bound of every phase unless its role says otherwise
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -99,14 +99,13 @@ struct MethodConfig {
   RateCurve curve = RateCurve::stage;
   TeamMode teams = TeamMode::sequential;
   std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
-  bool join = false;       ///< concurrent: the team that is ready early joins the other after an epoch
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
   std::optional<double> target;  ///< target = { validation_loss = ... }
   bool operator==(const MethodConfig&) const = default;
 };
 
-/// When a run under way is saved, beside the ends of its training steps and a signal; 0: not by this count.
+/// When a run under way is saved, beside the ends of its phases and a signal; 0: not by this count.
 struct CheckpointConfig {
   int epochs = 0;       ///< every so many epochs
   double minutes = 10;  ///< at the first step after so many minutes

@@ -231,8 +231,6 @@ void add_method(Keys& keys) {
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
   add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
       "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
-  add(keys, "method.join", MRMF_FIELD(method.join), {},
-      "concurrent: the team that is ready early joins the other when that ends an epoch, instead of waiting for it");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));

@@ -30,7 +30,7 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 }  // namespace
 
 Data::Data(const Config& config, Comm& team, Reading reading)
-    : config_(config), node_ranks_(ranks_of_same(host_name(), team).size()) {
+    : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
   train_ = inspect_split(config.data.train, config.data, team);
   require_channels(config.data, train_.shape.sample);
@@ -54,7 +54,7 @@ void Data::read(Comm& team) {
   const MemoryPlan memory = plan_memory(
       config_.data,
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
-      team, node_ranks_);
+      team, host_ranks_);
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, settings);
   };
@@ -101,9 +101,9 @@ OrderSettings order_settings(const DataConfig& config, Index samples, int ranks,
 std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of) {
   std::map<Extent, Index> largest;
   Index of_all = 0;
-  for (const TrainStep& step : make_plan(config).training()) {
-    const Index rows = rows_of(step.batch);
-    Index& most = largest[step.resolution];
+  for (const Phase& phase : make_plan(config).phases()) {
+    const Index rows = rows_of(phase.batch);
+    Index& most = largest[phase.resolution];
     most = std::max(most, rows);
     of_all = std::max(of_all, rows);
   }

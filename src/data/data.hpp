@@ -30,15 +30,15 @@ struct MemoryPlan {
 Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores,
                  const std::vector<Extent>& resolutions);
 
-/// Collective over `team`. The run's `node_ranks` ranks on this node share data.memory, of whatever teams they are.
+/// Collective over `team`. The run's `host_ranks` ranks on this node share data.memory, of whatever teams they are.
 /// ConfigError, with both numbers: it is too little for the batches, or for all samples where data.load is "memory".
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks);
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks);
 
 /// One split as the training loop sees it.
 struct Split {
   DatasetShape shape;
   std::unique_ptr<SampleStore> store;
-  OrderSettings order;                 ///< batch is set per training step
+  OrderSettings order;                 ///< batch is set per phase
   std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
 };
 
@@ -75,7 +75,7 @@ class Data {
   void read(Comm& team);
 
   Config config_;
-  int node_ranks_ = 1;  // of the run
+  int host_ranks_ = 1;  // of the run
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;

@@ -127,21 +127,21 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
   return bytes;
 }
 
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int node_ranks) {
-  const Budget budget{config.memory ? *config.memory * kGiga : kShare * node_memory(), node_ranks};
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks) {
+  const Budget budget{config.memory ? *config.memory * kGiga : kShare * host_memory(), host_ranks};
   const Index needed =
       total(parts, label_bytes) + total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
   const bool fits = !team.any(needed > budget.rank());
   MemoryPlan plan;
   if (config.load == LoadRule::memory || (config.load == LoadRule::automatic && fits)) {
-    together(team, [&] {
+    collective_try(team, [&] {
       if (config.memory && needed > budget.rank())
         too_little(budget, "all samples at once (data.load = \"memory\")", needed, "or let data.load be \"auto\"");
     });
     plan.stores.assign(parts.size(), {false, config.averaging, 0});
     plan.text = fmt::format("in memory, {} of them", amount(team.sum(static_cast<double>(needed))));
   } else {
-    together(team, [&] { plan.stores = share(config, parts, budget); });
+    collective_try(team, [&] { plan.stores = share(config, parts, budget); });
     plan.text = "streamed; in memory stay " + stream_text(parts, plan.stores, team);
   }
   if (team.size() > 1 && std::ranges::any_of(parts, [](const DataPart& part) { return visits_all(part.order); }))

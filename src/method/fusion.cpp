@@ -149,7 +149,7 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
   backend.write(dense, to);
 }
 
-void require_fusible(const Network& coarse, const Network& dense, const FuseStep& step) {
+void require_fusible(const Network& coarse, const Network& dense, const Fusion& step) {
   MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");
   for (std::size_t i = 0; i < coarse.cut(); ++i) {
     const Entry& from = coarse.entry(i);
@@ -162,7 +162,7 @@ void require_fusible(const Network& coarse, const Network& dense, const FuseStep
   if (!step.matching && step.top == TopRule::interpolated) require_transferable({coarse, dense});
 }
 
-void fuse(Backend& backend, Learner& coarse, Learner& dense, const FuseStep& step) {
+void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& step) {
   require_fusible(coarse.model.network(), dense.model.network(), step);
   const bool carry = step.moments == Moments::carry;
   MRMF_CHECK(!carry || !step.matching, "moments of one age in layers that are carried over and layers that are not");

@@ -8,12 +8,12 @@
 namespace mrmf {
 
 struct Outcome {
-  Learner learner;                  ///< the trained model, at the finest resolution of the plan
-  std::vector<StageRecord> stages;  ///< one per training step, in order
+  ModelState model_state;           ///< the trained model, at the finest resolution of the plan
+  std::vector<PhaseRecord> phases;  ///< in order
   double seconds = 0;               ///< of all of it, validation and coarsening included
 };
 
 /// Builds the models, trains and fuses them. Everything it learns on the way goes to the report.
-Outcome run_pipeline(const Plan& plan, const Config& config, const Workplace& at);
+Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& ctx);
 
 }  // namespace mrmf

@@ -30,41 +30,41 @@ std::string origin_of(const Config& config, int ranks) {
 }
 
 // Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
-double epoch_seconds(const Config& config, const Plan& plan, TrainStep step, const Workplace& at) {
+double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const RunContext& ctx) {
   RunReport silent;
-  const Workplace apart = at.apart(silent);
-  step.stop = {};
-  step.stop.epochs = 1;
+  const RunContext apart = ctx.apart(silent);
+  phase.stop = {};
+  phase.stop.epochs = 1;
   Trainer trainer(apart, config.training);
-  trainer.rehearse(config, plan, step);
-  Learner throwaway = make_learner(plan, config, apart, step.resolution, step.seed);
-  const StageRecord record = trainer.train(throwaway, step).record;
+  trainer.autotune(config, plan, phase);
+  ModelState throwaway = make_model_state(plan, config, apart, phase.resolution, phase.seed);
+  const PhaseRecord record = trainer.train(throwaway, phase).record;
   return record.split.compute.mean + record.split.communication.mean;
 }
 
-TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at,
+TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx,
                   MeasuredTeams& kept) try {
   const Timer timer;
-  at.data.load(at.team);
-  const auto seconds_of = [&](const TrainStep& step) {
-    if (const std::optional<double> earlier = kept.find_seconds(step.stage, step.role)) return *earlier;
-    at.report.log(
-        fmt::format("stage {}: measuring an epoch of the {} model on all ranks", step.stage, to_string(step.role)));
-    const double seconds = epoch_seconds(config, plan, step, at);
-    kept.keep_seconds(step.stage, step.role, seconds);
+  ctx.data.load(ctx.team);
+  const auto seconds_of = [&](const Phase& phase) {
+    if (const std::optional<double> earlier = kept.find_seconds(phase.stage, phase.role)) return *earlier;
+    ctx.report.log(
+        fmt::format("stage {}: measuring an epoch of the {} model on all ranks", phase.stage, to_string(phase.role)));
+    const double seconds = epoch_seconds(config, plan, phase, ctx);
+    kept.keep_seconds(phase.stage, phase.role, seconds);
     return seconds;
   };
   const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
   const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
-  const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, at.team.size());
-  at.report.log(
+  const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, ctx.team.size());
+  ctx.report.log(
       fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
                   "{:.3f} s coarse "
                   "(at most {})",
                   stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
   return teams;
 } catch (const Stopped& stopped) {
-  at.report.log(
+  ctx.report.log(
       fmt::format("stopped on {} while the teams of stage {} were measured; run the same command again to continue",
                   signal_name(stopped.signal), stage.fuse.stage));
   throw;
@@ -74,7 +74,7 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
 
 MeasuredTeams::MeasuredTeams(const Config& config, Comm& world, bool kept)
     : path_(kept ? path_in(config.run) : ""), origin_(origin_of(config, world.size())), world_(&world) {
-  together(world, [&] {
+  collective_try(world, [&] {
     std::error_code unknown;
     if (world.root() && kept && std::filesystem::exists(path_, unknown)) text_ = read_file(path_);
   });
@@ -124,7 +124,7 @@ void MeasuredTeams::write(const std::string& text) {
   all["origin"] = origin_;
   text_ = all.dump();
   if (path_.empty()) return;
-  together(*world_, [&] {
+  collective_try(*world_, [&] {
     if (world_->root()) write_file(path_, text_ + "\n", Replace::file);
   });
 }
@@ -164,44 +164,36 @@ TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ra
   return {dense, ranks - dense};
 }
 
-TrainStep joined_step(TrainStep step, int team, int ranks) {
-  step.batch = (step.batch * team + ranks - 1) / ranks;
-  return step;
-}
-
 void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples) {
-  const auto require = [&](const TrainStep& step, int ranks, const std::string& who) {
+  const auto require = [&](const Phase& phase, int ranks, const std::string& who) {
     try {
-      require_batches(config.data, samples, step, ranks);
+      require_batches(config.data, samples, phase, ranks);
     } catch (const ConfigError& error) {
       throw ConfigError(who + error.what());
     }
   };
-  const auto require_team = [&](const TrainStep& step, int ranks) {
-    const std::string role = to_string(step.role);
-    require(step, ranks,
-            fmt::format("the {} team of stage {}, {} of {} ranks: ", role, step.stage, ranks, teams.ranks()));
-    if (config.method.join)
-      require(joined_step(step, ranks, teams.ranks()), teams.ranks(),
-              fmt::format("the {} team of stage {}, joined by the other (method.join): ", role, step.stage));
+  const auto require_team = [&](const Phase& phase, int ranks) {
+    const std::string role = to_string(phase.role);
+    require(phase, ranks,
+            fmt::format("the {} team of stage {}, {} of {} ranks: ", role, phase.stage, ranks, teams.ranks()));
   };
   require_team(stage.coarse, teams.coarse);
   require_team(*stage.dense, teams.dense);
 }
 
-TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at) {
-  std::optional<TeamSizes> teams = given_teams(config.method, at.team.size());
+TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx) {
+  std::optional<TeamSizes> teams = given_teams(config.method, ctx.team.size());
   if (!teams) {
-    MeasuredTeams earlier(config, at.team, at.saving != nullptr);
+    MeasuredTeams earlier(config, ctx.team, ctx.saving != nullptr);
     teams = earlier.find(stage.fuse.stage);
     if (!teams) {
-      teams = measure(config, plan, stage, at, earlier);
+      teams = measure(config, plan, stage, ctx, earlier);
       earlier.keep(stage.fuse.stage, *teams);
     }
   }
-  require_trainable(config, stage, *teams, at.data.shape().samples);
-  at.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
-                            stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
+  require_trainable(config, stage, *teams, ctx.data.shape().samples);
+  ctx.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
+                             stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
   return *teams;
 }
 

@@ -26,17 +26,14 @@ std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks);
 /// In the proportion of the seconds that each model would take on all ranks, in whole ranks, at least one each.
 TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ranks);
 
-/// A team's step from where the other team joins it: its mini-batch, shared out among all `ranks`, rounded up.
-TrainStep joined_step(TrainStep step, int team, int ranks);
-
-/// ConfigError where a team, or all ranks once one has joined the other, could not train its model on this many
-/// samples: more ranks than samples, shards that are no multiple of its ranks, ...
+/// ConfigError where a team could not train its model on this many samples: more ranks than samples, shards that are no
+/// multiple of its ranks, ...
 void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples);
 
 /// The teams of a stage: as given; as an earlier start of this run measured them; else by a timed epoch of each model
 /// on all ranks, of throwaway models (the report tells). The epoch's seconds times the most epochs that the model may
-/// be trained for are its share. Collective over at.team, the world.
-TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const Workplace& at);
+/// be trained for are its share. Collective over ctx.team, the world.
+TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx);
 
 /// What a run has measured to cut its ranks into teams, kept in its folder: a run that goes on must cut them as before,
 /// and one that was stopped on the way need not measure again what it knows.
@@ -68,25 +65,19 @@ void forget_teams(const RunConfig& run, const Comm& world);
 /// had trained anything.
 void forget_teams_of_others(const Config& config, const Comm& world);
 
-struct ConcurrentStage {
-  const Plan& plan;
-  const Config& config;
-  const Stage& stage;
-  TeamSizes teams;
-};
-
 struct TrainedAtOnce {
-  Learner dense;
-  std::array<StageRecord, 2> records;  ///< coarse, dense
+  ModelState dense;
+  std::array<PhaseRecord, 2> records;  ///< coarse, dense
   double elapsed = 0;                  ///< seconds of the run until the later team was there
 };
 
 /// Trains `coarse` on the coarse team and a new dense model on the other. The team that is ready first waits for the
 /// other, for however long that takes, and its wait goes into its record. Then two broadcasts over all ranks hand round
 /// what the fusion needs: the coarse model's bottom, from the first rank of its team, and the dense model's top.
-/// Afterwards all ranks are ready to fuse them, and at.data is a team's: load it for all before going on.
-/// `elapsed`: seconds of the run before. Collective over at.team, the world. Stopped: a signal came to a team, and both
-/// have saved what they trained.
-TrainedAtOnce train_at_once(const ConcurrentStage& what, Learner& coarse, const Workplace& at, double elapsed);
+/// Afterwards all ranks are ready to fuse them, and ctx.data is a team's: load it for all before going on.
+/// `elapsed`: seconds of the run before. Collective over ctx.team, the world. Stopped: a signal came to a team, and
+/// both have saved what they trained.
+TrainedAtOnce train_at_once(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage,
+                            const TeamSizes& teams, ModelState& coarse, double elapsed);
 
 }  // namespace mrmf

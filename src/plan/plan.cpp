@@ -16,35 +16,35 @@ namespace {
 // Every model of a run starts from its own parameters.
 std::uint64_t model_seed(std::uint64_t seed, std::size_t model) { return mix(seed, 0x6d6f64656cULL, model); }
 
-void apply(const RoleSettings& role, TrainStep& step) {
-  if (role.batch) step.batch = *role.batch;
-  if (role.learning_rate) step.optimizer.learning_rate = *role.learning_rate;
-  if (role.rule) step.optimizer.rule = *role.rule;
-  if (role.epochs) step.stop.epochs = *role.epochs;
-  if (role.threshold) step.stop.threshold = *role.threshold;
-  if (role.patience) step.stop.patience = *role.patience;
+void apply(const RoleSettings& role, Phase& phase) {
+  if (role.batch) phase.batch = *role.batch;
+  if (role.learning_rate) phase.optimizer.learning_rate = *role.learning_rate;
+  if (role.rule) phase.optimizer.rule = *role.rule;
+  if (role.epochs) phase.stop.epochs = *role.epochs;
+  if (role.threshold) phase.stop.threshold = *role.threshold;
+  if (role.patience) phase.stop.patience = *role.patience;
 }
 
-TrainStep train_step(const Config& config, int stage, Role role, const Extent& resolution) {
-  TrainStep step;
-  step.stage = stage;
-  step.role = role;
-  step.resolution = resolution;
-  step.axes = std::max(1, config.method.axes);
-  step.batch = config.training.batch;
-  step.optimizer = config.training.optimizer;
-  step.stop.epochs = config.training.epochs;
+Phase make_phase(const Config& config, int stage, Role role, const Extent& resolution) {
+  Phase phase;
+  phase.stage = stage;
+  phase.role = role;
+  phase.resolution = resolution;
+  phase.axes = std::max(1, config.method.axes);
+  phase.batch = config.training.batch;
+  phase.optimizer = config.training.optimizer;
+  phase.stop.epochs = config.training.epochs;
   const MethodConfig& method = config.method;
   const std::size_t i = static_cast<std::size_t>(stage) - 1;
   switch (role) {
-    case Role::coarse: apply(method.coarse, step); break;
-    case Role::dense: apply(method.dense, step); break;
+    case Role::coarse: apply(method.coarse, phase); break;
+    case Role::dense: apply(method.dense, phase); break;
     case Role::baseline:
-    case Role::finetune: apply(method.finetune, step); break;
+    case Role::finetune: apply(method.finetune, phase); break;
   }
-  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, step);
-  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, step);
-  return step;
+  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, phase);
+  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, phase);
+  return phase;
 }
 
 // What is carried over must be there, and of one age in the top.
@@ -59,45 +59,45 @@ void require_moments(const MethodConfig& method, const Stage& stage) {
                       "\"dense\" or \"interpolated\"");
 }
 
-std::vector<TrainStep*> steps_of(Plan& plan) {
-  std::vector<TrainStep*> steps;
+std::vector<Phase*> phases_of(Plan& plan) {
+  std::vector<Phase*> phases;
   for (Stage& stage : plan.stages) {
-    if (stage.coarse_trained) steps.push_back(&stage.coarse);
-    if (stage.dense) steps.push_back(&*stage.dense);
+    if (stage.coarse_trained) phases.push_back(&stage.coarse);
+    if (stage.dense) phases.push_back(&*stage.dense);
   }
-  steps.push_back(&plan.last);
-  return steps;
+  phases.push_back(&plan.last);
+  return phases;
 }
 
-// One learning-rate curve over the whole run: each step gets the part that its share of the epochs makes.
+// One learning-rate curve over the whole run: each phase gets the part that its share of the epochs makes.
 void share_curve(Plan& plan) {
-  const std::vector<TrainStep*> steps = steps_of(plan);
+  const std::vector<Phase*> phases = phases_of(plan);
   double total = 0, done = 0;
-  for (const TrainStep* step : steps) total += step->stop.epochs;
-  for (TrainStep* step : steps) {
-    step->curve = {done / total, (done + step->stop.epochs) / total};
-    done += step->stop.epochs;
+  for (const Phase* phase : phases) total += phase->stop.epochs;
+  for (Phase* phase : phases) {
+    phase->curve = {done / total, (done + phase->stop.epochs) / total};
+    done += phase->stop.epochs;
   }
 }
 
-nlohmann::json to_json(const TrainStep& step) {
+nlohmann::json to_json(const Phase& phase) {
   nlohmann::json json = {{"step", "train"},
-                         {"stage", step.stage},
-                         {"role", to_string(step.role)},
-                         {"resolution", factors(step.resolution, step.axes)},
-                         {"batch", step.batch},
-                         {"optimizer", step.optimizer.name},
-                         {"learning_rate", step.optimizer.learning_rate},
-                         {"rule", step.optimizer.rule},
-                         {"curve", {step.curve.begin, step.curve.end}},
-                         {"epochs", step.stop.epochs},
-                         {"seed", step.seed}};
-  if (step.stop.threshold) json["threshold"] = *step.stop.threshold, json["patience"] = step.stop.patience;
-  if (step.stop.target) json["target"] = *step.stop.target;
+                         {"stage", phase.stage},
+                         {"role", to_string(phase.role)},
+                         {"resolution", factors(phase.resolution, phase.axes)},
+                         {"batch", phase.batch},
+                         {"optimizer", phase.optimizer.name},
+                         {"learning_rate", phase.optimizer.learning_rate},
+                         {"rule", phase.optimizer.rule},
+                         {"curve", {phase.curve.begin, phase.curve.end}},
+                         {"epochs", phase.stop.epochs},
+                         {"seed", phase.seed}};
+  if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
+  if (phase.stop.target) json["target"] = *phase.stop.target;
   return json;
 }
 
-const char* top_text(const FuseStep& fuse, bool dense_trained) {
+const char* top_text(const Fusion& fuse, bool dense_trained) {
   if (fuse.matching) return "top layers that fit from coarse, the others fresh";
   switch (fuse.top) {
     case TopRule::fresh: return "top fresh";
@@ -107,7 +107,7 @@ const char* top_text(const FuseStep& fuse, bool dense_trained) {
   return "";
 }
 
-const char* top_name(const FuseStep& fuse) {
+const char* top_name(const Fusion& fuse) {
   if (fuse.matching) return "matching";
   return fuse.top == TopRule::dense ? "dense" : fuse.top == TopRule::fresh ? "fresh" : "interpolated";
 }
@@ -119,10 +119,10 @@ std::string stop_text(const StopSettings& stop) {
   return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
 }
 
-std::string train_text(const TrainStep& step) {
-  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(step.role),
-                     resolution_text(step.resolution, step.axes), step.batch, step.optimizer.name,
-                     step.optimizer.learning_rate, step.optimizer.rule, stop_text(step.stop));
+std::string train_text(const Phase& phase) {
+  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
+                     resolution_text(phase.resolution, phase.axes), phase.batch, phase.optimizer.name,
+                     phase.optimizer.learning_rate, phase.optimizer.rule, stop_text(phase.stop));
 }
 
 std::string teams_text(const Stage& stage) {
@@ -130,7 +130,7 @@ std::string teams_text(const Stage& stage) {
   const std::string shares = stage.split.empty()
                                  ? "in shares to be measured"
                                  : fmt::format("{} : {} (dense : coarse)", stage.split[0], stage.split[1]);
-  return ", at once with coarse, ranks " + shares + (stage.join ? ", who is ready first joins" : "");
+  return ", at once with coarse, ranks " + shares;
 }
 
 }  // namespace
@@ -149,9 +149,9 @@ std::string resolution_text(const Extent& resolution, int axes) {
   return fmt::format("[{}]", fmt::join(factors(resolution, axes), ","));
 }
 
-std::string place_text(const TrainStep& step) {
-  return fmt::format("stage {} ({}, resolution {})", step.stage, to_string(step.role),
-                     resolution_text(step.resolution, step.axes));
+std::string place_text(const Phase& phase) {
+  return fmt::format("stage {} ({}, resolution {})", phase.stage, to_string(phase.role),
+                     resolution_text(phase.resolution, phase.axes));
 }
 
 Plan make_plan(const Config& config) {
@@ -163,7 +163,7 @@ Plan make_plan(const Config& config) {
   for (std::size_t s = 0; s + 1 < resolutions.size(); ++s) {
     Stage stage;
     const int number = static_cast<int>(s) + 1;
-    stage.coarse = train_step(config, number, Role::coarse, resolutions[s]);
+    stage.coarse = make_phase(config, number, Role::coarse, resolutions[s]);
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
     stage.coarse_trained = method.bottom == BottomRule::coarse;
@@ -171,33 +171,32 @@ Plan make_plan(const Config& config) {
     if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
     if (method.name == "progressive") stage.fuse.matching = true;
     if (method.name == "mrmf" && method.top == TopRule::dense) {
-      stage.dense = train_step(config, number, Role::dense, resolutions[s + 1]);
+      stage.dense = make_phase(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
       stage.at_once = method.teams == TeamMode::concurrent;
       stage.split = method.split;
-      stage.join = method.join;
     }
     require_moments(method, stage);
     plan.stages.push_back(stage);
   }
   const Role role = plan.stages.empty() ? Role::baseline : Role::finetune;
-  plan.last = train_step(config, static_cast<int>(resolutions.size()), role, resolutions.back());
+  plan.last = make_phase(config, static_cast<int>(resolutions.size()), role, resolutions.back());
   plan.last.seed = model_seed(config.training.seed, models);
   plan.last.stop.target = method.target;
   if (method.curve == RateCurve::run) share_curve(plan);
   int number = 0;
-  for (TrainStep* step : steps_of(plan)) step->number = ++number;
+  for (Phase* phase : phases_of(plan)) phase->number = ++number;
   return plan;
 }
 
-std::vector<TrainStep> Plan::training() const {
-  std::vector<TrainStep> steps;
+std::vector<Phase> Plan::phases() const {
+  std::vector<Phase> phases;
   for (const Stage& stage : stages) {
-    if (stage.coarse_trained) steps.push_back(stage.coarse);
-    if (stage.dense) steps.push_back(*stage.dense);
+    if (stage.coarse_trained) phases.push_back(stage.coarse);
+    if (stage.dense) phases.push_back(*stage.dense);
   }
-  steps.push_back(last);
-  return steps;
+  phases.push_back(last);
+  return phases;
 }
 
 std::vector<Extent> Plan::resolutions() const {
@@ -210,8 +209,8 @@ std::vector<Extent> Plan::resolutions() const {
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
   NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
-  for (const TrainStep& step : plan.training())
-    if (step.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, step.batch);
+  for (const Phase& phase : plan.phases())
+    if (phase.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, phase.batch);
   return settings;
 }
 
@@ -243,7 +242,6 @@ std::string to_json(const Plan& plan) {
     if (stage.at_once) {
       steps.back()["at_once"] = true;
       if (!stage.split.empty()) steps.back()["split"] = stage.split;
-      steps.back()["join"] = stage.join;
     }
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},

@@ -18,8 +18,8 @@ enum class Role { baseline, coarse, dense, finetune };
 std::string to_string(Role role);
 
 /// Train one model at one resolution until its stop rule says so.
-struct TrainStep {
-  int number = 1;  ///< 1-based, among the plan's training steps
+struct Phase {
+  int number = 1;  ///< 1-based, among the plan's phases
   int stage = 1;   ///< 1-based; the last stage is the finetune
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
@@ -28,11 +28,11 @@ struct TrainStep {
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
-  std::uint64_t seed = 1;  ///< initial parameters, when this step makes a new model
+  std::uint64_t seed = 1;  ///< initial parameters, when this phase makes a new model
 };
 
 /// Hand the coarse model's bottom (and what `top` says) to the dense model.
-struct FuseStep {
+struct Fusion {
   int stage = 1;
   Extent from{1, 1, 1}, to{1, 1, 1};
   int axes = 1;
@@ -43,22 +43,21 @@ struct FuseStep {
 
 /// One pair of models of Figure 2. Without `dense` the denser model starts untrained (MRT, interpolated top).
 struct Stage {
-  TrainStep coarse;
+  Phase coarse;
   bool coarse_trained = true;  ///< false: the bottom it hands over is a new one
-  std::optional<TrainStep> dense;
-  FuseStep fuse;
+  std::optional<Phase> dense;
+  Fusion fuse;
   std::uint64_t dense_seed = 1;
   bool at_once = false;    ///< coarse and dense model are trained at once, by two teams (paper 3.4)
   std::vector<int> split;  ///< their shares of the ranks, dense and coarse; empty: measured
-  bool join = false;       ///< the early team joins the other
 };
 
 struct Plan {
   std::string method;
   std::vector<Stage> stages;  ///< none for the baseline
-  TrainStep last;             ///< baseline or finetune
+  Phase last;                 ///< baseline or finetune
 
-  std::vector<TrainStep> training() const;  ///< every training step, in order
+  std::vector<Phase> phases() const;        ///< in order
   std::vector<Extent> resolutions() const;  ///< coarse to fine
 };
 
@@ -76,7 +75,7 @@ std::string to_json(const Plan& plan);
 /// "[4]", "[1,2,1]": a factor for each of the data's axes.
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
-std::string place_text(const TrainStep& step);
+std::string place_text(const Phase& phase);
 
 /// What is allowed but rarely meant, one line each, for what the configuration alone tells: keys that nothing reads,
 /// validation data that is the training data.

@@ -1,4 +1,4 @@
-// The schedule of one training step of the plan: its learning rate as it goes on, and when it ends. Value types fed by
+// The schedule of a phase: its learning rate as it goes on, and when it ends. Value types fed by
 // the training loop: no I/O, no MPI.
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace mrmf {
 
-/// Where on its curve a training step begins and ends, in [0, 1]. A curve over the whole run gives each training step
-/// of the plan its part; a curve per step is {0, 1}.
+/// Where on its curve a phase begins and ends, in [0, 1]. A curve over the whole run gives each phase its part; a curve
+/// per phase is {0, 1}.
 struct CurvePart {
   double begin = 0, end = 1;
   bool operator==(const CurvePart&) const = default;
 };
 
-/// The learning rate as a function of where a training step stands. Only reduce-on-plateau has memory.
+/// The learning rate as a function of where a phase stands. Only reduce-on-plateau has memory.
 class LearningRate {
  public:
-  /// `epochs`: the length that cosine and linear rules run over (the step's upper bound).
+  /// `epochs`: the length that cosine and linear rules run over (the phase's upper bound).
   LearningRate(const OptimizerSettings& settings, int epochs, CurvePart part = {});
 
   /// At optimizer step `step` of `steps` in epoch `epoch` (from 0). Constant within an epoch except for cosine, linear.
@@ -45,12 +45,12 @@ class LearningRate {
   Memory memory_;
 };
 
-/// Why a training step ended; none: it goes on.
+/// Why a phase ended; none: it goes on.
 enum class StopReason { none, epochs, plateau, target };
 std::string to_string(StopReason reason);
 
 /// Paper section 3.2: "If the training loss reduction is smaller than the threshold for a consecutive of T_p epochs,
-/// we stop". Also an upper bound of epochs and, in the last step, a target validation loss.
+/// we stop". Also an upper bound of epochs and, in the last phase, a target validation loss.
 /// Fed with values that are equal on every rank, so that all ranks stop together.
 class StopRule {
  public:

@@ -18,7 +18,7 @@ constexpr Index kManyChannels = 16;  // fewer say nothing about the order of the
 void unread_roles(const Config& config, std::vector<std::string>& lines) {
   const MethodConfig& method = config.method;
   std::vector<std::string> trained;
-  for (const TrainStep& step : make_plan(config).training()) trained.push_back(to_string(step.role));
+  for (const Phase& phase : make_plan(config).training()) trained.push_back(to_string(phase.role));
   const auto check = [&](const std::string& role, const RoleSettings& settings) {
     const bool read = std::find(trained.begin(), trained.end(), role) != trained.end();
     if (settings == RoleSettings{} || read) return;
@@ -49,9 +49,9 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
 // Keys of [training.optimizer] that another rule or optimizer has, where they are not at their defaults.
 void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines) {
   const OptimizerSettings &is = config.training.optimizer, standard;
-  const std::vector<TrainStep> steps = make_plan(config).training();
+  const std::vector<Phase> phases = make_plan(config).phases();
   const auto ruled = [&](const std::string& rule) {
-    return std::any_of(steps.begin(), steps.end(), [&](const TrainStep& s) { return s.optimizer.rule == rule; });
+    return std::any_of(phases.begin(), phases.end(), [&](const Phase& p) { return p.optimizer.rule == rule; });
   };
   const auto unread = [&](const std::string& key, bool set, bool read, const std::string& reader) {
     if (set && !read)

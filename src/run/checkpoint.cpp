@@ -44,17 +44,18 @@ Array make_array(const std::string& group, const PartPlace& part, Span arena) {
   return {group + part.name, part.shape, part.in(arena)};
 }
 
-std::vector<Array> arrays_of(Learner& learner, StateRows rows, int ranks) {
-  const Network& network = learner.model.network();
+std::vector<Array> arrays_of(ModelState& model_state, StateRows rows, int ranks) {
+  const Network& network = model_state.model.network();
   const std::vector<PartPlace> parameters = parameter_places(network);
   std::vector<Array> arrays;
-  for (const PartPlace& part : parameters) arrays.push_back(make_array("parameters/", part, learner.model.params()));
-  const std::vector<Span> moments = learner.optimizer.moments();
+  for (const PartPlace& part : parameters)
+    arrays.push_back(make_array("parameters/", part, model_state.model.params()));
+  const std::vector<Span> moments = model_state.optimizer.moments();
   for (std::size_t i = 0; i < moments.size(); ++i)
     for (const PartPlace& part : parameters)
       arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, moments[i]));
   for (const PartPlace& part : state_places(network)) {
-    Array array = make_array("state/", part, learner.model.state());
+    Array array = make_array("state/", part, model_state.model.state());
     if (rows == StateRows::one_per_rank) {
       array.shape.insert(array.shape.begin(), ranks);
       array.rows = static_cast<std::size_t>(ranks);
@@ -83,7 +84,7 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   }
 }
 
-// Array by array: the learner's size in memory twice, as a file and as its bytes, which
+// Array by array: the model's size in memory twice, as a file and as its bytes, which
 // src/training/memory_estimate.cpp counts.
 std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
   std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
@@ -127,7 +128,7 @@ Hdf5File open(const std::string& path) {
   return file;
 }
 
-// What this learner has no place for, it would go on without, and nobody would know.
+// What this model has no place for, it would go on without, and nobody would know.
 void require_nothing_else(const std::string& path, const std::vector<Array>& arrays) {
   std::set<std::string> expected{"progress", "config"};
   for (const Array& array : arrays) expected.insert(array.name);
@@ -183,7 +184,7 @@ StateRows rows_of(const Config& config) {
 }
 
 // The model that goes through the stages: the finest is fused from what it was before.
-bool leads(const TrainStep& step) { return step.role != Role::dense; }
+bool leads(const Phase& phase) { return phase.role != Role::dense; }
 
 // Bottom and top; one number where the file is older, for both.
 MomentAges ages_of(const Json& steps) {
@@ -199,11 +200,11 @@ void remove(const fs::path& path) {
 
 }  // namespace
 
-void save_checkpoint(Backend& backend, const std::string& path, Learner& learner, const CheckpointTexts& texts,
+void save_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, const CheckpointTexts& texts,
                      StateRows rows, Comm& team) {
-  std::vector<Array> arrays = arrays_of(learner, rows, team.size());
+  std::vector<Array> arrays = arrays_of(model_state, rows, team.size());
   collect(backend, arrays, team);
-  together(team, [&] {
+  collective_try(team, [&] {
     if (team.root()) write(backend, path, arrays, texts);
   });
 }
@@ -215,9 +216,9 @@ CheckpointTexts read_checkpoint_texts(const std::string& path) try {
   damaged(error.what());
 }
 
-void load_checkpoint(Backend& backend, const std::string& path, Learner& learner, StateRows rows, Comm& team) {
-  std::vector<Array> arrays = arrays_of(learner, rows, team.size());
-  together(team, [&] {
+void load_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, StateRows rows, Comm& team) {
+  std::vector<Array> arrays = arrays_of(model_state, rows, team.size());
+  collective_try(team, [&] {
     if (team.root()) read(path, arrays);
   });
   distribute(backend, arrays, team);
@@ -231,12 +232,6 @@ void require_continuable(const RunStart& was, const RunStart& is) {
         fmt::format("{}on {} ranks with training.batch_norm = \"local\", where every rank has its own "
                     "statistics, and this is a run on {}; continue on {} ranks, or give --overwrite to "
                     "begin anew",
-                    holds, was.ranks, is.ranks, was.ranks));
-  if (other_ranks && was.config.method.join)
-    throw ConfigError(
-        fmt::format("{}on {} ranks with method.join = true, whose batches depend on their number, and this is a run on "
-                    "{}; continue "
-                    "on {} ranks, or give --overwrite to begin anew",
                     holds, was.ranks, is.ranks, was.ranks));
   const auto found = differences(over_ranks(was), over_ranks(is));
   if (!found.empty()) {
@@ -257,37 +252,37 @@ void require_continuable(const RunStart& was, const RunStart& is) {
 }
 
 Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks)
-    : config_(config), steps_(plan.training()), samples_(samples), ranks_(ranks) {}
+    : config_(config), phases_(plan.phases()), samples_(samples), ranks_(ranks) {}
 
 void Checkpoints::find(Comm& world) {
-  std::vector<CheckpointTexts> files(steps_.size());
-  together(world, [&] {
-    for (std::size_t i = 0; world.root() && i < steps_.size(); ++i)
-      if (fs::exists(path(steps_[i].number))) files[i] = read_checkpoint_texts(path(steps_[i].number));
+  std::vector<CheckpointTexts> files(phases_.size());
+  collective_try(world, [&] {
+    for (std::size_t i = 0; world.root() && i < phases_.size(); ++i)
+      if (fs::exists(path(phases_[i].number))) files[i] = read_checkpoint_texts(path(phases_[i].number));
   });
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
+  for (std::size_t i = 0; i < phases_.size(); ++i) {
     world.broadcast(files[i].progress, 0);
     world.broadcast(files[i].config, 0);
-    if (!files[i].progress.empty()) adopt(steps_[i], files[i]);
+    if (!files[i].progress.empty()) adopt(phases_[i], files[i]);
   }
-  std::erase_if(found_, [&](const auto& saved) { return saved.second.step.stage < first_stage_; });
+  std::erase_if(found_, [&](const auto& saved) { return saved.second.phase.stage < first_stage_; });
 }
 
 // All ranks see the same texts, so all of them fail where one does.
-void Checkpoints::adopt(const TrainStep& step, const CheckpointTexts& texts) try {
-  const std::string origin = path(step.number);
+void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
+  const std::string origin = path(phase.number);
   require_shallow_json(texts.progress, origin);
   const Json json = Json::parse(texts.progress);
   require_continuable({parse_config(texts.config, origin, {}, Writer::run), json.at("samples"), json.at("ranks")},
                       {config_, samples_, ranks_});
-  TrainState state = train_state_from_json(json.at("state").dump(), step, origin);
-  if (state.finished()) ended_.insert_or_assign(step.number, state.history);
+  TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
+  if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
   for (const Json& earlier : json.at("history"))
-    ended_.insert_or_assign(earlier.at("number"), step_history_from_json(earlier.at("step").dump(), origin));
-  if (leads(step)) first_stage_ = std::max(first_stage_, step.stage);
-  found_.emplace(step.number, Saved{step, std::move(state), ages_of(json.at("optimizer_steps"))});
+    ended_.insert_or_assign(earlier.at("number"), phase_history_from_json(earlier.at("step").dump(), origin));
+  if (leads(phase)) first_stage_ = std::max(first_stage_, phase.stage);
+  found_.emplace(phase.number, Saved{phase, std::move(state), ages_of(json.at("optimizer_steps"))});
 } catch (const Json::exception& error) {
-  throw DataError(fmt::format("{}: not a checkpoint of this mrmf ({}); begin anew with --overwrite", path(step.number),
+  throw DataError(fmt::format("{}: not a checkpoint of this mrmf ({}); begin anew with --overwrite", path(phase.number),
                               error.what()));
 }
 
@@ -297,52 +292,54 @@ std::string Checkpoints::path(int number) const {
 
 std::string Checkpoints::position() const {
   const Saved& last = found_.rbegin()->second;
-  return position_text(last.step, last.state);
+  return position_text(last.phase, last.state);
 }
 
-std::vector<StepHistory> Checkpoints::history() const {
-  std::map<int, StepHistory> all = ended_;
+std::vector<PhaseHistory> Checkpoints::history() const {
+  std::map<int, PhaseHistory> all = ended_;
   for (const auto& [number, saved] : found_) all.insert_or_assign(number, saved.state.history);
-  std::vector<StepHistory> list;
-  for (auto& [number, step] : all) list.push_back(std::move(step));
+  std::vector<PhaseHistory> list;
+  for (auto& [number, history] : all) list.push_back(std::move(history));
   return list;
 }
 
-void Checkpoints::add(const TrainStep& step, const StepHistory& history) {
-  ended_.insert_or_assign(step.number, history);
+void Checkpoints::add(const Phase& phase, const PhaseHistory& history) {
+  ended_.insert_or_assign(phase.number, history);
 }
 
 void Checkpoints::clear(const Comm& world) {
   if (world.root()) remove_checkpoints(config_.run.folder);
 }
 
-std::optional<TrainState> Checkpoints::load(Backend& backend, Learner& learner, const TrainStep& step,
+std::optional<TrainState> Checkpoints::load(Backend& backend, ModelState& model_state, const Phase& phase,
                                             Comm& team) const {
-  const auto saved = found_.find(step.number);
+  const auto saved = found_.find(phase.number);
   if (saved == found_.end()) return {};
-  load_checkpoint(backend, path(step.number), learner, rows_of(config_), team);
-  learner.optimizer.configure(step.optimizer);
-  learner.optimizer.set_ages(saved->second.ages);
+  load_checkpoint(backend, path(phase.number), model_state, rows_of(config_), team);
+  model_state.optimizer.configure(phase.optimizer);
+  model_state.optimizer.set_ages(saved->second.ages);
   return saved->second.state;
 }
 
-void Checkpoints::save(Backend& backend, Learner& learner, const TrainStep& step, const TrainState& state, Comm& team) {
-  save_checkpoint(backend, path(step.number), learner, texts(learner, step, state), rows_of(config_), team);
-  if (state.finished()) ended_.insert_or_assign(step.number, state.history);
-  if (!team.root() || !leads(step)) return;
-  for (const TrainStep& earlier : steps_)
-    if (earlier.stage < step.stage) remove(path(earlier.number));
+void Checkpoints::save(Backend& backend, ModelState& model_state, const Phase& phase, const TrainState& state,
+                       Comm& team) {
+  save_checkpoint(backend, path(phase.number), model_state, texts(model_state, phase, state), rows_of(config_), team);
+  if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
+  if (!team.root() || !leads(phase)) return;
+  for (const Phase& earlier : phases_)
+    if (earlier.stage < phase.stage) remove(path(earlier.number));
 }
 
-CheckpointTexts Checkpoints::texts(const Learner& learner, const TrainStep& step, const TrainState& state) const {
+CheckpointTexts Checkpoints::texts(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
   Json history = Json::array();
   for (const auto& [number, ended] : ended_)
-    if (ended.record.stage < step.stage) history.push_back({{"number", number}, {"step", Json::parse(to_json(ended))}});
+    if (ended.record.stage < phase.stage)
+      history.push_back({{"number", number}, {"step", Json::parse(to_json(ended))}});
   const Versions versions = these_versions("");
   const Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
                   {"samples", samples_},
                   {"ranks", ranks_},
-                  {"optimizer_steps", {learner.optimizer.ages().bottom, learner.optimizer.ages().top}},
+                  {"optimizer_steps", {model_state.optimizer.ages().bottom, model_state.optimizer.ages().top}},
                   {"state", Json::parse(to_json(state))},
                   {"history", history}};
   return {json.dump(), to_toml(config_)};

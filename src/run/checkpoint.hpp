@@ -18,7 +18,7 @@
 namespace mrmf {
 
 class Backend;
-struct Learner;
+struct ModelState;
 
 struct CheckpointTexts {
   std::string progress, config;
@@ -29,16 +29,16 @@ enum class StateRows { one, one_per_rank };
 
 /// Collective; the root writes, its values and texts count. DataError where the disk is full or not writable: the file
 /// that was there before is untouched.
-void save_checkpoint(Backend& backend, const std::string& path, Learner& learner, const CheckpointTexts& texts,
+void save_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, const CheckpointTexts& texts,
                      StateRows rows, Comm& team);
 
 /// Reads the texts alone. DataError for a file that is torn, damaged or no checkpoint, with what to do. Run on one
 /// rank.
 CheckpointTexts read_checkpoint_texts(const std::string& path);
 
-/// Collective: fills the learner's parameters, state and moments, the same bits that were saved. DataError as above,
-/// and for arrays of another network: one of the learner's that the file lacks, or one of the file's that it lacks.
-void load_checkpoint(Backend& backend, const std::string& path, Learner& learner, StateRows rows, Comm& team);
+/// Collective: fills the model's parameters, state and moments, the same bits that were saved. DataError as above,
+/// and for arrays of another network: one of the model's that the file lacks, or one of the file's that it lacks.
+void load_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, StateRows rows, Comm& team);
 
 /// One start of a run, as far as its results depend on it.
 struct RunStart {
@@ -52,8 +52,8 @@ struct RunStart {
 /// local batch norm.
 void require_continuable(const RunStart& was, const RunStart& is);
 
-/// The checkpoints of a run: one file per training step of the plan, checkpoints/step-<n>.h5, written by the team that
-/// trains that step. From them, the same command goes on where the run was saved.
+/// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that
+/// trains that phase. From them, the same command goes on where the run was saved.
 ///
 /// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
 /// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
@@ -70,38 +70,38 @@ class Checkpoints {
   /// Where the run goes on, in words. Requires found().
   std::string position() const;
   /// The records of what is done, in the plan's order.
-  std::vector<StepHistory> history() const;
+  std::vector<PhaseHistory> history() const;
   /// Stages of the plan that the run has left behind: their models are part of what was saved later.
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
 
-  /// A step that other ranks have trained to its end: its history is part of what is saved from now on.
-  void add(const TrainStep& step, const StepHistory& history);
+  /// A phase that other ranks have trained to its end: its history is part of what is saved from now on.
+  void add(const Phase& phase, const PhaseHistory& history);
 
   /// Removes all files, found or not: those of a run that begins anew, or is done.
   void clear(const Comm& world);
 
-  /// What was saved of this step, with the learner as it was then; none: the step was not begun. Collective.
-  std::optional<TrainState> load(Backend& backend, Learner& learner, const TrainStep& step, Comm& team) const;
+  /// What was saved of this phase, with the model as it was then; none: the phase was not begun. Collective.
+  std::optional<TrainState> load(Backend& backend, ModelState& model_state, const Phase& phase, Comm& team) const;
   /// Collective. DataError: the file cannot be written; the one before it is still there.
-  void save(Backend& backend, Learner& learner, const TrainStep& step, const TrainState& state, Comm& team);
+  void save(Backend& backend, ModelState& model_state, const Phase& phase, const TrainState& state, Comm& team);
 
  private:
   struct Saved {
-    TrainStep step;
+    Phase phase;
     TrainState state;
     MomentAges ages;
   };
   std::string path(int number) const;
-  void adopt(const TrainStep& step, const CheckpointTexts& texts);
-  CheckpointTexts texts(const Learner& learner, const TrainStep& step, const TrainState& state) const;
+  void adopt(const Phase& phase, const CheckpointTexts& texts);
+  CheckpointTexts texts(const ModelState& model_state, const Phase& phase, const TrainState& state) const;
 
   Config config_;
-  std::vector<TrainStep> steps_;  // of the plan
+  std::vector<Phase> phases_;  // of the plan
   Index samples_;
   int ranks_;
   int first_stage_ = 1;
-  std::map<int, Saved> found_;        // by the step's number
-  std::map<int, StepHistory> ended_;  // of steps that have ended
+  std::map<int, Saved> found_;         // by the phase's number
+  std::map<int, PhaseHistory> ended_;  // of phases that have ended
 };
 
 }  // namespace mrmf

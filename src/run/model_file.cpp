@@ -73,14 +73,14 @@ std::vector<PartPlace> state_places(const Network& network) {
 // By one rank alone: nobody need wait in a collective call of MPI-IO, which has no limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
                 Comm& comm) {
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (comm.root()) write_model(backend, path, model, config_toml);
   });
 }
 
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   std::int64_t checksum = 0;
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (!comm.root()) return;
     checksum = static_cast<std::int64_t>(verify(path));
   });
@@ -105,7 +105,7 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
                   comm.broadcast(host, 0);
                   backend.write(host, values);
                 });
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (comm.root()) require_nothing_else(path, model.network());
   });
   return static_cast<Checksum>(checksum);

@@ -88,7 +88,7 @@ EpochRecord epoch_of(const Json& j) {
           .gflop = j.value("gflop", 0.0)};
 }
 
-Json stage_json(const StageRecord& r) {
+Json phase_json(const PhaseRecord& r) {
   Json json{{"stage", r.stage},
             {"role", r.role},
             {"resolution", factors(r.resolution, r.axes)},
@@ -97,13 +97,12 @@ Json stage_json(const StageRecord& r) {
             {"gflop", r.gflop},
             {"reason", r.reason},
             {"waited_seconds", r.waited},
-            {"joined_after", r.joined},
             {"last", epoch_json(r.last)}};
   add_split(json, r.split);
   return json;
 }
 
-StageRecord stage_of(const Json& j) {
+PhaseRecord phase_of(const Json& j) {
   return {.stage = j.at("stage"),
           .role = j.at("role"),
           .resolution = extent_of(j.at("resolution")),
@@ -115,7 +114,7 @@ StageRecord stage_of(const Json& j) {
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason"),
           .waited = j.value("waited_seconds", 0.0),
-          .joined = j.value("joined_after", 0)};
+          .joined = j.value("joined_after", 0) > 0};
 }
 
 Json machine_json(const Machine& m) {
@@ -136,7 +135,7 @@ RunResult result_of(const Json& j) {
   r.seed = j.at("seed");
   r.model = j.at("model");
   r.data = j.at("data");
-  for (const Json& stage : j.at("stages")) r.stages.push_back(stage_of(stage));
+  for (const Json& phase : j.at("stages")) r.phases.push_back(phase_of(phase));
   r.total_seconds = j.at("total_seconds");
   r.validation_loss = number_of(j.at("validation_loss"));
   if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
@@ -185,7 +184,7 @@ TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
   return *this;
 }
 
-void StageRecord::add(const EpochRecord& epoch) {
+void PhaseRecord::add(const EpochRecord& epoch) {
   ++epochs;
   seconds += epoch.seconds;
   split += epoch.split;
@@ -195,19 +194,19 @@ void StageRecord::add(const EpochRecord& epoch) {
 
 // A name of bytes that are no UTF-8 (a file's, a host's) must not cost a finished run its result.
 std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
-std::string to_json(const StageRecord& r) { return stage_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_json(const PhaseRecord& r) { return phase_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string to_json(const RunResult& r) {
-  Json resolutions = Json::array(), stages = Json::array();
+  Json resolutions = Json::array(), phases = Json::array();
   for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
-  for (const StageRecord& stage : r.stages) stages.push_back(stage_json(stage));
+  for (const PhaseRecord& phase : r.phases) phases.push_back(phase_json(phase));
   const Json json = {{"method", r.method},
                      {"resolutions", resolutions},
                      {"top", r.top},
                      {"seed", r.seed},
                      {"model", r.model},
                      {"data", r.data},
-                     {"stages", stages},
+                     {"stages", phases},
                      {"total_seconds", r.total_seconds},
                      {"validation_loss", number(r.validation_loss)},
                      {"target", r.target ? Json(*r.target) : Json()},
@@ -221,8 +220,8 @@ std::string to_json(const RunResult& r) {
 EpochRecord epoch_from_json(const std::string& text, const std::string& origin) {
   return parse(text, origin, epoch_of);
 }
-StageRecord stage_from_json(const std::string& text, const std::string& origin) {
-  return parse(text, origin, stage_of);
+PhaseRecord phase_from_json(const std::string& text, const std::string& origin) {
+  return parse(text, origin, phase_of);
 }
 RunResult result_from_json(const std::string& text, const std::string& origin) {
   return parse(text, origin, result_of);

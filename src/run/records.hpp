@@ -36,7 +36,7 @@ struct EpochRecord {
   std::string role;
   Extent resolution{1, 1, 1};
   int axes = 1;       ///< of the data
-  int epoch = 1;      ///< 1-based, within its training step of the plan
+  int epoch = 1;      ///< 1-based, within its phase
   Index samples = 0;  ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;
   double seconds = 0;  ///< of the epoch, validation included
@@ -50,8 +50,8 @@ struct EpochRecord {
   bool operator==(const EpochRecord&) const = default;
 };
 
-/// One training step of the plan: a line of stages.jsonl.
-struct StageRecord {
+/// One phase: a line of stages.jsonl.
+struct PhaseRecord {
   int stage = 1;
   std::string role;
   Extent resolution{1, 1, 1};
@@ -63,9 +63,10 @@ struct StageRecord {
   EpochRecord last{};    ///< its losses are the stage's
   std::string reason{};  ///< why it ended: epochs | plateau | target
   double waited = 0;     ///< seconds that its team, trained beside another, then waited for that one
-  int joined = 0;        ///< epochs after which the other team joined its own; 0: it did not
+  /// An earlier version's: beside the other team, which joined this one when it was ready. Not written.
+  bool joined = false;
   void add(const EpochRecord& epoch);
-  bool operator==(const StageRecord&) const = default;
+  bool operator==(const PhaseRecord&) const = default;
 };
 
 struct Machine {
@@ -92,7 +93,7 @@ struct RunResult {
   std::uint64_t seed = 0;
   std::string model;                ///< the preset, or "custom"
   std::string data;                 ///< files and data sets, in one line
-  std::vector<StageRecord> stages;  ///< seconds and epochs per phase
+  std::vector<PhaseRecord> phases;  ///< seconds and epochs per phase
   double total_seconds = 0;
   double validation_loss = 0;  ///< final
   std::optional<double> target;
@@ -105,12 +106,12 @@ struct RunResult {
 
 /// JSON on one line, without the line's end.
 std::string to_json(const EpochRecord& record);
-std::string to_json(const StageRecord& record);
+std::string to_json(const PhaseRecord& record);
 /// JSON over several lines.
 std::string to_json(const RunResult& result);
 /// `origin` names the text in the DataError for one that is not such a record ("runs/a/epochs.jsonl:12").
 EpochRecord epoch_from_json(const std::string& text, const std::string& origin);
-StageRecord stage_from_json(const std::string& text, const std::string& origin);
+PhaseRecord phase_from_json(const std::string& text, const std::string& origin);
 RunResult result_from_json(const std::string& text, const std::string& origin);
 
 }  // namespace mrmf

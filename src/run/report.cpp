@@ -48,7 +48,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 }  // namespace
 
-RunResult make_result(const Config& config, const std::vector<StageRecord>& stages, double total_seconds) {
+RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phases, double total_seconds) {
   RunResult result;
   result.method = config.method.name;
   result.top = kTopWords.at(static_cast<std::size_t>(config.method.top));
@@ -57,12 +57,12 @@ RunResult make_result(const Config& config, const std::vector<StageRecord>& stag
   result.seed = config.training.seed;
   result.model = config.model.preset.empty() ? "custom" : config.model.preset;
   result.data = data_text(config.data);
-  result.stages = stages;
+  result.phases = phases;
   result.total_seconds = total_seconds;
   result.target = config.method.target;
-  if (!stages.empty()) {
-    result.validation_loss = stages.back().last.validation_loss;
-    result.ranks = stages.back().last.ranks;
+  if (!phases.empty()) {
+    result.validation_loss = phases.back().last.validation_loss;
+    result.ranks = phases.back().last.ranks;
   }
   result.target_reached = result.target && result.validation_loss <= *result.target;
   return result;
@@ -85,10 +85,10 @@ std::string epoch_line(const EpochRecord& r) {
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left) {
-  const TrainStep& step = *now.training;
+  const Phase& phase = *now.training;
   return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {:.5f}  {:.0f} samples/s  {} left in the epoch",
-                     step.stage, to_string(step.role), resolution_text(step.resolution, step.axes), now.epoch + 1,
-                     step.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left));
+                     phase.stage, to_string(phase.role), resolution_text(phase.resolution, phase.axes), now.epoch + 1,
+                     phase.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left));
 }
 
 std::string result_table(const RunResult& result) {
@@ -97,25 +97,21 @@ std::string result_table(const RunResult& result) {
                   "epochs", "seconds", "I/O", "compute", "comm.", "validation", "ended by");
   int epochs = 0;
   double seconds = 0;
-  for (const StageRecord& s : result.stages) {
+  for (const PhaseRecord& s : result.phases) {
     text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.5f}  {}\n", s.stage,
                         s.role, resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
                         s.split.compute.mean, s.split.communication.mean, s.last.validation_loss, s.reason);
     epochs += s.epochs;
     seconds += s.seconds;
   }
-  const auto at_once = [&](const StageRecord& s) { return s.last.ranks < result.ranks || s.joined > 0; };
-  const bool teams = std::any_of(result.stages.begin(), result.stages.end(), at_once);
+  const auto at_once = [&](const PhaseRecord& s) { return s.last.ranks < result.ranks; };
+  const bool teams = std::any_of(result.phases.begin(), result.phases.end(), at_once);
   text += teams ? fmt::format("{:<27} {:>6} {:>10.2f}", "in all, teams at once", epochs, result.total_seconds)
                 : fmt::format("{:<27} {:>6} {:>10.2f}", "sum", epochs, seconds);
-  for (const StageRecord& s : result.stages)
+  for (const PhaseRecord& s : result.phases)
     if (s.last.ranks < result.ranks)
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage, s.role,
                           s.last.ranks, result.ranks, s.waited);
-  for (const StageRecord& s : result.stages)
-    if (s.joined > 0)
-      text += fmt::format("\nstage {}: the other team joined the {} team after {} epoch{}", s.stage, s.role, s.joined,
-                          s.joined == 1 ? "" : "s");
   text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", result.method, result.seed,
                       result.validation_loss, result.total_seconds, target_line(result));
   return text;
@@ -123,13 +119,13 @@ std::string result_table(const RunResult& result) {
 
 struct RunReport::State {
   fs::path folder;
-  std::vector<StepHistory> steps;  // what epochs.jsonl and stages.jsonl hold
+  std::vector<PhaseHistory> phases;  // what epochs.jsonl and stages.jsonl hold
   std::ostream* out;
   bool terminal;
   LineFile epochs, stages, log;
   bool live = false;  // a progress line stands on the terminal
   Clock::time_point epoch_start{}, shown{};
-  const TrainStep* training = nullptr;  // of the epoch that is shown
+  const Phase* training = nullptr;  // of the epoch that is shown
   int epoch = 0;
   Index first_step = 0, rows = 0;
 
@@ -141,18 +137,18 @@ struct RunReport::State {
         stages((at / "stages.jsonl").string(), LineFile::Start::append),
         log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty) {}
 
-  StepHistory& history(int stage, const std::string& role) {
+  PhaseHistory& history(int stage, const std::string& role) {
     const auto found = std::ranges::find_if(
-        steps, [&](const StepHistory& s) { return s.record.stage == stage && s.record.role == role; });
-    if (found != steps.end()) return *found;
-    return steps.emplace_back(StepHistory{.record = {.stage = stage, .role = role}, .epochs = {}});
+        phases, [&](const PhaseHistory& p) { return p.record.stage == stage && p.record.role == role; });
+    if (found != phases.end()) return *found;
+    return phases.emplace_back(PhaseHistory{.record = {.stage = stage, .role = role}, .epochs = {}});
   }
 
   void rewrite() {
     std::vector<std::string> epoch_lines, stage_lines;
-    for (const StepHistory& step : steps) {
-      for (const EpochRecord& record : step.epochs) epoch_lines.push_back(to_json(record));
-      if (!step.record.reason.empty()) stage_lines.push_back(to_json(step.record));
+    for (const PhaseHistory& phase : phases) {
+      for (const EpochRecord& record : phase.epochs) epoch_lines.push_back(to_json(record));
+      if (!phase.record.reason.empty()) stage_lines.push_back(to_json(phase.record));
     }
     epochs.replace(epoch_lines);
     stages.replace(stage_lines);
@@ -178,13 +174,13 @@ RunReport::~RunReport() {
 }
 
 RunReport::RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
-                     const std::vector<StepHistory>& earlier)
+                     const std::vector<PhaseHistory>& earlier)
     : settings_(settings) {
   const fs::path folder = settings.folder;
   if (earlier.empty()) remove_team_records(settings.folder);
   remove_result(settings.folder);
   state_ = std::make_unique<State>(settings, folder, !earlier.empty());
-  state_->steps = earlier;
+  state_->phases = earlier;
   state_->rewrite();
   if (!config_toml.empty()) write_file((folder / "config.toml").string(), config_toml, Replace::file);
   write_file((folder / "plan.json").string(), plan_json, Replace::file);
@@ -224,7 +220,7 @@ void RunReport::epoch(const EpochRecord& record) {
   state_->say(epoch_line(record));
 }
 
-void RunReport::stage(const StageRecord& record) {
+void RunReport::phase(const PhaseRecord& record) {
   if (!state_) return;
   state_->stages.write(to_json(record));
   state_->history(record.stage, record.role).record = record;
@@ -248,11 +244,11 @@ std::string RunReport::log_text() const {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void RunReport::take_over(const std::vector<StepHistory>& steps, const std::string& log) {
+void RunReport::take_over(const std::vector<PhaseHistory>& phases, const std::string& log) {
   if (!state_) return;
-  for (const StepHistory& step : steps) state_->history(step.record.stage, step.record.role) = step;
+  for (const PhaseHistory& phase : phases) state_->history(phase.record.stage, phase.record.role) = phase;
   // Within a stage the plan's order is the roles' alphabetical one: coarse, dense.
-  std::ranges::sort(state_->steps, {}, [](const StepHistory& s) { return std::pair(s.record.stage, s.record.role); });
+  std::ranges::sort(state_->phases, {}, [](const PhaseHistory& s) { return std::pair(s.record.stage, s.record.role); });
   state_->rewrite();
   if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without its last line's end
   remove_team_records(state_->folder.string());

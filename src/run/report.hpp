@@ -21,7 +21,7 @@ struct ReportSettings {
 
 /// Where an epoch stands, after each of its steps.
 struct Progress {
-  const TrainStep* training = nullptr;
+  const Phase* training = nullptr;
   int epoch = 0;  ///< 0-based
   Index step = 0, steps = 0;
   double loss = 0;  ///< of this step's batch
@@ -38,7 +38,7 @@ class RunReport {
   /// are replaced: by those of `earlier` where a run goes on, whose log.txt is then added to. DataError: the folder
   /// cannot be written.
   RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
-            const std::vector<StepHistory>& earlier = {});
+            const std::vector<PhaseHistory>& earlier = {});
   RunReport(RunReport&&) noexcept;
   RunReport& operator=(RunReport&&) noexcept;
   ~RunReport();
@@ -47,7 +47,7 @@ class RunReport {
   void log(const std::string& line);
   void progress(const Progress& progress);
   void epoch(const EpochRecord& record);
-  void stage(const StageRecord& record);
+  void phase(const PhaseRecord& record);
   /// The report of a team of which this rank is the root, beside the run's: it prints lines too, but keeps its records
   /// in a folder of its own, run.folder/team, until the run's report has taken them over. Empty where this one came to
   /// be without settings.
@@ -55,9 +55,9 @@ class RunReport {
   /// What log() has kept in log.txt so far, to be handed to add_log().
   std::string log_text() const;
 
-  /// What other ranks have told: steps that a team has trained, put among this report's own in the plan's order, and
+  /// What other ranks have told: phases that a team has trained, put among this report's own in the plan's order, and
   /// that team's lines, added to log.txt. The team's folder is removed.
-  void take_over(const std::vector<StepHistory>& steps, const std::string& log);
+  void take_over(const std::vector<PhaseHistory>& phases, const std::string& log);
 
   /// Prints the final table and writes result.json, which appears whole. DataError: a record cannot be written.
   void finish(const RunResult& result);
@@ -69,7 +69,7 @@ class RunReport {
 };
 
 /// A result with what the configuration and the stages say; versions, machine and ranks are the caller's.
-RunResult make_result(const Config& config, const std::vector<StageRecord>& stages, double total_seconds);
+RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phases, double total_seconds);
 
 /// A person is looking: false in files, pipes and under mpirun.
 bool stdout_is_terminal();

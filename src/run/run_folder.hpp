@@ -1,7 +1,7 @@
 // The folder of a run, held against other runs and against accidents. What a run writes into it:
 //
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
-//   config.toml   the effective configuration         stages.jsonl  one line per training step of the plan
+//   config.toml   the effective configuration         stages.jsonl  one line per phase
 //   plan.json     the plan                            result.json   written last: its presence means the run is done
 //   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5
 //   team/         the second team's lines, while two teams train at once

@@ -44,14 +44,14 @@ Json json_of(const EpochTime& t) {
 
 EpochTime time_of(const Json& j) { return {j.at("io"), j.at("compute"), j.at("communication"), j.at("hidden")}; }
 
-Json json_of(const StepHistory& history) {
+Json json_of(const PhaseHistory& history) {
   Json epochs = Json::array();
   for (const EpochRecord& epoch : history.epochs) epochs.push_back(Json::parse(to_json(epoch)));
   return {{"record", Json::parse(to_json(history.record))}, {"epochs", epochs}};
 }
 
-StepHistory history_of(const Json& j, const std::string& origin) {
-  StepHistory history{stage_from_json(j.at("record").dump(), origin), {}};
+PhaseHistory history_of(const Json& j, const std::string& origin) {
+  PhaseHistory history{phase_from_json(j.at("record").dump(), origin), {}};
   for (const Json& epoch : j.at("epochs")) history.epochs.push_back(epoch_from_json(epoch.dump(), origin));
   return history;
 }
@@ -68,7 +68,7 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
 
 }  // namespace
 
-TrainState::TrainState(const TrainStep& training)
+TrainState::TrainState(const Phase& training)
     : stop(training.stop), rate(training.optimizer, training.stop.epochs, training.curve) {
   history.record.stage = training.stage;
   history.record.role = to_string(training.role);
@@ -76,9 +76,9 @@ TrainState::TrainState(const TrainStep& training)
   history.record.axes = training.axes;
 }
 
-std::string position_text(const TrainStep& step, const TrainState& state) {
-  if (state.finished()) return "after " + place_text(step);
-  const std::string in = "in " + place_text(step);
+std::string position_text(const Phase& phase, const TrainState& state) {
+  if (state.finished()) return "after " + place_text(phase);
+  const std::string in = "in " + place_text(phase);
   if (state.step == 0) return fmt::format("{}, after {} epochs", in, state.stop.epochs());
   return fmt::format("{}, epoch {}, after {} steps", in, state.stop.epochs() + 1, state.step);
 }
@@ -96,9 +96,9 @@ std::string to_json(const TrainState& s) {
       .dump();
 }
 
-TrainState train_state_from_json(const std::string& text, const TrainStep& step, const std::string& origin) {
+TrainState train_state_from_json(const std::string& text, const Phase& phase, const std::string& origin) {
   return parse(text, origin, [&](const Json& j) {
-    TrainState state(step);
+    TrainState state(phase);
     state.stop.recall(stop_memory(j.at("stop")));
     state.rate.recall(rate_memory(j.at("rate")));
     state.history = history_of(j.at("history"), origin);
@@ -112,9 +112,9 @@ TrainState train_state_from_json(const std::string& text, const TrainStep& step,
   });
 }
 
-std::string to_json(const StepHistory& history) { return json_of(history).dump(); }
+std::string to_json(const PhaseHistory& history) { return json_of(history).dump(); }
 
-StepHistory step_history_from_json(const std::string& text, const std::string& origin) {
+PhaseHistory phase_history_from_json(const std::string& text, const std::string& origin) {
   return parse(text, origin, [&](const Json& j) { return history_of(j, origin); });
 }
 

@@ -1,4 +1,4 @@
-// Where the training of one step of the plan stands: everything but the numbers in its learner's arenas.
+// Where the training of a phase stands: everything but the numbers in its model's arenas.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ struct EpochTime {
   double io = 0, compute = 0, communication = 0, hidden = 0;
 };
 
-/// What a training step of the plan leaves in the records.
-struct StepHistory {
-  StageRecord record;               ///< its reason is empty until the step has ended
+/// What a phase leaves in the records.
+struct PhaseHistory {
+  PhaseRecord record;               ///< its reason is empty until the phase has ended
   std::vector<EpochRecord> epochs;  ///< those done
 };
 
 struct TrainState {
   StopRule stop;  ///< knows the number of epochs done
   LearningRate rate;
-  StepHistory history;
+  PhaseHistory history;
   Index step = 0;            ///< optimizer steps done in the epoch under way
   double loss = 0;           ///< of those steps, summed over their rows
   Index samples = 0;         ///< those rows, of all ranks, as each counted them where it trained them
@@ -33,17 +33,17 @@ struct TrainState {
   double epoch_start = 0;    ///< when that epoch began, in seconds of the run
   double total_seconds = 0;  ///< of the run, when this state was noted
 
-  explicit TrainState(const TrainStep& step);
+  explicit TrainState(const Phase& phase);
   bool finished() const { return !history.record.reason.empty(); }
 };
 
 /// "in stage 1 (coarse, resolution [4]), epoch 3, after 16 steps"; "after stage ..." once it has finished.
-std::string position_text(const TrainStep& step, const TrainState& state);
+std::string position_text(const Phase& phase, const TrainState& state);
 
 /// JSON. Numbers come back as the same bits. DataError, naming `origin`, for a text that is none of ours.
 std::string to_json(const TrainState& state);
-TrainState train_state_from_json(const std::string& text, const TrainStep& step, const std::string& origin);
-std::string to_json(const StepHistory& history);
-StepHistory step_history_from_json(const std::string& text, const std::string& origin);
+TrainState train_state_from_json(const std::string& text, const Phase& phase, const std::string& origin);
+std::string to_json(const PhaseHistory& history);
+PhaseHistory phase_history_from_json(const std::string& text, const std::string& origin);
 
 }  // namespace mrmf

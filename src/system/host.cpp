@@ -69,7 +69,7 @@ Comm ranks_of_same(const std::string& text, Comm& world) {
 
 // A line of /proc/self/cgroup is "0::/job/step" (version 2) or "4:memory:/job/step" (version 1); every folder from
 // there up to the root may set a limit.
-double node_memory() {
+double host_memory() {
   double least = total_memory();
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -14,6 +14,6 @@ Comm ranks_of_same(const std::string& text, Comm& world);
 
 /// Bytes of memory that this process may use: the node's, or the least limit of its control groups (as a scheduler sets
 /// them for a job).
-double node_memory();
+double host_memory();
 
 }  // namespace mrmf

@@ -7,8 +7,8 @@
 
 namespace mrmf {
 
-std::uint64_t stage_key(const TrainStep& step) {
-  return static_cast<std::uint64_t>(step.stage) * 4 + static_cast<std::uint64_t>(step.role);
+std::uint64_t phase_key(const Phase& phase) {
+  return static_cast<std::uint64_t>(phase.stage) * 4 + static_cast<std::uint64_t>(phase.role);
 }
 
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows) {
@@ -20,26 +20,26 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
   return std::span(order.shard_rows).subspan(k * own, own);
 }
 
-void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks) {
+void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks) {
   OrderSettings order = order_settings(data, samples, ranks, 0);
-  order.batch = step.batch;
+  order.batch = phase.batch;
   check(order);
   if (leaves_ranks_idle(order))
     throw ConfigError(
         fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
                     "batch of at least {}",
-                    step.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
+                    phase.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
 }
 
-EpochOrder Orders::training(const TrainStep& step, int epoch) const {
-  return epoch_order(settings(data_->train(), step.batch), seed_, stage_key(step), static_cast<std::uint64_t>(epoch));
+EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
+  return epoch_order(settings(data_->train(), phase.batch), seed_, phase_key(phase), static_cast<std::uint64_t>(epoch));
 }
 
-EpochOrder Orders::validation(int batch) const {
+EpochOrder BatchSampler::validation(int batch) const {
   return epoch_order(settings(data_->validation(), batch), seed_, 0, 0);
 }
 
-std::set<Index> Orders::First::rows() const {
+std::set<Index> BatchSampler::First::rows() const {
   std::set<Index> sizes;
   for (const Range& step : training.steps) sizes.insert(step.count);
   for (const Range& step : validation.steps)
@@ -47,30 +47,30 @@ std::set<Index> Orders::First::rows() const {
   return sizes;
 }
 
-std::set<Index> Orders::First::shard_rows() const {
+std::set<Index> BatchSampler::First::shard_rows() const {
   std::set<Index> sizes;
   for (const EpochOrder* order : {&training, &validation})
     std::ranges::copy_if(order->shard_rows, std::inserter(sizes, sizes.end()), [](Index rows) { return rows > 0; });
   return sizes;
 }
 
-Orders::Shards Orders::shards(const TrainStep& step) const {
-  const OrderSettings order = settings(data_->train(), step.batch);
+BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
+  const OrderSettings order = settings(data_->train(), phase.batch);
   return {order.shards / order.ranks, order.shards, rows_per_shard(order)};
 }
 
-Orders::First Orders::first(const TrainStep& step) const {
-  check(settings(data_->train(), step.batch));
-  First first{training(step, 0), validation(step.batch)};
+BatchSampler::First BatchSampler::first(const Phase& phase) const {
+  check(settings(data_->train(), phase.batch));
+  First first{training(phase, 0), validation(phase.batch)};
   if (std::ranges::any_of(first.training.steps, [](const Range& rows) { return rows.count == 0; }))
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
                     "fewer ranks",
-                    step.batch, team_->rank(), place_text(step)));
+                    phase.batch, team_->rank(), place_text(phase)));
   return first;
 }
 
-std::vector<std::uint64_t> Orders::record_keys(const EpochOrder& order) const {
+std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& order) const {
   constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
   std::vector<std::int64_t> hashes;
   for (const Range& rows : order.steps)
@@ -83,7 +83,7 @@ std::vector<std::uint64_t> Orders::record_keys(const EpochOrder& order) const {
 }
 
 // A validation set may be smaller than the batch, or leave ranks without samples.
-OrderSettings Orders::settings(const Split& split, int batch) const {
+OrderSettings BatchSampler::settings(const Split& split, int batch) const {
   OrderSettings settings = split.order;
   settings.batch = batch;
   if (&split == &data_->validation()) settings.batch = validation_batch(settings, batch);

@@ -13,7 +13,7 @@
 namespace mrmf {
 
 /// What a training step of the plan draws its randomness from, beside the seed.
-std::uint64_t stage_key(const TrainStep& step);
+std::uint64_t phase_key(const Phase& phase);
 
 /// The sample ids of one of the order's steps.
 std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows);
@@ -23,21 +23,21 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 
 /// ConfigError where a team of `ranks` cannot take this step's batches from so many samples: more ranks than samples, a
 /// batch larger than a shard, ..., or steps that leave a rank without a sample.
-void require_batches(const DataConfig& data, Index samples, const TrainStep& step, int ranks);
+void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks);
 
 /// Sample orders over `data`, for this rank of the team. Keeps references to both.
-class Orders {
+class BatchSampler {
  public:
-  Orders(Data& data, Comm& team, std::uint64_t seed) : data_(&data), team_(&team), seed_(seed) {}
+  BatchSampler(Data& data, Comm& team, std::uint64_t seed) : data_(&data), team_(&team), seed_(seed) {}
 
-  EpochOrder training(const TrainStep& step, int epoch) const;
+  EpochOrder training(const Phase& phase, int epoch) const;
   EpochOrder validation(int batch) const;
 
   struct Shards {
     int own = 1, all = 1;  ///< of this rank, of the team
     Index most_rows = 1;   ///< of one of them, in a batch
   };
-  Shards shards(const TrainStep& step) const;
+  Shards shards(const Phase& phase) const;
 
   /// The orders of a stage's first epoch: the sizes of its batches are those of every epoch.
   struct First {
@@ -48,7 +48,7 @@ class Orders {
     std::set<Index> shard_rows() const;
   };
   /// ConfigError where training leaves this rank without samples.
-  First first(const TrainStep& step) const;
+  First first(const Phase& phase) const;
 
   /// A key for each step, under which a backend may record it. A recorded step holds the sums over the ranks, and NCCL
   /// wants a sum recorded by all ranks or by none: so a key stands for the rows of every rank in that step. Validation

@@ -20,9 +20,9 @@ namespace {
 
 // By MPI: a sum that was started goes on beside backward as far as MPI moves it on by itself; each later start, and
 // finish, move all of them on.
-class TeamSum final : public RankSum {
+class MpiAllReduce final : public AllReduce {
  public:
-  explicit TeamSum(Comm& team) : team_(&team) {}
+  explicit MpiAllReduce(Comm& team) : team_(&team) {}
 
   void sum(std::span<double> values) override {
     const Timer timer;
@@ -116,11 +116,11 @@ std::string differing_text(std::uint64_t hash, Comm& team) {
 
 }  // namespace
 
-std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team) {
+std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team) {
   if (team.size() == 1) return nullptr;
   const Peers peers{team.rank(), team.size(), [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
-  if (auto own = backend.rank_sum(peers)) return own;
-  return std::make_unique<TeamSum>(team);
+  if (auto own = backend.all_reduce(peers)) return own;
+  return std::make_unique<MpiAllReduce>(team);
 }
 
 void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place) {

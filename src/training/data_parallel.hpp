@@ -13,7 +13,7 @@ namespace mrmf {
 
 /// The backend's own where it has one (NCCL), else MPI on the host's memory; null for a team of one. Collective; keeps
 /// a reference to `team`.
-std::unique_ptr<RankSum> make_team_sum(Backend& backend, Comm& team);
+std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
 /// What of a model is compared: with local batch norm each rank has its own running statistics inside of an epoch.
 enum class Compared { parameters, parameters_and_state };

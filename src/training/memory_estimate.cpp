@@ -42,12 +42,12 @@ struct MemoryCount::Built {
   }
 };
 
-MemoryCount::MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int lanes)
+MemoryCount::MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas)
     : backend_(backend),
       moments_(optimizer.name == "sgd" ? 1 : 2),
-      lanes_(lanes),
+      replicas_(replicas),
       program_(resident_bytes()),
-      lane_backend_(lanes > 0 ? one_thread_backend(backend) : nullptr) {}
+      replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}
 
 MemoryCount::~MemoryCount() = default;
 
@@ -58,16 +58,16 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
     sized.max_rows = rows;
     return *built_.emplace_back(std::make_unique<Built>(backend, sized));
   };
-  const Built& model = build(backend_, lanes_ > 0 ? 1 : settings.max_rows);
+  const Built& model = build(backend_, replicas_ > 0 ? 1 : settings.max_rows);
   const Index params = model.network.params_size(), state = model.network.state_size();
   const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
   memory.models = model.execution.floats(model.network, moments_);
   memory.workspace = model.workspace;
-  if (lanes_ > 0) {  // each with a copy of its rows
-    const Index rows = (settings.max_rows + lanes_ - 1) / lanes_;
-    const Built& lane = build(*lane_backend_, rows);
-    memory.models += lanes_ * (lane.execution.floats(lane.network, 0) - params + rows * sample);
-    memory.workspace += lanes_ * lane.workspace;
+  if (replicas_ > 0) {  // each with a copy of its rows
+    const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;
+    const Built& replica = build(*replica_backend_, rows);
+    memory.models += replicas_ * (replica.execution.floats(replica.network, 0) - params + rows * sample);
+    memory.workspace += replicas_ * replica.workspace;
   }
   constexpr Index splits = 2, images = 2;
   memory.batches = splits * settings.max_rows * sample;

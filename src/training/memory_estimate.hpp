@@ -18,7 +18,7 @@ Index resident_bytes();
 /// Of a rank in training, in bytes.
 struct RunMemory {
   Index program = 0;    ///< what any run has: this process before models are built
-  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once, and their lanes'
+  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once, and their replicas'
   Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
   Index batches = 0;    ///< the batch of samples that is trained or validated on
   Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
@@ -37,8 +37,8 @@ struct HeldData {
 /// end, as in a run two models' do.
 class MemoryCount {
  public:
-  /// `lanes`: of a rank (src/training/shard_replicas.hpp); 0: it computes whole batches.
-  MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int lanes);
+  /// `replicas`: of a rank (src/training/shard_replicas.hpp); 0: it computes whole batches.
+  MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas);
   ~MemoryCount();
 
   /// The model at the next resolution of the plan, and its batches.
@@ -51,9 +51,9 @@ class MemoryCount {
  private:
   struct Built;
   Backend& backend_;
-  int moments_, lanes_;
+  int moments_, replicas_;
   Index program_;
-  std::unique_ptr<Backend> lane_backend_;
+  std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;
   std::vector<RunMemory> stages_;
 };

@@ -8,14 +8,14 @@
 
 namespace mrmf {
 
-struct Learner {
+struct ModelState {
   Extent resolution{1, 1, 1};
   NetworkSettings network;
   Model model;
   Optimizer optimizer;
 
-  Learner(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
-          const Extent& at)
+  ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
+             const Extent& at)
       : resolution(at),
         network(settings.network),
         model(backend, settings),
@@ -23,13 +23,13 @@ struct Learner {
 };
 
 /// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
-inline Learner make_learner(const Plan& plan, const Config& config, const Workplace& at, const Extent& resolution,
-                            std::uint64_t seed) {
+inline ModelState make_model_state(const Plan& plan, const Config& config, const RunContext& ctx,
+                                   const Extent& resolution, std::uint64_t seed) {
   ModelSettings settings;
-  settings.network = network_settings(config, plan, at.data.shape().sample, resolution);
-  if (at.lanes) settings.network.max_rows = 1;  // it is the lanes that have room for batches
+  settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
+  if (ctx.shard_replicas) settings.network.max_rows = 1;  // it is the replicas that have room for batches
   settings.seed = seed;
-  return {at.backend, settings, config.training.optimizer, resolution};
+  return {ctx.backend, settings, config.training.optimizer, resolution};
 }
 
 }  // namespace mrmf

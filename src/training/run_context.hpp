@@ -17,23 +17,23 @@ struct Saving {
 };
 
 /// Owned by the pipeline's caller.
-struct Workplace {
+struct RunContext {
   Backend& backend;
   Comm& team;
   Data& data;
   RunReport& report;
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Shard by shard, the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
-  bool lanes = false;
+  bool shard_replicas = false;
   SaveTimes* stops = nullptr;  ///< where nothing is saved: what a signal stops nevertheless; null: nothing does
 
   /// The same for a team of its ranks, which tells another report.
-  Workplace of(Comm& its_team, RunReport& its_report) const {
-    return {backend, its_team, data, its_report, saving, lanes, stops};
+  RunContext of(Comm& its_team, RunReport& its_report) const {
+    return {backend, its_team, data, its_report, saving, shard_replicas, stops};
   }
   /// The same for what leaves nothing behind, and stops on a signal as the rest does.
-  Workplace apart(RunReport& silent) const {
-    return {backend, team, data, silent, nullptr, lanes, saving != nullptr ? &saving->times : stops};
+  RunContext apart(RunReport& silent) const {
+    return {backend, team, data, silent, nullptr, shard_replicas, saving != nullptr ? &saving->times : stops};
   }
 };
 

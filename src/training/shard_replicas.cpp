@@ -17,14 +17,14 @@ std::unique_ptr<Backend> one_thread_backend(const Backend& like) {
 
 namespace {
 
-/// A lane's rows of a batch.
+/// A replica's rows of a batch.
 struct Share {
   const Step& step;  // of the whole batch
   const Feed::Batch& batch;
   Index first = 0, rows = 0;
 };
 
-// The lane's own copy of its rows: aligned alike on every rank.
+// The replica's own copy of its rows: aligned alike on every rank.
 ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   const auto row = static_cast<std::size_t>(from.shape.per_sample());
   const auto first = static_cast<std::size_t>(share.first), rows = static_cast<std::size_t>(share.rows);
@@ -33,14 +33,14 @@ ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   return {from.shape.rows(share.rows), copy};
 }
 
-// Made and used in one thread of a crew. As a RankSum it is what batch norm adds its statistics by: in a meeting of all
-// lanes.
-class Lane final : public RankSum {
+// Made and used in one thread of a worker pool. As an AllReduce it is what batch norm adds its statistics by: at a
+// barrier of all replicas.
+class ShardReplica final : public AllReduce {
  public:
-  Lane(const Backend& like, Model& leader, const LaneSettings& settings, Crew& crew)
+  ShardReplica(const Backend& like, Model& leader, const ShardReplicaSettings& settings, WorkerPool& workers)
       : settings_(settings),
         leader_(leader),
-        crew_(crew),
+        workers_(workers),
         backend_(one_thread_backend(like)),
         model_(*backend_, {settings.network, 0, true}, leader.params()),
         x_(backend_->allocate(model_.network().input().count())),
@@ -64,9 +64,9 @@ class Lane final : public RankSum {
 
   void sum(std::span<double> values) override {
     statistics_ = values;
-    crew_.meet();
+    workers_.barrier();
   }
-  // Gradients are added when all lanes are done.
+  // Gradients are added when all replicas are done.
   void start(Span) override {}
   void finish() override {}
   SumTime take_time() override { return {}; }
@@ -83,9 +83,9 @@ class Lane final : public RankSum {
     backend_->loss(step, settings_.loss, y, targets, dy, model_.loss());
   }
 
-  const LaneSettings& settings_;
+  const ShardReplicaSettings& settings_;
   Model& leader_;
-  Crew& crew_;
+  WorkerPool& workers_;
   std::unique_ptr<Backend> backend_;
   Model model_;
   Arena x_, targets_;
@@ -95,76 +95,76 @@ class Lane final : public RankSum {
 
 }  // namespace
 
-struct Lanes::State {
-  LaneSettings settings;
+struct ShardReplicas::State {
+  ShardReplicaSettings settings;
   Comm& team;
   Model& model;
   SumTime time;
-  std::vector<std::unique_ptr<Lane>> lanes;
-  Crew crew;  // last: its threads end before what they work on
+  std::vector<std::unique_ptr<ShardReplica>> replicas;
+  WorkerPool workers;  // last: its threads end before what they work on
 
-  State(const Backend& backend, Comm& team_of, Model& leader, const LaneSettings& lane_settings)
-      : settings(lane_settings),
+  State(const Backend& backend, Comm& team_of, Model& leader, const ShardReplicaSettings& replica_settings)
+      : settings(replica_settings),
         team(team_of),
         model(leader),
-        lanes(static_cast<std::size_t>(settings.own)),
-        crew(settings.own, omp_get_max_threads()) {
-    crew.run([&](int i) { at(i) = std::make_unique<Lane>(backend, model, settings, crew); });
+        replicas(static_cast<std::size_t>(settings.own)),
+        workers(settings.own, omp_get_max_threads()) {
+    workers.run([&](int i) { at(i) = std::make_unique<ShardReplica>(backend, model, settings, workers); });
   }
 
-  std::unique_ptr<Lane>& at(int i) { return lanes[static_cast<std::size_t>(i)]; }
+  std::unique_ptr<ShardReplica>& at(int i) { return replicas[static_cast<std::size_t>(i)]; }
 
-  // total = the sum of a span of every one of these lanes, over the team.
+  // total = the sum of a span of every one of these replicas, over the team.
   template <class Value, class SpanOf>
-  void add(const std::vector<Lane*>& of, const SpanOf& span_of, std::span<Value> total) {
+  void add(const std::vector<ShardReplica*>& of, const SpanOf& span_of, std::span<Value> total) {
     std::vector<std::span<const Value>> summands;
-    for (Lane* lane : of) summands.push_back(span_of(*lane));
+    for (ShardReplica* replica : of) summands.push_back(span_of(*replica));
     team.sum_summands(summands, settings.all, total);
   }
 
-  std::vector<Lane*> everyone() const {
-    std::vector<Lane*> all;
-    for (const auto& lane : lanes) all.push_back(lane.get());
+  std::vector<ShardReplica*> everyone() const {
+    std::vector<ShardReplica*> all;
+    for (const auto& replica : replicas) all.push_back(replica.get());
     return all;
   }
   // Those whose shard has rows in this batch.
-  std::vector<Lane*> busy(std::span<const Index> rows) const {
-    std::vector<Lane*> busy;
-    for (std::size_t i = 0; i < lanes.size(); ++i)
-      if (rows[i] > 0) busy.push_back(lanes[i].get());
+  std::vector<ShardReplica*> busy(std::span<const Index> rows) const {
+    std::vector<ShardReplica*> busy;
+    for (std::size_t i = 0; i < replicas.size(); ++i)
+      if (rows[i] > 0) busy.push_back(replicas[i].get());
     return busy;
   }
 
   void run(
-      const std::vector<Share>& shares, void (Lane::*action)(const Share&),
-      const std::function<void()>& meeting = [] {}) {
-    crew.run(
+      const std::vector<Share>& shares, void (ShardReplica::*action)(const Share&),
+      const std::function<void()>& at_barrier = [] {}) {
+    workers.run(
         [&](int i) {
           const Share& share = shares[static_cast<std::size_t>(i)];
           at(i)->follow();
           if (share.rows > 0) (*at(i).*action)(share);
         },
-        meeting);
+        at_barrier);
   }
 
-  // Batch norm's sums of the lanes that wait for them.
-  void add_statistics(const std::vector<Lane*>& waiting) {
+  // Batch norm's sums of the replicas that wait for them.
+  void add_statistics(const std::vector<ShardReplica*>& waiting) {
     const Timer timer;
     std::vector<double> total(waiting.front()->statistics().size());
     add(
-        waiting, [](Lane& lane) { return lane.statistics(); }, std::span(total));
-    for (Lane* lane : waiting) std::ranges::copy(total, lane->statistics().begin());
+        waiting, [](ShardReplica& replica) { return replica.statistics(); }, std::span(total));
+    for (ShardReplica* replica : waiting) std::ranges::copy(total, replica->statistics().begin());
     time.waited += timer.seconds();
   }
 
-  void update_state(const std::vector<Lane*>& busy) {
+  void update_state(const std::vector<ShardReplica*>& busy) {
     const Span state = model.state();
-    if (settings.global_batch_norm) {  // the same in every lane that had rows
+    if (settings.global_batch_norm) {  // the same in every replica that had rows
       std::ranges::copy(busy.front()->model().state(), state.begin());
       return;
     }
     add(
-        everyone(), [](Lane& lane) { return lane.model().state(); }, state);
+        everyone(), [](ShardReplica& replica) { return replica.model().state(); }, state);
     for (float& value : state) value = static_cast<float>(double{value} / settings.all);
   }
 };
@@ -183,38 +183,38 @@ std::vector<Share> shares_of(const Step& step, std::span<const Index> rows, cons
 
 }  // namespace
 
-Lanes::Lanes(const Backend& backend, Comm& team, Model& model, const LaneSettings& settings)
+ShardReplicas::ShardReplicas(const Backend& backend, Comm& team, Model& model, const ShardReplicaSettings& settings)
     : state_(std::make_unique<State>(backend, team, model, settings)) {}
-Lanes::~Lanes() = default;
+ShardReplicas::~ShardReplicas() = default;
 
-void Lanes::prepare(const std::set<Index>& rows) {
-  state_->crew.run([&](int i) {
+void ShardReplicas::prepare(const std::set<Index>& rows) {
+  state_->workers.run([&](int i) {
     for (const Index count : rows) state_->at(i)->model().prepare(count);
   });
 }
 
-void Lanes::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
-  const std::vector<Lane*> busy = state_->busy(rows);
-  state_->run(shares_of(step, rows, batch), &Lane::train, [&] { state_->add_statistics(busy); });
+void ShardReplicas::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+  const std::vector<ShardReplica*> busy = state_->busy(rows);
+  state_->run(shares_of(step, rows, batch), &ShardReplica::train, [&] { state_->add_statistics(busy); });
   const Timer timer;
   state_->add(
-      busy, [](Lane& lane) { return lane.model().reduced(); }, state_->model.reduced());
+      busy, [](ShardReplica& replica) { return replica.model().reduced(); }, state_->model.reduced());
   state_->update_state(busy);
   state_->time.waited += timer.seconds();
 }
 
-void Lanes::evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
-  state_->run(shares_of(step, rows, batch), &Lane::evaluate);
+void ShardReplicas::evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+  state_->run(shares_of(step, rows, batch), &ShardReplica::evaluate);
 }
 
-double Lanes::take_loss() {
+double ShardReplicas::take_loss() {
   double sum = 0;
   state_->add(
-      state_->everyone(), [](Lane& lane) { return std::span(&lane.loss(), 1); }, std::span(&sum, 1));
-  for (const auto& lane : state_->lanes) lane->loss() = 0;
+      state_->everyone(), [](ShardReplica& replica) { return std::span(&replica.loss(), 1); }, std::span(&sum, 1));
+  for (const auto& replica : state_->replicas) replica->loss() = 0;
   return sum;
 }
 
-SumTime Lanes::take_time() { return std::exchange(state_->time, {}); }
+SumTime ShardReplicas::take_time() { return std::exchange(state_->time, {}); }
 
 }  // namespace mrmf

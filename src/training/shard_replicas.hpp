@@ -12,24 +12,24 @@
 
 namespace mrmf {
 
-struct LaneSettings {
+struct ShardReplicaSettings {
   NetworkSettings network;  ///< max_rows: of one shard's share
   LossKind loss = LossKind::mse;
   bool global_batch_norm = true;
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
 
-/// What a lane computes with: a backend of the same kind, on one thread.
+/// What a replica computes with: a backend of the same kind, on one thread.
 std::unique_ptr<Backend> one_thread_backend(const Backend& like);
 
-/// A lane for every shard of this rank: a backend, a model's memory but for the parameters, and a thread. As many of
+/// A replica for every shard of this rank: a backend, a model's memory but for the parameters, and a thread. As many of
 /// them compute at a time as OpenMP would give threads to the caller.
-class Lanes {
+class ShardReplicas {
  public:
   /// Computes with the parameters of `model`, which must stay where it is, as must `team`. `backend` is any of its
   /// kind.
-  Lanes(const Backend& backend, Comm& team, Model& model, const LaneSettings& settings);
-  ~Lanes();
+  ShardReplicas(const Backend& backend, Comm& team, Model& model, const ShardReplicaSettings& settings);
+  ~ShardReplicas();
 
   /// Makes the plans for these numbers of rows.
   void prepare(const std::set<Index>& rows);
@@ -39,9 +39,9 @@ class Lanes {
   /// state(): with local batch norm the mean over the shards. Collective.
   void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
 
-  /// Forward of validation samples; each lane keeps the sum of its losses...
+  /// Forward of validation samples; each replica keeps the sum of its losses...
   void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
-  /// ...until here: the sum over all lanes of the team. Collective.
+  /// ...until here: the sum over all replicas of the team. Collective.
   double take_loss();
 
   /// What the sums took since the last call of this.

@@ -13,44 +13,44 @@
 namespace mrmf {
 
 // Everything that needs deciding or allocating, so that no step has to.
-void Trainer::begin(Learner& learner, const TrainStep& step, const TrainState& state) {
-  compare_ranks(learner, state, "at the start of " + place_text(step));
+void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainState& state) {
+  compare_ranks(model_state, state, "at the start of " + place_text(phase));
   own_rows_ = 0;
-  learner.optimizer.configure(step.optimizer);
-  clock_.time().io += at_.data.require(step.resolution);
-  at_.backend.forget();
-  const Orders::First order = orders_.first(step);
+  model_state.optimizer.configure(phase.optimizer);
+  clock_.time().io += ctx_.data.require(phase.resolution);
+  ctx_.backend.forget();
+  const BatchSampler::First order = sampler_.first(phase);
   const Timer timer;
-  together(at_.team, [&] {
-    train_.emplace(at_.backend, at_.data.train(), step.resolution, step.batch);
-    validation_.emplace(at_.backend, at_.data.validation(), step.resolution, step.batch);
+  collective_try(ctx_.team, [&] {
+    train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, phase.batch);
+    validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, phase.batch);
   });
   clock_.time().io += timer.seconds();
-  record_keys_ = orders_.record_keys(order.training);
-  losses_ = at_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
-  if (at_.lanes) return make_lanes(learner, step, order);
-  for (const Index rows : order.rows()) learner.model.prepare(rows);
+  record_keys_ = sampler_.record_keys(order.training);
+  losses_ = ctx_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
+  if (ctx_.shard_replicas) return make_replicas(model_state, phase, order);
+  for (const Index rows : order.rows()) model_state.model.prepare(rows);
 }
 
-void Trainer::make_lanes(Learner& learner, const TrainStep& step, const Orders::First& order) {
-  const Orders::Shards shards = orders_.shards(step);
-  LaneSettings settings{.network = learner.network,
-                        .loss = config_.loss,
-                        .global_batch_norm = config_.global_batch_norm,
-                        .own = shards.own,
-                        .all = shards.all};
+void Trainer::make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order) {
+  const BatchSampler::Shards shards = sampler_.shards(phase);
+  ShardReplicaSettings settings{.network = model_state.network,
+                                .loss = config_.loss,
+                                .global_batch_norm = config_.global_batch_norm,
+                                .own = shards.own,
+                                .all = shards.all};
   settings.network.max_rows = shards.most_rows;
-  lanes_ = std::make_unique<Lanes>(at_.backend, at_.team, learner.model, settings);
-  lanes_->prepare(order.shard_rows());
+  replicas_ = std::make_unique<ShardReplicas>(ctx_.backend, ctx_.team, model_state.model, settings);
+  replicas_->prepare(order.shard_rows());
 }
 
-void Trainer::rehearse(const Config& config, const Plan& plan, const TrainStep& step) {
-  if (at_.backend.immediate()) return;
-  const NetworkSettings settings = network_settings(config, plan, at_.data.shape().sample, step.resolution);
+void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phase) {
+  if (ctx_.backend.immediate()) return;
+  const NetworkSettings settings = network_settings(config, plan, ctx_.data.shape().sample, phase.resolution);
   const Timer looking;
-  const Network network(at_.backend, settings);
-  const Execution execution = plan_execution(at_.backend, network, {settings, 0, true});
-  for (const Index rows : orders_.first(step).rows())
+  const Network network(ctx_.backend, settings);
+  const Execution execution = plan_execution(ctx_.backend, network, {settings, 0, true});
+  for (const Index rows : sampler_.first(phase).rows())
     for (const Unit& unit : execution.units) unit.run->prepare(rows);
   clock_.leave_out(looking.seconds());
 }
@@ -60,7 +60,7 @@ void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
   train_->expect(left);
-  validation_->expect(orders_.validation(batch));
+  validation_->expect(sampler_.validation(batch));
 }
 
 namespace {
@@ -71,79 +71,74 @@ constexpr std::size_t kLookEvery = 64;
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
 // The end of the plan's last step is the end of the run: its model and result are written instead.
-bool ends_run(const TrainStep& step) { return step.role == Role::baseline || step.role == Role::finetune; }
+bool ends_run(const Phase& phase) { return phase.role == Role::baseline || phase.role == Role::finetune; }
 
 }  // namespace
 
-Trainer::Trainer(const Workplace& workplace, const TrainingConfig& config, double elapsed)
-    : at_(workplace),
+Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed)
+    : ctx_(ctx),
       config_(config),
-      orders_(workplace.data, workplace.team, config.seed),
-      team_sum_(make_team_sum(workplace.backend, workplace.team)),
+      sampler_(ctx.data, ctx.team, config.seed),
+      all_reduce_(make_all_reduce(ctx.backend, ctx.team)),
       clock_(elapsed) {}
 
-StepHistory Trainer::train(Learner& learner, const TrainStep& step) {
-  std::optional<TrainState> state = saved(learner, step);
-  if (!state) state.emplace(step);
-  train(learner, step, *state, [] { return false; });
+PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
+  std::optional<TrainState> state = saved(model_state, phase);
+  if (!state) state.emplace(phase);
+  if (!state->finished()) begin(model_state, phase, *state);
+  while (!state->finished()) {
+    const double train_loss = run_epoch(model_state, phase, *state);
+    end_epoch(model_state, phase, *state, train_loss);
+    if (state->finished()) ctx_.report.phase(state->history.record);
+    pause(model_state, phase, *state);
+  }
+  replicas_.reset();
   return std::move(state->history);
 }
 
-void Trainer::train(Learner& learner, const TrainStep& step, TrainState& state, const std::function<bool()>& leave) {
-  if (state.finished()) return;
-  begin(learner, step, state);
-  do {
-    const double train_loss = run_epoch(learner, step, state);
-    end_epoch(learner, step, state, train_loss);
-    if (state.finished()) at_.report.stage(state.history.record);
-    pause(learner, step, state);
-  } while (!state.finished() && !leave());
-  lanes_.reset();
-}
-
-double Trainer::run_epoch(Learner& learner, const TrainStep& step, TrainState& state) {
-  const Epoch epoch{state.stop.epochs(), orders_.training(step, state.stop.epochs()), state.rate};
-  expect(epoch, static_cast<std::size_t>(state.step), step.batch);
+double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainState& state) {
+  const Epoch epoch{state.stop.epochs(), sampler_.training(phase, state.stop.epochs()), state.rate};
+  expect(epoch, static_cast<std::size_t>(state.step), phase.batch);
   // Where looking is free, every step's loss is looked at; else now and then, so that the device is not kept waiting.
-  const std::size_t steps = epoch.order.steps.size(), look = at_.backend.immediate() ? 1 : kLookEvery;
+  const std::size_t steps = epoch.order.steps.size(), look = ctx_.backend.immediate() ? 1 : kLookEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
   auto looked = static_cast<std::size_t>(state.step);
   for (std::size_t k = looked; k < steps; ++k) {
-    train_batch(learner, step, epoch, k);
+    train_batch(model_state, phase, epoch, k);
     const bool looking = k + 1 - looked == look || k + 1 == steps;
     if (looking) {
-      const double sum = add_losses(step, epoch, looked, k + 1);
+      const double sum = add_losses(phase, epoch, looked, k + 1);
       shown = sum / static_cast<double>(epoch.rows(looked, k + 1));
       state.loss += sum;
       looked = k + 1;
     }
-    at_.report.progress(
-        {&step, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
+    ctx_.report.progress(
+        {&phase, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
     if (looking) {
       state.step = static_cast<Index>(looked);
-      pause(learner, step, state);
+      pause(model_state, phase, state);
     }
   }
-  if (at_.data.streams() && epoch.number + 1 < step.stop.epochs)
-    train_->expect(orders_.training(step, epoch.number + 1));  // while validation goes on
+  if (ctx_.data.streams() && epoch.number + 1 < phase.stop.epochs)
+    train_->expect(sampler_.training(phase, epoch.number + 1));  // while validation goes on
   take_sum_time();
   count_samples(state);
   return state.loss / static_cast<double>(state.samples);
 }
 
 void Trainer::take_sum_time() {
-  if (team_sum_ || lanes_) clock_.add(lanes_ ? lanes_->take_time() : team_sum_->take_time());
+  if (all_reduce_ || replicas_) clock_.add(replicas_ ? replicas_->take_time() : all_reduce_->take_time());
 }
 
 // Of streamed samples, some rank may find one that cannot be read: then all must stop.
 void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
   Timer timer;
-  if (!at_.data.streams()) {
+  if (!ctx_.data.streams()) {
     batches.load(ids);
     clock_.time().io += timer.lap();
     return;
   }
-  together(at_.team, [&] {
+  collective_try(ctx_.team, [&] {
     batches.load(ids);
     clock_.time().io += timer.lap();
   });
@@ -151,42 +146,42 @@ void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
 }
 
 // One optimizer step; its loss, summed over the team's rows, is kept.
-void Trainer::train_batch(Learner& learner, const TrainStep& step, const Epoch& epoch, std::size_t k) {
+void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) {
   const Range rows = epoch.order.steps[k];
   load(*train_, ids_of(epoch.order, rows));
   const Timer timer;
-  Model& model = learner.model;
+  Model& model = model_state.model;
 
   Step now{.training = true,
-           .seed = mix(config_.seed, stage_key(step)),
-           .number = learner.optimizer.steps(),
+           .seed = mix(config_.seed, phase_key(phase)),
+           .number = model_state.optimizer.steps(),
            .ids = ids_of(epoch.order, rows),
-           .ranks = config_.global_batch_norm ? team_sum_.get() : nullptr,
+           .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
            .index = static_cast<Index>(k),
            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
-  learner.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
-  at_.backend.begin(now);
-  at_.backend.run(record_keys_[k], [&] {
+  model_state.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
+  ctx_.backend.begin(now);
+  ctx_.backend.run(record_keys_[k], [&] {
     const Feed::Batch batch = train_->batch(now);
-    if (lanes_) {
-      lanes_->train(now, shard_rows(epoch.order, k), batch);
+    if (replicas_) {
+      replicas_->train(now, shard_rows(epoch.order, k), batch);
     } else {
       const ConstTensor y = model.forward(now, batch.x);
-      at_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
-      model.backward(now, batch.x, {team_sum_.get(), at_.backend.immediate() ? kHostBucket : kDeviceBucket});
+      ctx_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
+      model.backward(now, batch.x, {all_reduce_.get(), ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
     }
-    learner.optimizer.update(now, model.params(), model.grads());
-    at_.backend.keep(now, model.loss(), losses_.span());
+    model_state.optimizer.update(now, model.params(), model.grads());
+    ctx_.backend.keep(now, model.loss(), losses_.span());
   });
   own_rows_ += std::ssize(now.ids);
   clock_.time().compute += timer.seconds();
 }
 
-double Trainer::validate(Learner& learner, int batch_size) {
+double Trainer::validate(ModelState& model_state, int batch_size) {
   Timer timer;
-  const Split& split = at_.data.validation();
-  const EpochOrder order = orders_.validation(batch_size);
-  Model& model = learner.model;
+  const Split& split = ctx_.data.validation();
+  const EpochOrder order = sampler_.validation(batch_size);
+  Model& model = model_state.model;
   Index done = 0;
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
     const Index rows = order.steps[k].count;
@@ -194,21 +189,21 @@ double Trainer::validate(Learner& learner, int batch_size) {
     timer.lap();  // load() has told its own seconds
     if (rows == 0) continue;
     const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
-    at_.backend.begin(now);
-    at_.backend.run(static_cast<std::uint64_t>(rows), [&] {
+    ctx_.backend.begin(now);
+    ctx_.backend.run(static_cast<std::uint64_t>(rows), [&] {
       const Feed::Batch batch = validation_->batch(now);
-      if (lanes_) return lanes_->evaluate(now, shard_rows(order, k), batch);
+      if (replicas_) return replicas_->evaluate(now, shard_rows(order, k), batch);
       const ConstTensor y = model.forward(now, batch.x);
-      at_.backend.loss(now, config_.loss, y, batch.targets, {}, model.loss());
-      at_.backend.keep(now, model.loss(), losses_.span());
+      ctx_.backend.loss(now, config_.loss, y, batch.targets, {}, model.loss());
+      ctx_.backend.keep(now, model.loss(), losses_.span());
     });
     clock_.time().compute += timer.lap();
   }
   double loss = 0;
-  if (!lanes_)
+  if (!replicas_)
     for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
   clock_.time().compute += timer.lap();
-  loss = lanes_ ? lanes_->take_loss() : at_.team.sum(loss);
+  loss = replicas_ ? replicas_->take_loss() : ctx_.team.sum(loss);
   clock_.time().communication += timer.lap();
   return loss / static_cast<double>(split.shape.samples);
 }
@@ -220,7 +215,7 @@ Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
 }
 
 // The sum over the team's rows of the losses of steps [first, last), once they are done.
-double Trainer::add_losses(const TrainStep& step, const Epoch& epoch, std::size_t first, std::size_t last) {
+double Trainer::add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last) {
   const Timer timer;
   const std::vector<float> losses = kept_losses(first, last);
   clock_.time().compute += timer.seconds();
@@ -231,7 +226,7 @@ double Trainer::add_losses(const TrainStep& step, const Epoch& epoch, std::size_
       throw FaultError(
           fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
                       "({:g} there) or look for extreme values in the data",
-                      loss, place_text(step), epoch.number + 1, k + 1, epoch.steps(),
+                      loss, place_text(phase), epoch.number + 1, k + 1, epoch.steps(),
                       epoch.rate.at(epoch.number, static_cast<Index>(k), epoch.steps())));
     sum += loss;
   }
@@ -240,56 +235,56 @@ double Trainer::add_losses(const TrainStep& step, const Epoch& epoch, std::size_
 
 std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
   std::vector<float> losses(last - first);
-  at_.backend.read(losses_.span().subspan(first, losses.size()), losses);
+  ctx_.backend.read(losses_.span().subspan(first, losses.size()), losses);
   return losses;
 }
 
-EpochRecord Trainer::new_record(const Learner& learner, const TrainStep& step, const TrainState& state) const {
+EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
   EpochRecord record;
-  record.stage = step.stage;
-  record.role = to_string(step.role);
-  record.resolution = step.resolution;
-  record.axes = step.axes;
+  record.stage = phase.stage;
+  record.role = to_string(phase.role);
+  record.resolution = phase.resolution;
+  record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = state.samples;
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
-  record.batch = step.batch;
-  record.ranks = at_.team.size();
-  const auto passes = static_cast<double>(3 * record.samples + at_.data.validation().shape.samples);
-  record.gflop = 1e-9 * passes * learner.model.network().flop();
+  record.batch = phase.batch;
+  record.ranks = ctx_.team.size();
+  const auto passes = static_cast<double>(3 * record.samples + ctx_.data.validation().shape.samples);
+  record.gflop = 1e-9 * passes * model_state.model.network().flop();
   return record;
 }
 
-void Trainer::end_epoch(Learner& learner, const TrainStep& step, TrainState& state, double train_loss) {
-  EpochRecord epoch = new_record(learner, step, state);
+void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState& state, double train_loss) {
+  EpochRecord epoch = new_record(model_state, phase, state);
   epoch.train_loss = train_loss;
-  if (!config_.global_batch_norm && !lanes_) {  // lanes do so in every step
+  if (!config_.global_batch_norm && !replicas_) {  // replicas do so in every step
     const Timer timer;
-    average_state(at_.backend, learner.model, at_.team);
+    average_state(ctx_.backend, model_state.model, ctx_.team);
     clock_.time().communication += timer.seconds();
   }
-  epoch.validation_loss = validate(learner, step.batch);
+  epoch.validation_loss = validate(model_state, phase.batch);
   if (!std::isfinite(epoch.validation_loss))
     throw FaultError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
-                    epoch.validation_loss, place_text(step), epoch.epoch));
+                    epoch.validation_loss, place_text(phase), epoch.epoch));
   state.rate.epoch_done(epoch.validation_loss);
   const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss);
-  clock_.end_epoch(epoch, at_.team);
-  epoch.split.averaging = at_.team.sum(at_.data.take_averaging_seconds()) / at_.team.size();
+  clock_.end_epoch(epoch, ctx_.team);
+  epoch.split.averaging = ctx_.team.sum(ctx_.data.take_averaging_seconds()) / ctx_.team.size();
   state.history.record.add(epoch);
   state.history.epochs.push_back(epoch);
   if (reason != StopReason::none) state.history.record.reason = to_string(reason);
   state.step = 0;
   state.loss = 0;
   state.samples = 0;
-  at_.report.epoch(epoch);
+  ctx_.report.epoch(epoch);
 }
 
-std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step) {
-  if (!at_.saving) return {};
-  std::optional<TrainState> state = at_.saving->checkpoints.load(at_.backend, learner, step, at_.team);
+std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& phase) {
+  if (!ctx_.saving) return {};
+  std::optional<TrainState> state = ctx_.saving->checkpoints.load(ctx_.backend, model_state, phase, ctx_.team);
   if (!state) return {};
   clock_.go_on_from(*state);
   return state;
@@ -299,46 +294,46 @@ std::optional<TrainState> Trainer::saved(Learner& learner, const TrainStep& step
 void Trainer::count_samples(TrainState& state) {
   const Timer timer;
   std::int64_t rows = std::exchange(own_rows_, 0);
-  at_.team.sum(std::span(&rows, 1));
+  ctx_.team.sum(std::span(&rows, 1));
   state.samples += rows;
   clock_.time().communication += timer.seconds();
 }
 
 // In the middle of an epoch, ranks may have statistics of their own.
-void Trainer::compare_ranks(Learner& learner, const TrainState& state, const std::string& place) {
+void Trainer::compare_ranks(ModelState& model_state, const TrainState& state, const std::string& place) {
   const Timer timer;
-  const bool own_state = !config_.global_batch_norm && !at_.lanes && state.step > 0;
-  require_same_model(at_.backend, learner.model, own_state ? Compared::parameters : Compared::parameters_and_state,
-                     at_.team, place);
-  if (at_.saving) at_.saving->times.compared();
+  const bool own_state = !config_.global_batch_norm && !ctx_.shard_replicas && state.step > 0;
+  require_same_model(ctx_.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
+                     ctx_.team, place);
+  if (ctx_.saving) ctx_.saving->times.compared();
   clock_.time().communication += timer.seconds();
 }
 
 // Between two optimizer steps or epochs, where all ranks of the team are at the same place.
-void Trainer::pause(Learner& learner, const TrainStep& step, TrainState& state) {
-  if (!at_.saving) {
-    const int signal = at_.stops != nullptr ? at_.stops->ask(at_.team).signal : 0;
+void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& state) {
+  if (!ctx_.saving) {
+    const int signal = ctx_.stops != nullptr ? ctx_.stops->ask(ctx_.team).signal : 0;
     if (signal != 0) throw Stopped{signal};
     return;
   }
-  if (state.finished() && ends_run(step)) return compare_ranks(learner, state, position_text(step, state));
-  SaveTimes& times = at_.saving->times;
+  if (state.finished() && ends_run(phase)) return compare_ranks(model_state, state, position_text(phase, state));
+  SaveTimes& times = ctx_.saving->times;
   const Timer asking;
-  const SaveTimes::Wish wish = times.ask(at_.team);
+  const SaveTimes::Wish wish = times.ask(ctx_.team);
   clock_.time().communication += asking.seconds();
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
   const bool saving = wish.save || epoch_due || state.finished();
   if (wish.compare || saving)
-    compare_ranks(learner, state, position_text(step, state));  // no good file is replaced by a bad one
+    compare_ranks(model_state, state, position_text(phase, state));  // no good file is replaced by a bad one
   if (!saving) return;
   take_sum_time();
   count_samples(state);
-  clock_.save(state, at_.team);
-  at_.saving->checkpoints.save(at_.backend, learner, step, state, at_.team);
+  clock_.save(state, ctx_.team);
+  ctx_.saving->checkpoints.save(ctx_.backend, model_state, phase, state, ctx_.team);
   times.saved();
   if (wish.signal == 0) return;
-  at_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),
-                             position_text(step, state)));
+  ctx_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),
+                              position_text(phase, state)));
   throw Stopped{wish.signal};
 }
 

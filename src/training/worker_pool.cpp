@@ -10,7 +10,7 @@
 
 namespace mrmf {
 
-Crew::Crew(int size, int at_once) : places_(std::max(at_once, 1)) {
+WorkerPool::WorkerPool(int size, int at_once) : places_(std::max(at_once, 1)) {
   try {
     for (int i = 0; i < size; ++i) members_.emplace_back([this, i] { live(i); });
   } catch (const std::exception& error) {
@@ -21,9 +21,9 @@ Crew::Crew(int size, int at_once) : places_(std::max(at_once, 1)) {
   }
 }
 
-Crew::~Crew() { end(); }
+WorkerPool::~WorkerPool() { end(); }
 
-void Crew::end() {
+void WorkerPool::end() {
   {
     const Lock lock(mutex_);
     end_ = true;
@@ -32,7 +32,7 @@ void Crew::end() {
   for (std::thread& member : members_) member.join();
 }
 
-void Crew::run(const std::function<void(int)>& job, const std::function<void()>& meeting) {
+void WorkerPool::run(const std::function<void(int)>& job, const std::function<void()>& at_barrier) {
   Lock lock(mutex_);
   job_ = &job;
   done_ = 0;
@@ -45,7 +45,7 @@ void Crew::run(const std::function<void(int)>& job, const std::function<void()>&
     if (!error_) {
       lock.unlock();
       try {
-        meeting();
+        at_barrier();
         lock.lock();
       } catch (...) {
         lock.lock();
@@ -53,24 +53,24 @@ void Crew::run(const std::function<void(int)>& job, const std::function<void()>&
       }
     }
     waiting_ = 0;
-    ++meetings_;
+    ++barriers_;
     changed_.notify_all();
   }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Crew::meet() {
+void WorkerPool::barrier() {
   Lock lock(mutex_);
-  const int before = meetings_;
+  const int before = barriers_;
   leave_place();
   ++waiting_;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return meetings_ != before; });
+  changed_.wait(lock, [&] { return barriers_ != before; });
   take_place(lock);
   if (error_) throw FaultError("another part of the same step failed");
 }
 
-void Crew::live(int member) {
+void WorkerPool::live(int member) {
   omp_set_num_threads(1);
   Lock lock(mutex_);
   for (int seen = 0;; ++seen) {
@@ -91,14 +91,14 @@ void Crew::live(int member) {
   }
 }
 
-void Crew::take_place(Lock& lock) {
+void WorkerPool::take_place(Lock& lock) {
   changed_.wait(lock, [&] { return places_ > 0; });
   --places_;
 }
 
-void Crew::leave_place() { ++places_; }
+void WorkerPool::leave_place() { ++places_; }
 
-void Crew::fail() {
+void WorkerPool::fail() {
   if (!error_) error_ = std::current_exception();
 }
 

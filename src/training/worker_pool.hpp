@@ -1,4 +1,4 @@
-// Threads that do a job together, each its part, and may meet in the middle of it.
+// Threads that do a job together, each its part, and may wait for each other in the middle of it.
 #pragma once
 
 #include <condition_variable>
@@ -11,20 +11,21 @@
 namespace mrmf {
 
 /// Each member keeps its thread for life, and one OpenMP thread within; at most `at_once` members compute at a time.
-class Crew {
+class WorkerPool {
  public:
   /// FaultError: so many threads cannot be started.
-  Crew(int size, int at_once);
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  WorkerPool(int size, int at_once);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Runs job(i) in every member i and returns when all are done. Whenever all that are not done wait in meet(), runs
-  /// `meeting` in the caller's thread. Throws what a job or a meeting threw, when all members are done.
+  /// Runs job(i) in every member i and returns when all are done. Whenever all that are not done wait in barrier(),
+  /// runs `at_barrier` in the caller's thread. Throws what a job or `at_barrier` threw, when all members are done.
   void run(
-      const std::function<void(int)>& job, const std::function<void()>& meeting = [] {});
-  /// From within a job: waits for the next meeting to end. All members that meet at all meet equally often.
-  void meet();
+      const std::function<void(int)>& job, const std::function<void()>& at_barrier = [] {});
+  /// From within a job: waits for the others, and for `at_barrier` to end. All members that call it call it equally
+  /// often.
+  void barrier();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -37,7 +38,7 @@ class Crew {
   std::mutex mutex_;
   std::condition_variable changed_;  // any of what follows
   const std::function<void(int)>* job_ = nullptr;
-  int jobs_ = 0, meetings_ = 0;  // so far
+  int jobs_ = 0, barriers_ = 0;  // so far
   int done_ = 0, waiting_ = 0;   // members, in the job under way
   int places_;                   // for members that compute: free ones
   bool end_ = false;

@@ -1,4 +1,4 @@
-"""Two teams at once that are stopped, lose a rank, or join each other; and the run that goes on from there."""
+"""Two teams at once that are stopped, or lose a rank; and the run that goes on from there."""
 import json
 import os
 import shutil
@@ -60,7 +60,7 @@ class TeamStops(support.MrmfTest):
                             if isinstance(item, h5py.Dataset) else None)
         epochs = [[e[key] for key in ("stage", "role", "epoch", "ranks", "train_loss", "validation_loss")]
                   for e in self.lines(run + "/epochs.jsonl")]
-        return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason", "joined_after")]
+        return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason")]
                                 for s in self.lines(run + "/stages.jsonl")]
 
     def test_a_rank_that_hangs_while_its_team_waits(self):
@@ -120,71 +120,6 @@ class TeamStops(support.MrmfTest):
         self.assertNotIn("measuring an epoch of the dense model", output)
         self.assertIn(f"an epoch on all ranks takes {dense:.3f} s dense", output)
         self.assertEqual([s["role"] for s in self.lines("run/stages.jsonl")], ["coarse", "dense", "finetune"])
-
-    def test_the_early_team_joins_the_other(self):
-        epochs = 60
-        words = ["method.split=[2, 1]", "method.join=true", "method.resolutions=[[2], [1]]",
-                 f"method.stop.dense.epochs={epochs}", "training.batch=16"]
-        for _ in range(5):
-            shutil.rmtree(self.path("run"), ignore_errors=True)
-            output = self.train("run", words, ranks=3)
-            coarse, dense, finetune = self.lines("run/stages.jsonl")
-            if dense["joined_after"] > 0:
-                break  # else something had the coarse team's core for all of the dense one's epochs
-        self.assertIn("the coarse team was ready first, waited", output)
-        joined = dense["joined_after"]
-        self.assertTrue(0 < joined < epochs, joined)
-        self.assertIn(f"the other team joined the dense team after {joined} epoch", output)
-        self.assertGreater(coarse["waited_seconds"], 0)
-        self.assertEqual((coarse["joined_after"], finetune["joined_after"], dense["epochs"]), (0, 0, epochs))
-        records = [e for e in self.lines("run/epochs.jsonl") if e["role"] == "dense"]
-        # Two ranks with 16 samples each make 32; three with 11 make 33, the next that they can share out evenly.
-        self.assertEqual([(e["epoch"], e["ranks"], e["batch"]) for e in records],
-                         [(n, 2, 16) if n <= joined else (n, 3, 11) for n in range(1, epochs + 1)])
-        self.assertTrue(all(e["samples"] == 97 for e in self.lines("run/epochs.jsonl")))
-        times = [e["total_seconds"] for e in records]
-        self.assertEqual(times, sorted(times))
-        self.assertFalse(os.path.exists(self.path("run/team")))
-        self.assertIn("early teams' wait (s)", self.mrmf("compare", "run"))
-        # The same run without: the dense model trains as long, on nearly as many samples a step, to nearly the same loss.
-        self.train("apart", [*words, "method.join=false"], ranks=3)
-        apart = self.lines("apart/stages.jsonl")[1]
-        self.assertEqual((apart["epochs"], apart["last"]["ranks"], apart["joined_after"]), (epochs, 2, 0))
-        first = self.lines("apart/epochs.jsonl")[2]["validation_loss"]
-        fall, fall_apart = (first - stage["last"]["validation_loss"] for stage in (dense, apart))
-        # Steps of 33 samples for 32, from an epoch on that depends on the machine: alike, not equal.
-        self.assertGreater(fall, 0.5 * fall_apart)
-
-    def test_a_joined_team_that_loses_a_rank_goes_on_joined(self):
-        words = ["method.split=[2, 1]", "method.join=true", "method.resolutions=[[2], [1]]",
-                 "method.stop.dense.epochs=60", "training.batch=16", "run.checkpoint.epochs=1"]
-
-        def joined(run, more):
-            def epochs():
-                records = self.path(run + "/team/epochs.jsonl")
-                return os.path.exists(records) and self.read(run + "/team/epochs.jsonl").count('"ranks":3') >= more
-            return epochs
-        code, output = self.interrupt("run", words, 3, joined("run", 3), self.kill_rank(1))
-        self.assertNotIn(code, (0, 75), output)
-        shutil.copytree(self.path("run"), self.path("other"))
-        self.assertNotIn("and joined the dense team", self.train("run", words, ranks=3))  # not anew
-        code, output = self.interrupt("other", words, 3, joined("other", 2),
-                                      lambda process: process.send_signal(signal.SIGUSR1))
-        self.assertEqual(code, 75, output)
-        self.train("other", words, ranks=3)
-        self.assertEqual(self.left("run"), self.left("other"))
-        dense = self.lines("run/stages.jsonl")[1]
-        self.assertEqual([e["ranks"] for e in self.lines("run/epochs.jsonl") if e["role"] == "dense"],
-                         [2 if n <= dense["joined_after"] else 3 for n in range(1, 61)])
-
-    def test_a_run_that_joins_keeps_its_number_of_ranks(self):
-        words = ["method.split=[1, 1]", "method.join=true", "method.stop.coarse.epochs=300", "data.shards=12"]
-        code, output = self.interrupt("run", [*words, "training.batch=24"], 2,
-                                      lambda: self.epochs_so_far("run/epochs.jsonl") > 2,
-                                      lambda process: process.send_signal(signal.SIGUSR1))
-        self.assertEqual(code, 75, output)
-        output = self.train("run", [*words, "training.batch=12"], ranks=4, code=2)
-        self.assertIn("holds an unfinished run on 2 ranks with method.join = true", output)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ namespace mrmf::test {
 namespace {
 
 /// Stands for two ranks with the same batch.
-class Twice final : public RankSum {
+class Twice final : public AllReduce {
  public:
   void sum(std::span<double> values) override {
     for (double& v : values) v *= 2;
@@ -51,7 +51,7 @@ struct NormRun {
   Shape in{n, c.settings.in, c.settings.norm.channels, 3};
   Shape out{n, c.settings.pool ? c.settings.pool->out() : in.spatial, in.channels, 3};
   Twice twice{};
-  RankSum* ranks() { return c.two_ranks ? &twice : nullptr; }
+  AllReduce* ranks() { return c.two_ranks ? &twice : nullptr; }
 
   void device(NormState& s, ConstSpan x, ConstSpan dy) {
     const std::size_t bytes = cuda::norm_scratch_bytes(storage, c.settings, n);

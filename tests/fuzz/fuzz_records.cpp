@@ -27,15 +27,15 @@ void check(const Read& read, const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
-  static const mrmf::TrainStep step;
+  static const mrmf::Phase phase;
   switch (data[0] % 5) {
     case 0: check([](const std::string& of) { return mrmf::epoch_from_json(of, "epochs.jsonl"); }, text); break;
-    case 1: check([](const std::string& of) { return mrmf::stage_from_json(of, "stages.jsonl"); }, text); break;
+    case 1: check([](const std::string& of) { return mrmf::phase_from_json(of, "stages.jsonl"); }, text); break;
     case 2: check([](const std::string& of) { return mrmf::result_from_json(of, "result.json"); }, text); break;
     case 3:
-      check([](const std::string& of) { return mrmf::train_state_from_json(of, step, "step-1.h5"); }, text);
+      check([](const std::string& of) { return mrmf::train_state_from_json(of, phase, "step-1.h5"); }, text);
       break;
-    default: check([](const std::string& of) { return mrmf::step_history_from_json(of, "step-1.h5"); }, text);
+    default: check([](const std::string& of) { return mrmf::phase_history_from_json(of, "step-1.h5"); }, text);
   }
   return 0;
 }

@@ -52,8 +52,8 @@ Trained train(Comm& world, bool reversed, bool global_batch_norm) {
   RunReport silent;
   Outcome outcome = run_pipeline(make_plan(config), config, {*backend, world, data, silent});
   world.barrier();
-  Model& model = outcome.learner.model;
-  return {copy(model.params()), copy(model.state()), outcome.stages.back().last.validation_loss};
+  Model& model = outcome.model_state.model;
+  return {copy(model.params()), copy(model.state()), outcome.phases.back().last.validation_loss};
 }
 
 }  // namespace

@@ -222,13 +222,13 @@ TEST_CASE("comm: a call that ends as its deadline begins is not overdue") {
   }
 }
 
-TEST_CASE("together: one rank's error is every rank's, with its class") {
+TEST_CASE("collective_try: one rank's error is every rank's, with its class") {
   Comm world = Comm::world();
-  together(world, [] {});
+  collective_try(world, [] {});
   for (int bad = 0; bad < world.size(); ++bad) {
     const std::string prefix = world.size() == 1 ? "" : "rank " + std::to_string(bad) + ": ";
     const auto fails = [&](auto error) {
-      together(world, [&] {
+      collective_try(world, [&] {
         if (world.rank() == bad) throw error;
       });
     };
@@ -238,8 +238,9 @@ TEST_CASE("together: one rank's error is every rank's, with its class") {
     CHECK(test::message<FaultError>([&] { fails(std::bad_alloc()); }).find(prefix + "out of memory") == 0);
   }
   // All ranks fail, each in its own words: the first one's are used, and no rank is singled out.
-  CHECK(test::message<DataError>(
-            [&] { together(world, [&] { throw DataError("from " + std::to_string(world.rank())); }); }) == "from 0");
+  CHECK(test::message<DataError>([&] {
+          collective_try(world, [&] { throw DataError("from " + std::to_string(world.rank())); });
+        }) == "from 0");
 }
 
 TEST_CASE("comm: ranks do not wait for ever for one that does not split or duplicate") {

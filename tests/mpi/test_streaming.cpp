@@ -52,7 +52,7 @@ struct Streams {
     RunReport silent;
     const Outcome outcome = run_pipeline(make_plan(config), config, {*backend, world, data, silent});
     std::vector<double> losses;
-    for (const StageRecord& stage : outcome.stages) {
+    for (const PhaseRecord& stage : outcome.phases) {
       losses.push_back(stage.last.train_loss);
       losses.push_back(stage.last.validation_loss);
     }

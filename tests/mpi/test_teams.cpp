@@ -60,8 +60,8 @@ struct Experiment {
   }
 };
 
-std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.learner.model.bottom().params); }
-std::vector<float> top_of(Outcome& outcome) { return copy(outcome.learner.model.top().params); }
+std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.model_state.model.bottom().params); }
+std::vector<float> top_of(Outcome& outcome) { return copy(outcome.model_state.model.top().params); }
 
 }  // namespace
 
@@ -74,76 +74,22 @@ TEST_CASE("teams: the fused model has the bottom and the top that its teams woul
     experiment.config.method.split = {dense_ranks, coarse_ranks};
     experiment.config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
     Outcome at_once = experiment.run(world, TeamMode::concurrent);
-    REQUIRE(at_once.stages.size() == 3);
-    CHECK(at_once.stages[0].last.ranks == coarse_ranks);
-    CHECK(at_once.stages[1].last.ranks == dense_ranks);
-    CHECK(at_once.stages[1].last.samples == 41);  // none left out
-    CHECK(at_once.stages[2].last.ranks == world.size());
+    REQUIRE(at_once.phases.size() == 3);
+    CHECK(at_once.phases[0].last.ranks == coarse_ranks);
+    CHECK(at_once.phases[1].last.ranks == dense_ranks);
+    CHECK(at_once.phases[1].last.samples == 41);  // none left out
+    CHECK(at_once.phases[2].last.ranks == world.size());
 
     const bool in_coarse = world.rank() < coarse_ranks;
     Comm team = world.split(in_coarse ? 0 : 1);
     Outcome alone = experiment.run(team, TeamMode::sequential);
     const std::size_t mine = in_coarse ? 0 : 1;
     CHECK((in_coarse ? bottom_of(at_once) == bottom_of(alone) : top_of(at_once) == top_of(alone)));
-    CHECK(at_once.stages[mine].last.train_loss == alone.stages[mine].last.train_loss);
-    CHECK(at_once.stages[mine].last.validation_loss == alone.stages[mine].last.validation_loss);
+    CHECK(at_once.phases[mine].last.train_loss == alone.phases[mine].last.train_loss);
+    CHECK(at_once.phases[mine].last.validation_loss == alone.phases[mine].last.validation_loss);
     // One of the two waited, however shortly.
-    CHECK(std::max(at_once.stages[0].waited, at_once.stages[1].waited) > 0);
-    CHECK(at_once.seconds >= std::max(at_once.stages[0].seconds, at_once.stages[1].seconds));
-  }
-}
-
-// With a fixed number of shards and a mini-batch that all can share, a joined team goes on with the same samples.
-TEST_CASE("teams: who joins the other team changes nothing but who works") {
-  const int ranks = Comm::world().size();
-  if (ranks < 3) return;
-  // The early team is one rank that trains a single epoch and needs no others for that. The late one trains for so much
-  // longer that it is joined on the way, however ranks share cores: a lone one is fast. Large batches make it long
-  // without many messages, of which each waits for a core on a busy machine. Where something else has the early rank's
-  // core for all that time, nobody joins, and it is done again.
-  constexpr int epochs = 20, samples = 600;
-  for (const bool late_coarse : {false, true}) {
-    const int dense_ranks = late_coarse ? 1 : ranks - 1;
-    CAPTURE(late_coarse);
-    Experiment experiment({kHalf, kFull}, samples);
-    Comm& world = experiment.world;
-    Config& config = experiment.config;
-    const int coarse_ranks = world.size() - dense_ranks;
-    const int shards = std::lcm(std::lcm(dense_ranks, coarse_ranks), world.size());
-    const int rows = shards * ((samples / 5 + shards - 1) / shards);
-    config.data.shards = shards;
-    config.method.split = {dense_ranks, coarse_ranks};
-    config.method.coarse.batch = rows / coarse_ranks;
-    config.method.dense.batch = rows / dense_ranks;
-    config.training.batch = rows / world.size();
-    config.method.coarse.epochs = config.method.dense.epochs = 1;
-    (late_coarse ? config.method.coarse : config.method.dense).epochs = epochs;
-    config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
-    config.training.optimizer.name = "sgd";
-    config.training.optimizer.learning_rate = 1e-3;  // larger ones go on to learn the noise, chaotically
-    Outcome apart = experiment.run(world, TeamMode::concurrent);
-    config.method.join = true;
-    Outcome joined = experiment.run(world, TeamMode::concurrent);
-    for (int tries = 1; tries < 10 && joined.stages[late_coarse ? 0 : 1].joined == 0; ++tries)
-      joined = experiment.run(world, TeamMode::concurrent);
-
-    const StageRecord &late = joined.stages[late_coarse ? 0 : 1], &early = joined.stages[late_coarse ? 1 : 0];
-    CHECK(late.joined > 0);
-    CHECK(late.joined < epochs);
-    CHECK(late.epochs == epochs);
-    CHECK(late.last.ranks == world.size());
-    CHECK(late.last.batch == rows / world.size());
-    CHECK(late.last.samples == samples);
-    CHECK(early.joined == 0);
-    CHECK(early.epochs == 1);
-    CHECK(early.waited > 0);
-    // Float sums over other groups of rows, through some hundred steps: numbers of ranks agree to 5e-6 (numerics.md).
-    for (const std::size_t stage : {0U, 1U}) {
-      const EpochRecord &a = apart.stages[stage].last, &b = joined.stages[stage].last;
-      CHECK(b.train_loss == doctest::Approx(a.train_loss).epsilon(1e-4));
-      CHECK(b.validation_loss == doctest::Approx(a.validation_loss).epsilon(1e-4));
-    }
-    if (world.rank() == (late_coarse ? 0 : coarse_ranks)) CHECK(joined.seconds >= late.seconds);  // of its own clock
+    CHECK(std::max(at_once.phases[0].waited, at_once.phases[1].waited) > 0);
+    CHECK(at_once.seconds >= std::max(at_once.phases[0].seconds, at_once.phases[1].seconds));
   }
 }
 
@@ -161,7 +107,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     Outcome reset = experiment.run(world, TeamMode::concurrent);
     config.method.moments = Moments::carry;
     Outcome at_once = experiment.run(world, TeamMode::concurrent);
-    CHECK(copy(at_once.learner.model.params()) != copy(reset.learner.model.params()));
+    CHECK(copy(at_once.model_state.model.params()) != copy(reset.model_state.model.params()));
 
     // The same by hand: each team trains its model, everything is sent to all, all fuse and finetune.
     const bool in_coarse = world.rank() < coarse_ranks;
@@ -170,28 +116,28 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     const Stage& stage = plan.stages[0];
     RunReport silent;
     Data data(config, team);
-    const Workplace apart{*experiment.backend, team, data, silent};
-    Learner coarse = make_learner(plan, config, apart, kHalf, stage.coarse.seed);
-    Learner dense = make_learner(plan, config, apart, kFull, stage.dense_seed);
+    const RunContext apart{*experiment.backend, team, data, silent};
+    ModelState coarse = make_model_state(plan, config, apart, kHalf, stage.coarse.seed);
+    ModelState dense = make_model_state(plan, config, apart, kFull, stage.dense_seed);
     Trainer(apart, config.training).train(in_coarse ? coarse : dense, in_coarse ? stage.coarse : *stage.dense);
-    for (Learner* learner : {&coarse, &dense}) {
-      const int root = learner == &coarse ? 0 : coarse_ranks;
-      world.broadcast(learner->model.params(), root);
-      world.broadcast(learner->model.state(), root);
-      for (const Span moment : learner->optimizer.moments()) world.broadcast(moment, root);
-      std::vector<std::int64_t> age{static_cast<std::int64_t>(learner->optimizer.ages().bottom)};
+    for (ModelState* model_state : {&coarse, &dense}) {
+      const int root = model_state == &coarse ? 0 : coarse_ranks;
+      world.broadcast(model_state->model.params(), root);
+      world.broadcast(model_state->model.state(), root);
+      for (const Span moment : model_state->optimizer.moments()) world.broadcast(moment, root);
+      std::vector<std::int64_t> age{static_cast<std::int64_t>(model_state->optimizer.ages().bottom)};
       world.broadcast(age, root);
-      learner->optimizer.set_ages({static_cast<std::uint64_t>(age[0]), static_cast<std::uint64_t>(age[0])});
+      model_state->optimizer.set_ages({static_cast<std::uint64_t>(age[0]), static_cast<std::uint64_t>(age[0])});
     }
     CHECK(coarse.optimizer.ages().bottom != dense.optimizer.ages().top);
     fuse(*experiment.backend, coarse, dense, stage.fuse);
     Data all(config, world);
-    Trainer(Workplace{*experiment.backend, world, all, silent}, config.training).train(dense, plan.last);
-    CHECK(copy(at_once.learner.model.params()) == copy(dense.model.params()));
-    CHECK(copy(at_once.learner.model.state()) == copy(dense.model.state()));
+    Trainer(RunContext{*experiment.backend, world, all, silent}, config.training).train(dense, plan.last);
+    CHECK(copy(at_once.model_state.model.params()) == copy(dense.model.params()));
+    CHECK(copy(at_once.model_state.model.state()) == copy(dense.model.state()));
     for (std::size_t k = 0; k < 2; ++k)
-      CHECK(copy(at_once.learner.optimizer.moments()[k]) == copy(dense.optimizer.moments()[k]));
-    CHECK(at_once.learner.optimizer.ages() == dense.optimizer.ages());
+      CHECK(copy(at_once.model_state.optimizer.moments()[k]) == copy(dense.optimizer.moments()[k]));
+    CHECK(at_once.model_state.optimizer.ages() == dense.optimizer.ages());
   }
 }
 
@@ -199,13 +145,13 @@ TEST_CASE("teams: two fusions with sizes that were measured") {
   if (Comm::world().size() == 1) return;
   Experiment experiment({kQuarter, kHalf, kFull});
   Outcome outcome = experiment.run(experiment.world, TeamMode::concurrent);
-  REQUIRE(outcome.stages.size() == 5);
+  REQUIRE(outcome.phases.size() == 5);
   for (const std::size_t stage : {0U, 2U}) {
-    CHECK(outcome.stages[stage].last.ranks + outcome.stages[stage + 1].last.ranks == experiment.world.size());
-    CHECK(outcome.stages[stage].role == "coarse");
-    CHECK(outcome.stages[stage + 1].role == "dense");
+    CHECK(outcome.phases[stage].last.ranks + outcome.phases[stage + 1].last.ranks == experiment.world.size());
+    CHECK(outcome.phases[stage].role == "coarse");
+    CHECK(outcome.phases[stage + 1].role == "dense");
   }
-  CHECK(outcome.stages[4].last.ranks == experiment.world.size());
+  CHECK(outcome.phases[4].last.ranks == experiment.world.size());
 }
 
 TEST_CASE("teams: a run that stops after every optimizer step ends with the same bits") {

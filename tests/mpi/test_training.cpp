@@ -45,16 +45,16 @@ TEST_CASE("training: ranks whose parameters differ are found out at the start of
   Team team;
   Data data(team.config, team.world);
   RunReport silent;
-  const Workplace at{*team.backend, team.world, data, silent};
+  const RunContext ctx{*team.backend, team.world, data, silent};
   const Plan plan = make_plan(team.config);
   const auto seed = static_cast<std::uint64_t>(team.world.rank());
-  Learner learner = make_learner(plan, team.config, at, {1, 1, 1}, seed);
-  Trainer trainer(at, team.config.training);
+  ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, seed);
+  Trainer trainer(ctx, team.config.training);
   if (team.world.size() == 1) {
-    CHECK_NOTHROW(trainer.train(learner, plan.last));
+    CHECK_NOTHROW(trainer.train(model_state, plan.last));
   } else {
-    CHECK_THROWS_WITH_AS(trainer.train(learner, plan.last), doctest::Contains("the ranks disagree on the parameters"),
-                         FaultError);
+    CHECK_THROWS_WITH_AS(trainer.train(model_state, plan.last),
+                         doctest::Contains("the ranks disagree on the parameters"), FaultError);
   }
   team.world.barrier();
 }
@@ -79,16 +79,16 @@ TEST_CASE("training: a rank whose parameters change in the middle is found at th
       const StopSignals signals;
       SaveTimes times(team.config.run, signals);
       Saving saving{checkpoints, times};
-      const Workplace at{*team.backend, team.world, data, silent, &saving};
-      Learner learner = make_learner(plan, team.config, at, {1, 1, 1}, 1);
-      Trainer trainer(at, team.config.training);
+      const RunContext ctx{*team.backend, team.world, data, silent, &saving};
+      ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);
+      Trainer trainer(ctx, team.config.training);
       TrainState state(plan.last);
       const auto alter = [&] {
-        float& weight = learner.model.params()[5];
+        float& weight = model_state.model.params()[5];
         if (state.stop.epochs() == 2 && world.rank() == altered) weight = std::nextafter(weight, 1e9F);
         return false;
       };
-      const std::string error = message<FaultError>([&] { trainer.train(learner, plan.last, state, alter); });
+      const std::string error = message<FaultError>([&] { trainer.train(model_state, plan.last, state, alter); });
       CAPTURE(error);
       CHECK(
           error.find(
@@ -122,15 +122,15 @@ TEST_CASE("training: ranks are compared before the run is saved, so that no good
   const StopSignals signals;
   SaveTimes times(team.config.run, signals);
   Saving saving{checkpoints, times};
-  const Workplace at{*team.backend, team.world, data, silent, &saving};
-  Learner learner = make_learner(plan, team.config, at, {1, 1, 1}, 1);
-  Trainer trainer(at, team.config.training);
+  const RunContext ctx{*team.backend, team.world, data, silent, &saving};
+  ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);
+  Trainer trainer(ctx, team.config.training);
   TrainState state(plan.last);
   const auto alter = [&] {
-    if (state.stop.epochs() == 1 && team.world.root()) learner.model.params()[0] += 1;
+    if (state.stop.epochs() == 1 && team.world.root()) model_state.model.params()[0] += 1;
     return false;
   };
-  const std::string error = message<FaultError>([&] { trainer.train(learner, plan.last, state, alter); });
+  const std::string error = message<FaultError>([&] { trainer.train(model_state, plan.last, state, alter); });
   CHECK(error.find("the ranks disagree on the parameters in stage 1 (baseline, resolution [1]), after 2 epochs: ") ==
         0);
   team.world.barrier();
@@ -145,10 +145,10 @@ TEST_CASE("training: an epoch's samples are those that the ranks trained, counte
     Data data(team.config, team.world);
     RunReport silent;
     Outcome outcome = run_pipeline(make_plan(team.config), team.config, {*team.backend, team.world, data, silent});
-    const EpochRecord& epoch = outcome.stages[0].last;
+    const EpochRecord& epoch = outcome.phases[0].last;
     CHECK(epoch.samples == 41);
     CHECK(epoch.gflop ==
-          doctest::Approx(1e-9 * (3 * 41 + 41) * outcome.learner.model.network().flop()));  // validates on the same
+          doctest::Approx(1e-9 * (3 * 41 + 41) * outcome.model_state.model.network().flop()));  // validates on the same
     team.world.barrier();
   }
 }
@@ -170,8 +170,8 @@ TEST_CASE("training: after an epoch all ranks hold the same parameters and stati
       }
       return team.world.agree(hash);
     };
-    CHECK(same(outcome.learner.model.params()));
-    CHECK(same(outcome.learner.model.state()));
+    CHECK(same(outcome.model_state.model.params()));
+    CHECK(same(outcome.model_state.model.state()));
     team.world.barrier();
   }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds with sanitizers and runs tests under them. Usage: tests/sanitize/run.sh [memory|threads|all].
 #   memory   address + undefined behaviour, in build-asan: the unit tests, and command-line tests that take a minute or two
-#   threads  data races, in build-tsan: reading ahead, the crew and lanes, sums over ranks part by part
+#   threads  data races, in build-tsan: reading ahead, the worker pool and shard replicas, sums over ranks part by part
 # Files beside this one say which reports of libraries are left out, and why.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -24,8 +24,8 @@ memory() {
   build build-asan "-fsanitize=address,undefined -fno-sanitize-recover=undefined" mrmf unit_tests
   export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1
   export UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS=suppressions=$suppressions/leaks.txt:print_suppressions=0
-  # These measure speed or count allocations, which the sanitizers change.
-  build-asan/tests/unit_tests "--test-case-exclude=*allocat*,*by far*,*takes no memory*,*takes no longer*"
+  # These measure speed, count allocations or limit memory, all of which the sanitizers change.
+  build-asan/tests/unit_tests "--test-case-exclude=*allocat*,*by far*,*takes no memory*,*takes no longer*,*cannot be started*"
   local script
   for script in bad_input commands train checkpoint; do
     echo "== $script"
@@ -37,9 +37,9 @@ threads() {
   build build-tsan "-fsanitize=thread" unit_tests mpi_tests
   export TSAN_OPTIONS=suppressions=$suppressions/threads.txt:halt_on_error=1:second_deadlock_stack=1
   # The sanitizer wants its shadow where the system may put libraries at random.
-  setarch -R build-tsan/tests/unit_tests "--test-case=crew*,stream*,cache*,model: gradients*" "--test-case-exclude=*by far*"
+  setarch -R build-tsan/tests/unit_tests "--test-case=worker pool*,stream*,cache*,model: gradients*" "--test-case-exclude=*by far*"
   for ranks in 1 2; do
-    mpirun --oversubscribe --bind-to none -n $ranks setarch -R build-tsan/tests/mpi_tests "--test-case=lanes*,streaming*,any order*"
+    mpirun --oversubscribe --bind-to none -n $ranks setarch -R build-tsan/tests/mpi_tests "--test-case=shard replicas*,streaming*,any order*"
   done
 }
 

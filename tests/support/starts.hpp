@@ -31,7 +31,7 @@ class Starts {
   int count = 0;           ///< starts so far
   double seconds = 0;      ///< as the end of the run says
   int signalled_rank = 0;  ///< who gets the signal; -1: every rank
-  bool lanes = false;      ///< as Workplace has it
+  bool lanes = false;      ///< as RunContext has it
 
   Left straight() { return *start(false); }
   Left interrupted() {
@@ -65,10 +65,10 @@ class Starts {
   Left left(Outcome outcome) {
     Left all;
     seconds = outcome.seconds;
-    Model& model = outcome.learner.model;
+    Model& model = outcome.model_state.model;
     all.params.assign(model.params().begin(), model.params().end());
     all.state.assign(model.state().begin(), model.state().end());
-    for (const StageRecord& stage : outcome.stages) all.reasons.push_back(stage.reason);
+    for (const PhaseRecord& stage : outcome.stages) all.reasons.push_back(stage.reason);
     team_->barrier();  // the root has written its records
     std::ifstream lines(config_.run.folder + "/epochs.jsonl");
     for (std::string line; std::getline(lines, line);) {

@@ -6,7 +6,7 @@
 
 #include "tests/unit/backends.hpp"
 #include "tests/unit/check_slope.hpp"
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 
 namespace mrmf::test {
 namespace {
@@ -27,7 +27,7 @@ struct Subject {
     for (Index row = 0; row < c.in.n; ++row) ids.push_back(row * 3000000007 + 11);
     step = {.training = true, .seed = 5, .number = 3, .ids = ids, .ranks = nullptr};
   }
-  LayerBuffers buffers(Index rows) { return {backend, *layer, layer_case.in, rows}; }
+  LayerMemory buffers(Index rows) { return {backend, *layer, layer_case.in, rows}; }
 };
 
 float rounded(float value, int bits) {
@@ -37,7 +37,7 @@ float rounded(float value, int bits) {
 }
 
 /// Random inputs of the kind that the check asks for.
-void fill(Subject& subject, LayerBuffers& b, std::uint64_t seed) {
+void fill(Subject& subject, LayerMemory& b, std::uint64_t seed) {
   b.fill(*subject.layer, seed);
   if (subject.check.inputs == Inputs::whole) {
     Rng rng(seed);
@@ -50,7 +50,7 @@ void fill(Subject& subject, LayerBuffers& b, std::uint64_t seed) {
 }
 
 /// Forward and backward with poisoned outputs; checks what a call may read and write.
-void run(Subject& subject, LayerBuffers& b) {
+void run(Subject& subject, LayerMemory& b) {
   Layer& layer = *subject.layer;
   const auto x = b.x.values(), dy = b.dy.values(), params = b.params.values();
   layer.prepare(b.in.n);
@@ -76,7 +76,7 @@ void run(Subject& subject, LayerBuffers& b) {
   CHECK(b.guards_intact());
 }
 
-void check_agreement(const LayerBuffers& got, const LayerBuffers& want, const Agreement& agreement) {
+void check_agreement(const LayerMemory& got, const LayerMemory& want, const Agreement& agreement) {
   CHECK(relative_distance(got.y.span(), want.y.span()) < agreement.y);
   CHECK(relative_distance(got.dx.span(), want.dx.span()) < agreement.dx);
   CHECK(relative_distance(got.grads.span(), want.grads.span()) < agreement.params);
@@ -86,7 +86,7 @@ void check_agreement(const LayerBuffers& got, const LayerBuffers& want, const Ag
 /// The same call on subject and oracle.
 void check_against(Subject& subject, Subject& oracle, Index rows) {
   INFO("rows: ", rows);
-  LayerBuffers want = oracle.buffers(rows), got = subject.buffers(rows);
+  LayerMemory want = oracle.buffers(rows), got = subject.buffers(rows);
   fill(oracle, want, kSeed);
   got.copy_inputs(want);
   run(oracle, want);
@@ -95,7 +95,7 @@ void check_against(Subject& subject, Subject& oracle, Index rows) {
 }
 
 void check_evaluation(Subject& subject, Subject& oracle) {
-  LayerBuffers want = oracle.buffers(subject.layer_case.in.n), got = subject.buffers(subject.layer_case.in.n);
+  LayerMemory want = oracle.buffers(subject.layer_case.in.n), got = subject.buffers(subject.layer_case.in.n);
   fill(oracle, want, kSeed + 1);
   got.copy_inputs(want);
   const auto state = got.state.values();
@@ -110,7 +110,7 @@ void check_evaluation(Subject& subject, Subject& oracle) {
 }
 
 void check_same_bits(Subject& subject) {
-  LayerBuffers first = subject.buffers(subject.layer_case.in.n), second = subject.buffers(subject.layer_case.in.n);
+  LayerMemory first = subject.buffers(subject.layer_case.in.n), second = subject.buffers(subject.layer_case.in.n);
   fill(subject, first, kSeed + 4);
   second.copy_inputs(first);
   run(subject, first);
@@ -124,23 +124,23 @@ void check_same_bits(Subject& subject) {
 /// Without dx the gradients are what they are with it; with dx in the place of dy, too.
 void check_other_calls(Subject& subject) {
   Layer& layer = *subject.layer;
-  LayerBuffers b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
+  LayerMemory b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
   fill(subject, b, kSeed + 2);
   other.copy_inputs(b);
   run(subject, b);
 
   other.forward(layer, subject.step);
-  layer.backward(other.lend(subject.step), {other.in, other.x.span()}, {other.out, other.y.span()},
+  layer.backward(other.buffers_of(subject.step), {other.in, other.x.span()}, {other.out, other.y.span()},
                  {other.out, other.dy.span()}, {other.in, {}});
   CHECK(relative_distance(other.grads.span(), b.grads.span()) < Agreement{}.params);
   CHECK(other.guards_intact());
 
   if (!layer.footprint().in_place) return;
   const Span data = other.x.span(), gradient = other.dy.span();
-  const Lent lent = other.lend(subject.step);
-  layer.forward(lent, {other.in, data}, {other.out, data});
+  const LayerBuffers buffers = other.buffers_of(subject.step);
+  layer.forward(buffers, {other.in, data}, {other.out, data});
   CHECK(other.x.values() == b.y.values());
-  layer.backward(lent, {other.in, data}, {other.out, data}, {other.out, gradient}, {other.in, gradient});
+  layer.backward(buffers, {other.in, data}, {other.out, data}, {other.out, gradient}, {other.in, gradient});
   CHECK(other.dy.values() == b.dx.values());
   CHECK(other.guards_intact());
 }
@@ -151,7 +151,7 @@ Curvature curvature(const LayerCase& c) {
 }
 
 void check_slopes(Subject& subject) {
-  LayerBuffers b = subject.buffers(subject.layer_case.in.n);
+  LayerMemory b = subject.buffers(subject.layer_case.in.n);
   fill(subject, b, kSeed + 3);
   check_slope({*subject.layer, subject.step, curvature(subject.layer_case)}, b);
 }

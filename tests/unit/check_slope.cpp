@@ -43,7 +43,7 @@ void drop_kinks(const Neighbours& y, double kink, Span dy) {
 }
 
 /// One direction for one argument (x or the parameters).
-void check_direction(const SlopeCheck& check, LayerBuffers& b, Guarded& argument, const Guarded& gradient, Rng& rng) {
+void check_direction(const SlopeCheck& check, LayerMemory& b, Guarded& argument, const Guarded& gradient, Rng& rng) {
   const Difference difference = difference_for(check.curvature);
   const auto start = argument.values(), dy = b.dy.values();
   const auto direction = uniform(rng, start.size());
@@ -89,7 +89,7 @@ Curvature curvature_of(LayerKind kind) {
   }
 }
 
-void check_slope(const SlopeCheck& check, LayerBuffers& b) {
+void check_slope(const SlopeCheck& check, LayerMemory& b) {
   Rng rng(99);
   for (int direction = 0; direction < 3; ++direction) {
     INFO("direction ", direction);

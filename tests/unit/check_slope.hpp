@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layers/spec.hpp"
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 
 namespace mrmf::test {
 
@@ -17,6 +17,6 @@ struct SlopeCheck {
 };
 
 /// Checks dx and the parameter gradients of b's layer at b's x and parameters.
-void check_slope(const SlopeCheck& check, LayerBuffers& b);
+void check_slope(const SlopeCheck& check, LayerMemory& b);
 
 }  // namespace mrmf::test

@@ -31,10 +31,10 @@ ModelSettings fusable_model(Index length, std::uint64_t seed) {
 }
 
 DeviceTraining::DeviceTraining(Backend& backend, const ModelSettings& settings, std::uint64_t key)
-    : learner(backend, settings, OptimizerSettings{}, {1, 1, 1}),
+    : model_state(backend, settings, OptimizerSettings{}, {1, 1, 1}),
       backend_(backend),
       key_(key),
-      feed_(backend.feed(learner.model.network().input(), kOutputs)),
+      feed_(backend.feed(model_state.model.network().input(), kOutputs)),
       losses_(backend.allocate(kLosses)) {}
 
 Feed::Batch DeviceTraining::load(const Batch& batch, std::uint64_t number) {
@@ -46,27 +46,27 @@ Feed::Batch DeviceTraining::load(const Batch& batch, std::uint64_t number) {
 }
 
 void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
-  Model& model = learner.model;
+  Model& model = model_state.model;
   Batch batch(model, rows, number);
   for (std::int64_t& id : batch.ids) id += static_cast<std::int64_t>(number) * 100;
   const Feed::Batch loaded = load(batch, number);
-  Step now = batch.step(true, learner.optimizer.steps());
+  Step now = batch.step(true, model_state.optimizer.steps());
   now.index = index;
   now.loss_weight = 1.0F / static_cast<float>(rows + static_cast<Index>(number % 3));
-  learner.optimizer.advance(1e-2 / static_cast<double>(1 + number % 4), now);
+  model_state.optimizer.advance(1e-2 / static_cast<double>(1 + number % 4), now);
   backend_.begin(now);
   backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
     backend_.loss(now, LossKind::mse, y, loaded.targets, model.output_gradient(rows), model.loss());
     model.backward(now, loaded.x);
-    learner.optimizer.update(now, model.params(), model.grads());
+    model_state.optimizer.update(now, model.params(), model.grads());
     backend_.keep(now, model.loss(), losses_.span());
   });
 }
 
 void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
-  Model& model = learner.model;
+  Model& model = model_state.model;
   const Feed::Batch loaded = load(Batch(model, rows, number), number);
   const Step now{.training = false, .index = index};
   backend_.begin(now);
@@ -79,13 +79,13 @@ void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
 }
 
 std::vector<float> DeviceTraining::everything() {
-  std::vector<float> values = read(learner.model.params());
+  std::vector<float> values = read(model_state.model.params());
   const auto add = [&](ConstSpan span) {
     const std::vector<float> more = read(span);
     values.insert(values.end(), more.begin(), more.end());
   };
-  add(learner.model.state());
-  for (const Span moment : learner.optimizer.moments()) add(moment);
+  add(model_state.model.state());
+  for (const Span moment : model_state.optimizer.moments()) add(moment);
   return values;
 }
 

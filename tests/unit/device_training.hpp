@@ -25,12 +25,12 @@ class DeviceTraining {
   void evaluate(Index rows, std::uint64_t number, Index index);
 
   std::vector<float> losses() { return read(losses_.span()); }
-  std::vector<float> gradients() { return read(learner.model.grads()); }
+  std::vector<float> gradients() { return read(model_state.model.grads()); }
   /// Parameters, state and moments.
   std::vector<float> everything();
   int calls() const { return calls_; }  ///< how often the calls of a step were made, rather than a record replayed
 
-  Learner learner;
+  ModelState model_state;
 
  private:
   Feed::Batch load(const Batch& batch, std::uint64_t number);

@@ -88,9 +88,9 @@ class HostPool final : public PoolOp {
 };
 
 /// Sums over ranks on the host, of doubles in device memory.
-class HostSum final : public RankSum {
+class HostSum final : public AllReduce {
  public:
-  HostSum(Backend& device, RankSum& host) : device_(device), host_(host) {}
+  HostSum(Backend& device, AllReduce& host) : device_(device), host_(host) {}
   void sum(std::span<double> values) override {
     const Span as_floats{reinterpret_cast<float*>(values.data()), 2 * values.size()};
     std::vector<double> copy(values.size());
@@ -105,7 +105,7 @@ class HostSum final : public RankSum {
 
  private:
   Backend& device_;
-  RankSum& host_;
+  AllReduce& host_;
 };
 
 class HostNorm final : public NormOp {

@@ -12,7 +12,7 @@
 namespace mrmf::test {
 
 /// Two ranks as two threads: each leaves its values in a slot, waits, and adds the slots in rank order.
-class ThreadSum final : public RankSum {
+class ThreadSum final : public AllReduce {
  public:
   struct Shared {
     std::vector<double> slots[2];
@@ -72,7 +72,7 @@ struct NormStep {
         dbeta(channels(), NAN) {}
   std::size_t channels() const { return static_cast<std::size_t>(layer.in.channels); }
 
-  void run(Backend& backend, RankSum* ranks) {
+  void run(Backend& backend, AllReduce* ranks) {
     const auto op = layer.make(backend);
     Step step;
     step.ranks = ranks;

@@ -95,6 +95,11 @@ void* operator new(std::size_t size) { return take(size, alignof(std::max_align_
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return take(size, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept try {
+  return take(size, alignof(std::max_align_t));
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
@@ -157,17 +162,17 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
   for (const bool fuse : {true, false}) {
     CAPTURE(fuse);
     settings.fuse = fuse;
-    Learner learner(*backend, settings, OptimizerSettings{}, {1, 1, 1});
-    learner.optimizer.set_ages({3, 1});  // as after a fusion: both groups are updated by themselves
-    const Batch batch(learner.model, 32, 5);
+    ModelState model_state(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+    model_state.optimizer.set_ages({3, 1});  // as after a fusion: both groups are updated by themselves
+    const Batch batch(model_state.model, 32, 5);
     const std::vector<float> target = random_values(32 * 19, 6);
     Arena sum = backend->allocate(1);
     const auto step = [&] {
-      const Step now = batch.step(true, learner.optimizer.steps());
-      const ConstTensor y = learner.model.forward(now, batch.x());
-      backend->loss(now, LossKind::mse, y, {y.shape, target}, learner.model.output_gradient(32), sum.span());
-      learner.model.backward(now, batch.x());
-      update(learner.optimizer, 1e-3, learner.model);
+      const Step now = batch.step(true, model_state.optimizer.steps());
+      const ConstTensor y = model_state.model.forward(now, batch.x());
+      backend->loss(now, LossKind::mse, y, {y.shape, target}, model_state.model.output_gradient(32), sum.span());
+      model_state.model.backward(now, batch.x());
+      update(model_state.optimizer, 1e-3, model_state.model);
     };
     step();  // oneDNN makes its threads' own memory once
     const Seen seen = watch(step);

@@ -19,7 +19,7 @@ struct Case {
     training.train(8, 1, 0);
     right = training.gradients();
   }
-  const Network& network() { return training.learner.model.network(); }
+  const Network& network() { return training.model_state.model.network(); }
   std::vector<GradientError> errors(const std::vector<float>& got) { return gradient_errors(network(), got, right); }
 };
 

@@ -23,23 +23,23 @@ struct Saved {
   std::unique_ptr<Backend> backend = make_reference_backend();
   Comm team = Comm::self();
 
-  Learner learner(std::uint64_t seed, const std::string& optimizer = "adam", Index length = 20) {
+  ModelState model_state(std::uint64_t seed, const std::string& optimizer = "adam", Index length = 20) {
     OptimizerSettings settings;
     settings.name = optimizer;
     return {*backend, small_model(length, seed), settings, {1, 1, 1}};
   }
   // All numbers differ from those of a new learner.
-  Learner trained(const std::string& optimizer) {
-    Learner made = learner(1, optimizer);
+  ModelState trained(const std::string& optimizer) {
+    ModelState made = model_state(1, optimizer);
     train_a_little(*backend, made.model, 5);
     std::uint64_t key = 7;
     for (const Span moment : made.optimizer.moments())
       for (float& value : moment) value = static_cast<float>(Rng(++key).normal());
     return made;
   }
-  void save(Learner& from) { save_checkpoint(*backend, path, from, {"{\"a\":1}", "[run]\n"}, StateRows::one, team); }
+  void save(ModelState& from) { save_checkpoint(*backend, path, from, {"{\"a\":1}", "[run]\n"}, StateRows::one, team); }
   std::string why_not() {
-    Learner into = learner(2);
+    ModelState into = model_state(2);
     return message<DataError>([&] {
       read_checkpoint_texts(path);
       load_checkpoint(*backend, path, into, StateRows::one, team);
@@ -48,9 +48,9 @@ struct Saved {
 };
 
 // Gaps between an arena's layers are zero in every model, and in no file: moments are compared where parameters are.
-std::vector<float> used(const Learner& learner, ConstSpan arena) {
+std::vector<float> used(const ModelState& model_state, ConstSpan arena) {
   std::vector<float> values;
-  for (const Entry& entry : learner.model.network().entries())
+  for (const Entry& entry : model_state.model.network().entries())
     for (Index i = entry.params.first; i < entry.params.end(); ++i)
       values.push_back(arena[static_cast<std::size_t>(i)]);
   return values;
@@ -62,7 +62,7 @@ TEST_CASE("checkpoint file: every number comes back as the same bits") {
   for (const std::string optimizer : {"sgd", "adam"}) {
     CAPTURE(optimizer);
     Saved saved;
-    Learner from = saved.trained(optimizer), into = saved.learner(2, optimizer);
+    ModelState from = saved.trained(optimizer), into = saved.model_state(2, optimizer);
     saved.save(from);
     CHECK(read_checkpoint_texts(saved.path).progress == "{\"a\":1}");
     CHECK(read_checkpoint_texts(saved.path).config == "[run]\n");
@@ -77,7 +77,7 @@ TEST_CASE("checkpoint file: every number comes back as the same bits") {
 
 TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
   Saved saved;
-  Learner from = saved.trained("adam");
+  ModelState from = saved.trained("adam");
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (std::size_t part = 0; part < 8; ++part) {
@@ -89,7 +89,7 @@ TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
 
 TEST_CASE("checkpoint file: a flipped bit anywhere is an error") {
   Saved saved;
-  Learner from = saved.trained("adam");
+  ModelState from = saved.trained("adam");
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (std::size_t at = 0; at < whole.size(); at += whole.size() / 50) {
@@ -105,7 +105,7 @@ TEST_CASE("checkpoint file: a foreign one is an error, one of another format nam
   Saved saved;
   write_floats(saved.path, "x", {3}, {1, 2, 3});
   CHECK(saved.why_not().find("no checkpoint") != std::string::npos);
-  Learner from = saved.learner(1);
+  ModelState from = saved.model_state(1);
   saved.save(from);
   std::string bytes = read_bytes(saved.path);
   bytes.resize(bytes.size() - 16);
@@ -119,7 +119,7 @@ TEST_CASE("checkpoint file: a foreign one is an error, one of another format nam
 
 TEST_CASE("checkpoint file: one of another network is an error that names the array") {
   Saved saved;
-  Learner longer = saved.learner(1, "adam", 28);
+  ModelState longer = saved.model_state(1, "adam", 28);
   saved.save(longer);
   CHECK(saved.why_not().find("data set parameters/batch_norm2/gamma has another shape") != std::string::npos);
 }
@@ -127,7 +127,7 @@ TEST_CASE("checkpoint file: one of another network is an error that names the ar
 TEST_CASE("checkpoint file: what one of the two lacks is an error, not a default") {
   Saved saved;
   const auto refusal = [&](const std::string& from, const std::string& into) {
-    Learner trained = saved.trained(from), fresh = saved.learner(2, into);
+    ModelState trained = saved.trained(from), fresh = saved.model_state(2, into);
     saved.save(trained);
     return message<DataError>([&] { load_checkpoint(*saved.backend, saved.path, fresh, StateRows::one, saved.team); });
   };
@@ -138,7 +138,7 @@ TEST_CASE("checkpoint file: what one of the two lacks is an error, not a default
 
 TEST_CASE("checkpoint file: one that cannot be written leaves the one before as it was") {
   Saved saved;
-  Learner from = saved.trained("adam"), other = saved.learner(3);
+  ModelState from = saved.trained("adam"), other = saved.model_state(3);
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (const std::size_t bytes : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {

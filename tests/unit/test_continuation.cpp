@@ -91,10 +91,10 @@ TEST_CASE("continuation: another number of ranks goes on where the mini-batches 
 }
 
 TEST_CASE("continuation: a state comes back from its text as the same bits") {
-  TrainStep step;
-  step.optimizer.rule = "plateau";
-  TrainState state(step);
-  CHECK(train_state_from_json(to_json(state), step, "here").rate.memory() == state.rate.memory());  // best: infinity
+  Phase phase;
+  phase.optimizer.rule = "plateau";
+  TrainState state(phase);
+  CHECK(train_state_from_json(to_json(state), phase, "here").rate.memory() == state.rate.memory());  // best: infinity
   for (const double loss : {0.1, 0.3, 1.0 / 3}) {
     state.rate.epoch_done(loss);
     state.stop.update(loss, loss);
@@ -107,7 +107,7 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   state.time = {0.1, 0.2, 0.3, 0.4};
   state.epoch_start = 1e9 / 3;
   state.total_seconds = 2e9 / 3;
-  const TrainState back = train_state_from_json(to_json(state), step, "here");
+  const TrainState back = train_state_from_json(to_json(state), phase, "here");
   CHECK(to_json(back) == to_json(state));
   CHECK(back.rate.memory() == state.rate.memory());
   CHECK(back.stop.memory() == state.stop.memory());
@@ -116,19 +116,19 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   CHECK(back.loss == state.loss);
   CHECK(back.step == 5);
   CHECK(back.epoch_start == state.epoch_start);
-  CHECK(message<DataError>([&] { train_state_from_json("{}", step, "a/step-1.h5"); }).starts_with("a/step-1.h5: "));
+  CHECK(message<DataError>([&] { train_state_from_json("{}", phase, "a/step-1.h5"); }).starts_with("a/step-1.h5: "));
 }
 
 TEST_CASE("continuation: a position is said in words") {
-  TrainStep step;
-  step.role = Role::coarse;
-  TrainState state(step);
+  Phase phase;
+  phase.role = Role::coarse;
+  TrainState state(phase);
   state.stop.update(1, 1);
-  CHECK(position_text(step, state) == "in stage 1 (coarse, resolution [1]), after 1 epochs");
+  CHECK(position_text(phase, state) == "in stage 1 (coarse, resolution [1]), after 1 epochs");
   state.step = 3;
-  CHECK(position_text(step, state) == "in stage 1 (coarse, resolution [1]), epoch 2, after 3 steps");
+  CHECK(position_text(phase, state) == "in stage 1 (coarse, resolution [1]), epoch 2, after 3 steps");
   state.history.record.reason = "epochs";
-  CHECK(position_text(step, state) == "after stage 1 (coarse, resolution [1])");
+  CHECK(position_text(phase, state) == "after stage 1 (coarse, resolution [1])");
 }
 
 TEST_CASE("signals: the first is remembered, its echo is ignored, and a later one ends the process at once") {

@@ -62,7 +62,7 @@ TEST_CASE("cuda: replays see what a fusion moved" * without_cuda) {
     DeviceTraining coarse(*backend, fusable_model(21, 3), 1), dense(*backend, fusable_model(41, 4), 2);
     for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
     const std::vector<float> before = dense.everything();
-    fuse(*backend, coarse.learner, dense.learner, {.moments = Moments::carry});
+    fuse(*backend, coarse.model_state, dense.model_state, {.moments = Moments::carry});
     CHECK(dense.everything() != before);
     for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
     if (graphs) CHECK(dense.calls() == 2 * kKeys);  // what was recorded before the fusion still served after it
@@ -89,7 +89,7 @@ TEST_CASE("cuda: fused layers give the gradients of single ones, and the referen
       ModelSettings settings = fusable_model(41, 3);
       settings.fuse = fuse;
       DeviceTraining training(*backend, settings);
-      CHECK(training.learner.model.units().size() == (fuse ? 11U : 16U));
+      CHECK(training.model_state.model.units().size() == (fuse ? 11U : 16U));
       training.evaluate(8, 2, 1);  // before the step: Adam makes much of gradients that are rounding alone
       training.train(7, 1, 0);
       std::vector<float> results = training.gradients();
@@ -111,7 +111,7 @@ TEST_CASE("cuda: gradients of fused layers in low precision" * without_cuda) {
     DeviceTraining training(*backend, fusable_model(41, 3));
     training.train(7, 1, 0);
     for (const GradientError& error :
-         gradient_errors(training.learner.model.network(), training.gradients(), expected.gradients())) {
+         gradient_errors(training.model_state.model.network(), training.gradients(), expected.gradients())) {
       CAPTURE(error.name);
       CHECK(error.distance < tolerance);
       CHECK(std::abs(error.along - 1) < tolerance / 2);

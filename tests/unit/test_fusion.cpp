@@ -14,19 +14,20 @@ namespace {
 
 struct Pair {
   std::unique_ptr<Backend> backend = make_onednn_backend(1);
-  Learner coarse{*backend, small_model(14, 1), OptimizerSettings{}, {1, 1, 2}};
-  Learner dense{*backend, small_model(28, 2), OptimizerSettings{}, {1, 1, 1}};
+  ModelState coarse{*backend, small_model(14, 1), OptimizerSettings{}, {1, 1, 2}};
+  ModelState dense{*backend, small_model(28, 2), OptimizerSettings{}, {1, 1, 1}};
 
   Pair() {
     train_a_little(*backend, coarse.model, 50);
     train_a_little(*backend, dense.model, 60);
-    for (Learner* learner : {&coarse, &dense})
-      for (int i = 0; i < (learner == &coarse ? 3 : 2); ++i) update(learner->optimizer, 1e-3, learner->model);
+    for (ModelState* model_state : {&coarse, &dense})
+      for (int i = 0; i < (model_state == &coarse ? 3 : 2); ++i)
+        update(model_state->optimizer, 1e-3, model_state->model);
   }
 };
 
-FuseStep fuse_step(TopRule top, Moments moments = Moments::reset) {
-  FuseStep step;
+Fusion fuse_step(TopRule top, Moments moments = Moments::reset) {
+  Fusion step;
   step.top = top;
   step.moments = moments;
   return step;
@@ -99,11 +100,11 @@ TEST_CASE(
     Pair pair;
     OptimizerSettings settings;
     settings.name = name;
-    const auto train = [&](Learner& learner, int steps) {
-      learner.optimizer.reset();
-      learner.optimizer.configure(settings);
-      std::ranges::copy(random_values(std::ssize(learner.model.grads()), 7), learner.model.grads().begin());
-      for (int i = 0; i < steps; ++i) update(learner.optimizer, 1e-3, learner.model);
+    const auto train = [&](ModelState& model_state, int steps) {
+      model_state.optimizer.reset();
+      model_state.optimizer.configure(settings);
+      std::ranges::copy(random_values(std::ssize(model_state.model.grads()), 7), model_state.model.grads().begin());
+      for (int i = 0; i < steps; ++i) update(model_state.optimizer, 1e-3, model_state.model);
     };
     train(pair.coarse, 1600);
     train(pair.dense, 8);
@@ -130,7 +131,7 @@ TEST_CASE(
 TEST_CASE("fusion: with carried moments every weight goes on as under an optimizer of its own") {
   // Adam in double, a step count for every weight (as PyTorch keeps it), through coarse, dense and fused training.
   Pair pair;
-  for (Learner* learner : {&pair.coarse, &pair.dense}) learner->optimizer.reset();
+  for (ModelState* model_state : {&pair.coarse, &pair.dense}) model_state->optimizer.reset();
   struct Own {
     double w = 0, m = 0, v = 0;
     int steps = 0;
@@ -142,17 +143,17 @@ TEST_CASE("fusion: with carried moments every weight goes on as under an optimiz
       w -= 1e-3 * (m / (1 - std::pow(b1, steps))) / (std::sqrt(v / (1 - std::pow(b2, steps))) + 1e-8);
     }
   };
-  const auto own = [](Learner& learner) {
+  const auto own = [](ModelState& model_state) {
     std::vector<Own> all;
-    for (const float w : learner.model.params()) all.push_back({w});
+    for (const float w : model_state.model.params()) all.push_back({w});
     return all;
   };
   std::uint64_t key = 1000;
-  const auto train = [&](Learner& learner, std::vector<Own>& by_hand, int steps) {
+  const auto train = [&](ModelState& model_state, std::vector<Own>& by_hand, int steps) {
     for (int i = 0; i < steps; ++i) {
-      const std::vector<float> g = random_values(std::ssize(learner.model.grads()), ++key);
-      std::ranges::copy(g, learner.model.grads().begin());
-      update(learner.optimizer, 1e-3, learner.model);
+      const std::vector<float> g = random_values(std::ssize(model_state.model.grads()), ++key);
+      std::ranges::copy(g, model_state.model.grads().begin());
+      update(model_state.optimizer, 1e-3, model_state.model);
       for (std::size_t k = 0; k < by_hand.size(); ++k) by_hand[k].update(g[k]);
     }
   };
@@ -172,11 +173,11 @@ TEST_CASE("fusion: carried velocities of SGD need no correction") {
   Pair pair;
   OptimizerSettings sgd;
   sgd.name = "sgd";
-  Learner coarse(*pair.backend, small_model(14, 1), sgd, {1, 1, 2}),
+  ModelState coarse(*pair.backend, small_model(14, 1), sgd, {1, 1, 2}),
       dense(*pair.backend, small_model(28, 2), sgd, {1, 1, 1});
-  for (Learner* learner : {&coarse, &dense}) {
-    std::ranges::fill(learner->model.grads(), 1.0F);
-    for (int i = 0; i < (learner == &coarse ? 3 : 1); ++i) update(learner->optimizer, 1e-3, learner->model);
+  for (ModelState* model_state : {&coarse, &dense}) {
+    std::ranges::fill(model_state->model.grads(), 1.0F);
+    for (int i = 0; i < (model_state == &coarse ? 3 : 1); ++i) update(model_state->optimizer, 1e-3, model_state->model);
   }
   fuse(*pair.backend, coarse, dense, fuse_step(TopRule::dense, Moments::carry));
   update(dense.optimizer, 1e-3, dense.model);
@@ -189,7 +190,7 @@ TEST_CASE("fusion: bottoms that differ are refused by layer") {
   Pair pair;
   ModelSettings other = small_model(28, 4);
   other.network.layers[3].units = 9;  // conv2
-  Learner dense(*pair.backend, other, OptimizerSettings{}, {1, 1, 1});
+  ModelState dense(*pair.backend, other, OptimizerSettings{}, {1, 1, 1});
   CHECK_THROWS_WITH_AS(fuse(*pair.backend, pair.coarse, dense, fuse_step(TopRule::dense)), doctest::Contains("conv2"),
                        ConfigError);
 }
@@ -198,7 +199,7 @@ TEST_CASE("fusion: a cut behind the resolution-sized layers is refused by layer"
   Pair pair;
   ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
   coarse.network.cut = dense.network.cut = "tanh1";
-  Learner a(*pair.backend, coarse, OptimizerSettings{}, {1, 1, 2}),
+  ModelState a(*pair.backend, coarse, OptimizerSettings{}, {1, 1, 2}),
       b(*pair.backend, dense, OptimizerSettings{}, {1, 1, 1});
   CHECK_THROWS_WITH_AS(fuse(*pair.backend, a, b, fuse_step(TopRule::dense)), doctest::Contains("batch_norm2"),
                        ConfigError);
@@ -236,7 +237,7 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
   settings.network.max_rows = 4;
   settings.network.cut = "flatten";
   settings.network.sample = {.n = 0, .spatial = {1, 1, 6}, .channels = 8, .axes = 1};
-  Learner coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
+  ModelState coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
   train_a_little(*backend, coarse.model, 80);
   for (const Entry& entry : coarse.model.network().entries())  // statistics that do not depend on the position
     if (entry.kind == LayerKind::batch_norm) {
@@ -246,7 +247,7 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
         coarse.model.state()[static_cast<std::size_t>(entry.state.first + i)] = static_cast<float>(1 + i % 8);
     }
   settings.network.sample.spatial = {1, 1, 12};
-  Learner dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+  ModelState dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
   fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated));
 
   const std::vector<float> channel = random_values(8, 90);
@@ -265,9 +266,9 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
   name_layers(layers);
   ModelSettings settings;
   settings.network = {{.n = 0, .spatial = {1, 1, 6}, .channels = 2, .axes = 1}, 4, layers, "flatten"};
-  Learner coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
+  ModelState coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
   settings.network.sample.spatial = {1, 1, 12};
-  Learner dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+  ModelState dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
 
   // A value of every part, row, position and channel: linear in the position, so that interpolation is exact.
   const auto value = [](int part, Index row, double position, Index channel) {
@@ -276,18 +277,18 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
   constexpr int kWeights = 3;
   // Calls at(place, part, row, position, channel) for every float of both layers' parameters, moments and state, but
   // for the dense layer's bias. A batch norm's rows are gamma and beta, or mean and variance.
-  const auto each = [](Learner& learner, Index length, const auto& at) {
+  const auto each = [](ModelState& model_state, Index length, const auto& at) {
     const auto rows = [&](Span arena, const Place& place, int part, Index count) {
       for (Index row = 0; row < count; ++row)
         for (Index i = 0; i < 2 * length; ++i)
           at(arena[static_cast<std::size_t>(place.first + row * 2 * length + i)], part, row, i / 2, i % 2);
     };
-    const Entry &norm = learner.model.network().entry(1), &dense_layer = learner.model.network().entry(2);
-    rows(learner.model.params(), norm.params, 1, 2);
-    rows(learner.model.state(), norm.state, 2, 2);
-    rows(learner.model.params(), dense_layer.params, kWeights, 3);
+    const Entry &norm = model_state.model.network().entry(1), &dense_layer = model_state.model.network().entry(2);
+    rows(model_state.model.params(), norm.params, 1, 2);
+    rows(model_state.model.state(), norm.state, 2, 2);
+    rows(model_state.model.params(), dense_layer.params, kWeights, 3);
     for (int k = 0; k < 2; ++k) {
-      const Span moments = learner.optimizer.moments()[static_cast<std::size_t>(k)];
+      const Span moments = model_state.optimizer.moments()[static_cast<std::size_t>(k)];
       rows(moments, norm.params, 4 + k, 2);
       rows(moments, dense_layer.params, 6 + k, 3);
     }
@@ -310,9 +311,9 @@ TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse 
   name_layers(layers);
   ModelSettings settings;
   settings.network = {{.n = 0, .spatial = {1, 1, 6}, .channels = 2, .axes = 1}, 4, layers, "flatten"};
-  Learner coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
+  ModelState coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
   settings.network.sample.spatial = {1, 1, 12};
-  Learner dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
+  ModelState dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
   const auto bias = [](Model& model) {
     const Place place = model.network().entry(1).params;
     return copy(model.params().subspan(static_cast<std::size_t>(place.end() - 12), 12));
@@ -351,7 +352,7 @@ TEST_CASE("fusion: progressive copies the top layers that fit and leaves the oth
     return std::vector<float>{};
   };
   const std::vector<float> sized = part(pair.dense.model, "dense1");
-  FuseStep step = fuse_step(TopRule::dense);
+  Fusion step = fuse_step(TopRule::dense);
   step.matching = true;
   const std::vector<float> last = part(pair.coarse.model, "dense2");
   fuse(*pair.backend, pair.coarse, pair.dense, step);

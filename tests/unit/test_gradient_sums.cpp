@@ -10,7 +10,7 @@ namespace mrmf::test {
 namespace {
 
 /// Keeps what it is given, with the values there at that moment.
-class Recorded final : public RankSum {
+class Recorded final : public AllReduce {
  public:
   explicit Recorded(Backend& backend) : backend_(backend) {}
   struct Part {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/unit/check_layer.hpp"
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 #include "tests/unit/norm_step.hpp"
 
 namespace mrmf::test {
@@ -15,7 +15,7 @@ namespace {
 struct Chain {
   Backend& backend;
   std::vector<std::unique_ptr<Layer>> layers;
-  std::vector<LayerBuffers> buffers;
+  std::vector<LayerMemory> buffers;
 
   Chain(Backend& b, const LayerCase& c) : backend(b) {
     std::vector<LayerSpec> specs{c.spec, *c.relu};
@@ -27,7 +27,7 @@ struct Chain {
     }
   }
   /// The step on what `from`, the fused layer's memory, holds.
-  void run(const LayerBuffers& from, const Step& step) {
+  void run(const LayerMemory& from, const Step& step) {
     buffers.front().x.set(from.x.span());
     buffers.front().params.set(from.params.span());
     buffers.front().state.set(from.state.span());
@@ -85,14 +85,14 @@ TEST_CASE("batch norm: fused with ReLU and pooling it does what the three layers
       INFO(backend->name(), ": ", c.title);
       const auto layer = make_case(*backend, c);
       if (!layer) continue;
-      LayerBuffers b(*backend, *layer, c.in, c.in.n);
+      LayerMemory b(*backend, *layer, c.in, c.in.n);
       b.fill(*layer, 5);
       Chain chain(*backend, c);
       const Step step;
       chain.run(b, step);
       b.forward(*layer, step);
       b.backward(*layer, step);
-      const LayerBuffers &norm = chain.buffers.front(), &last = chain.buffers.back();
+      const LayerMemory &norm = chain.buffers.front(), &last = chain.buffers.back();
       CHECK(relative_distance(b.y.span(), last.y.span()) < Agreement{}.y);
       CHECK(relative_distance(b.dx.span(), norm.dx.span()) < Agreement{}.dx);
       CHECK(relative_distance(b.grads.span(), norm.grads.span()) < Agreement{}.params);

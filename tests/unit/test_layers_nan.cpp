@@ -6,7 +6,7 @@
 
 #include "tests/unit/backends.hpp"
 #include "tests/unit/check_layer.hpp"
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 
 namespace mrmf::test {
 namespace {
@@ -16,7 +16,7 @@ constexpr float kNan = NAN;
 /// One layer with its buffers; a test puts NaN where it likes.
 struct Run {
   std::unique_ptr<Layer> layer;
-  LayerBuffers b;
+  LayerMemory b;
   std::vector<std::int64_t> ids{4, 9};
   Step step{.training = true, .seed = 5, .number = 3, .ids = ids, .ranks = nullptr};
 

@@ -8,7 +8,7 @@
 
 #include "tests/unit/backends.hpp"
 #include "tests/unit/check_layer.hpp"
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 
 namespace mrmf::test {
 namespace {
@@ -51,7 +51,7 @@ void check_after(const Around& around) {
   for (const LayerCase& c : thread_cases()) {
     INFO(c.title);
     const auto layer = make_case(*onednn, c), oracle = make_case(*reference, c);
-    LayerBuffers got(*onednn, *layer, c.in, c.in.n), want(*reference, *oracle, c.in, c.in.n);
+    LayerMemory got(*onednn, *layer, c.in, c.in.n), want(*reference, *oracle, c.in, c.in.n);
     const auto pass = [&] {
       got.forward(*layer, step);
       got.backward(*layer, step);
@@ -87,11 +87,11 @@ TEST_CASE("threads: a layer built inside of a parallel region runs there and out
     INFO(c.title);
     const auto oracle = make_case(*reference, c);
     std::unique_ptr<Layer> layer;
-    LayerBuffers want(*reference, *oracle, c.in, c.in.n);
+    LayerMemory want(*reference, *oracle, c.in, c.in.n);
     want.fill(*oracle, 2);
     want.forward(*oracle, step);
     want.backward(*oracle, step);
-    std::optional<LayerBuffers> got;
+    std::optional<LayerMemory> got;
     const auto pass = [&] {
       got->copy_inputs(want);
       got->forward(*layer, step);

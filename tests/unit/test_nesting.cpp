@@ -53,6 +53,7 @@ TEST_CASE("nesting: letters that are not ASCII are for quotes and comments") {
               "3\n",
               "2"));                                                   // a no-break space
   CHECK(refused("[run]\nfolder = \xE2\x80\x9Cx\xE2\x80\x9D\n", "2"));  // typographic quotes
+  CHECK(refused("[run]\nfolder = [8:8\"x\xC3\xA9\"]\n", "2"));         // no string begins within a number
   CHECK(refused("[run]\nfolder = \"\"\"a \\\n \xC3\xA9\"\"\"\n", "3"));
   for (const char* text : {"[run]\nfolder = \"gr\xC3\xB6\xC3\x9F"
                            "e\" # \xC3\xA9\n",

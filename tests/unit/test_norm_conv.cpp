@@ -62,7 +62,7 @@ struct Network2 {
   }
 
   /// Rows [first, first + rows) of the batch.
-  void run(Index first, Index rows, RankSum* ranks) {
+  void run(Index first, Index rows, AllReduce* ranks) {
     const Shape in = model.network().input().rows(rows), out = model.network().output().rows(rows);
     const auto slice = [&](const std::vector<float>& all, const Shape& s) {
       return ConstSpan(all).subspan(static_cast<std::size_t>(first * s.per_sample()),

@@ -63,25 +63,26 @@ TEST_CASE("data: resolutions that are averaged from one stream of originals have
 TEST_CASE("pipeline: MRT ends with the bottom that the coarse model learnt") {
   Experiment experiment;
   Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
-  REQUIRE(mrt.stages.size() == 2);
-  CHECK(mrt.learner.resolution == kFull);
+  REQUIRE(mrt.phases.size() == 2);
+  CHECK(mrt.model_state.resolution == kFull);
   experiment.config.method.finetune.epochs = 2;  // the baseline's settings: the same training as the coarse model's
   Outcome coarse = experiment.run("baseline", {kHalf}, std::nullopt);
-  CHECK(trained_part(mrt.learner.model.bottom()) == trained_part(coarse.learner.model.bottom()));
+  CHECK(trained_part(mrt.model_state.model.bottom()) == trained_part(coarse.model_state.model.bottom()));
 }
 
 TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the dense model") {
   Experiment experiment;
   experiment.config.method.dense.learning_rate = 0.0;  // a dense model that stays as it was made
   Outcome mrmf = experiment.run("mrmf", {kHalf, kFull}, 0.0);
-  REQUIRE(mrmf.stages.size() == 3);
+  REQUIRE(mrmf.phases.size() == 3);
   Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
-  CHECK(trained_part(mrmf.learner.model.bottom()) == trained_part(mrt.learner.model.bottom()));
-  CHECK(trained_part(mrmf.learner.model.top()) == trained_part(mrt.learner.model.top()));  // made from the same seed
+  CHECK(trained_part(mrmf.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
+  CHECK(trained_part(mrmf.model_state.model.top()) ==
+        trained_part(mrt.model_state.model.top()));  // made from the same seed
   experiment.config.method.dense.learning_rate = 0.01;
   Outcome learnt = experiment.run("mrmf", {kHalf, kFull}, 0.0);
-  CHECK(trained_part(learnt.learner.model.bottom()) == trained_part(mrt.learner.model.bottom()));
-  CHECK(trained_part(learnt.learner.model.top()) != trained_part(mrt.learner.model.top()));
+  CHECK(trained_part(learnt.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
+  CHECK(trained_part(learnt.model_state.model.top()) != trained_part(mrt.model_state.model.top()));
 }
 
 TEST_CASE(
@@ -89,31 +90,31 @@ TEST_CASE(
   Experiment experiment;
   experiment.config.method.bottom = BottomRule::fresh;
   Outcome top = experiment.run("mrmf", {kHalf, kFull}, 0.0);
-  REQUIRE(top.stages.size() == 2);
-  CHECK(top.stages[0].role == "dense");
+  REQUIRE(top.phases.size() == 2);
+  CHECK(top.phases[0].role == "dense");
   // The bottom is that of a coarse model which is trained but learns nothing.
   experiment.config.method.bottom = BottomRule::coarse;
   experiment.config.method.coarse.learning_rate = 0.0;
   Outcome both = experiment.run("mrmf", {kHalf, kFull}, 0.0);
-  CHECK(trained_part(top.learner.model.bottom()) == trained_part(both.learner.model.bottom()));
-  CHECK(trained_part(top.learner.model.top()) == trained_part(both.learner.model.top()));
+  CHECK(trained_part(top.model_state.model.bottom()) == trained_part(both.model_state.model.bottom()));
+  CHECK(trained_part(top.model_state.model.top()) == trained_part(both.model_state.model.top()));
 }
 
 TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   Experiment experiment;
   const Outcome outcome = experiment.run("mrmf", {{1, 1, 4}, kHalf, kFull}, std::nullopt);
-  REQUIRE(outcome.stages.size() == 5);
+  REQUIRE(outcome.phases.size() == 5);
   // What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
-  const StageRecord& first = outcome.stages.front();
+  const PhaseRecord& first = outcome.phases.front();
   CHECK(first.seconds > 0);
   CHECK(first.last.total_seconds >= first.seconds);
   CHECK(first.last.total_seconds - first.seconds < 0.5 * outcome.seconds);
   // After that every second is a stage's: sums and differences of doubles, so exact but for rounding.
   double seconds = first.last.total_seconds;
-  for (std::size_t i = 1; i < outcome.stages.size(); ++i) {
-    CHECK(outcome.stages[i].seconds > 0);
-    seconds += outcome.stages[i].seconds;
-    CHECK(outcome.stages[i].last.total_seconds == doctest::Approx(seconds).epsilon(1e-9));
+  for (std::size_t i = 1; i < outcome.phases.size(); ++i) {
+    CHECK(outcome.phases[i].seconds > 0);
+    seconds += outcome.phases[i].seconds;
+    CHECK(outcome.phases[i].last.total_seconds == doctest::Approx(seconds).epsilon(1e-9));
   }
   CHECK(seconds <= outcome.seconds + 1e-9);
 }

@@ -22,7 +22,7 @@ const Extent kQuarter{1, 1, 4}, kHalf{1, 1, 2}, kFull{1, 1, 1};
 
 std::vector<Role> roles(const Plan& plan) {
   std::vector<Role> result;
-  for (const TrainStep& step : plan.training()) result.push_back(step.role);
+  for (const Phase& phase : plan.phases()) result.push_back(phase.role);
   return result;
 }
 

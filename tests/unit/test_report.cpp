@@ -57,11 +57,11 @@ RunResult result() {
   r.seed = 3;
   r.model = "neuron_inverter";
   r.data = "a.h5: x, y; vx, vy";
-  StageRecord stage{.stage = 1, .role = "coarse", .resolution = {1, 1, 4}};
+  PhaseRecord stage{.stage = 1, .role = "coarse", .resolution = {1, 1, 4}};
   stage.add(epoch(1, 0.5));
   stage.add(epoch(2, 0.25));
   stage.reason = "plateau";
-  r.stages = {stage};
+  r.phases = {stage};
   r.total_seconds = 4.5;
   r.validation_loss = 0.25;
   r.target = 0.3;
@@ -84,7 +84,7 @@ TEST_CASE("records survive JSON, and an epoch has the documented keys in their o
       R"("communication_seconds":0.25,"communication_range":[0.125,0.375],"hidden_seconds":0.0625,)"
       R"("averaging_seconds":0.03125})");
   CHECK(epoch_from_json(to_json(record), "here") == record);
-  CHECK(stage_from_json(to_json(result().stages[0]), "here") == result().stages[0]);
+  CHECK(phase_from_json(to_json(result().phases[0]), "here") == result().phases[0]);
   CHECK(result_from_json(to_json(result()), "here") == result());
   RunResult open = result();
   open.target.reset();
@@ -127,7 +127,7 @@ TEST_CASE("text that is no record is an error that says where") {
 }
 
 TEST_CASE("a stage adds its epochs up") {
-  const StageRecord stage = result().stages[0];
+  const PhaseRecord stage = result().phases[0];
   CHECK(stage.epochs == 2);
   CHECK(stage.seconds == 4);
   CHECK(stage.split.io == RankSeconds{0.5, 0.25, 0.75});
@@ -144,15 +144,15 @@ TEST_CASE("a run folder holds every record, flushed as it comes") {
   RunReport report({folder.path.string(), &out, false}, "[run]\n", "{}\n");
   CHECK(folder.text("config.toml") == "[run]\n");
   CHECK(folder.text("plan.json") == "{}\n");
-  TrainStep step;
+  Phase phase;
   report.log("hello");
-  report.progress({&step, 0, 2, 10, 0.5, 64});
+  report.progress({&phase, 0, 2, 10, 0.5, 64});
   report.epoch(epoch(1, 0.5));
   CHECK(folder.text("epochs.jsonl") == to_json(epoch(1, 0.5)) + "\n");
   report.epoch(epoch(2, 0.25));
   CHECK(folder.text("epochs.jsonl") == to_json(epoch(1, 0.5)) + "\n" + to_json(epoch(2, 0.25)) + "\n");
-  report.stage(result().stages[0]);
-  CHECK(folder.text("stages.jsonl") == to_json(result().stages[0]) + "\n");
+  report.phase(result().phases[0]);
+  CHECK(folder.text("stages.jsonl") == to_json(result().phases[0]) + "\n");
   CHECK_FALSE(fs::exists(folder.path / "result.json"));
   report.finish(result());
   CHECK(result_from_json(folder.text("result.json"), "here") == result());
@@ -164,13 +164,13 @@ TEST_CASE("a run folder holds every record, flushed as it comes") {
 TEST_CASE("a terminal sees a live line that the next line clears") {
   const Folder folder;
   std::ostringstream out;
-  TrainStep step;
-  step.role = Role::dense;
+  Phase phase;
+  phase.role = Role::dense;
   {
     RunReport report({folder.path.string(), &out, true}, "", "");
-    report.progress({&step, 0, 1, 10, 0.5, 64});
+    report.progress({&phase, 0, 1, 10, 0.5, 64});
     CHECK(out.str().empty());  // no speed known yet
-    report.progress({&step, 0, 2, 10, 0.5, 64});
+    report.progress({&phase, 0, 2, 10, 0.5, 64});
     CHECK(out.str().rfind("\r\033[Kstage 1 dense [1] epoch 1/100  step 2/10  loss 0.50000  ", 0) == 0);
     CHECK(out.str().find('\n') == std::string::npos);
     report.log("next");
@@ -199,7 +199,7 @@ TEST_CASE("a run that goes on has the records it knows of, and adds to its log")
     killed.log("first start");
     for (const int number : {1, 2, 3}) killed.epoch(epoch(number, 0.5));
   }
-  StepHistory ended{result().stages[0], {epoch(1, 0.5), epoch(2, 0.25)}}, under_way;
+  PhaseHistory ended{result().phases[0], {epoch(1, 0.5), epoch(2, 0.25)}}, under_way;
   under_way.epochs = {epoch(1, 0.125)};
   RunReport report(settings, "", "", {ended, under_way});
   report.log("second start");
@@ -213,11 +213,11 @@ TEST_CASE("a run that goes on has the records it knows of, and adds to its log")
 
 TEST_CASE("an empty report does nothing") {
   RunReport report;
-  TrainStep step;
+  Phase phase;
   report.log("x");
-  report.progress({&step, 0, 2, 10, 0.5, 64});
+  report.progress({&phase, 0, 2, 10, 0.5, 64});
   report.epoch(epoch(1, 0.5));
-  report.stage(result().stages[0]);
+  report.phase(result().phases[0]);
   report.finish(result());
   RunReport moved = std::move(report);
   moved.log("x");
@@ -252,7 +252,7 @@ TEST_CASE("a result says what the configuration said") {
   config.model.preset = "neuron_inverter";
   config.data.train = {{"a.h5", "b.h5"}, "x", "y", SampleLayout::transpose};
   config.data.validation = {{"c.h5"}, "vx", "vy", SampleLayout::transpose};
-  const RunResult r = make_result(config, result().stages, 12);
+  const RunResult r = make_result(config, result().phases, 12);
   CHECK(r.method == "mrt");
   CHECK(r.top == "fresh");
   CHECK(r.resolutions == config.method.resolutions);
@@ -263,7 +263,7 @@ TEST_CASE("a result says what the configuration said") {
   CHECK(r.ranks == 2);
   CHECK(r.total_seconds == 12);
   config.method.target = 0.25;
-  CHECK(make_result(config, result().stages, 12).target_reached);
+  CHECK(make_result(config, result().phases, 12).target_reached);
 }
 
 TEST_CASE("this machine has a name, cores and memory") {

@@ -68,36 +68,6 @@ TEST_CASE("teams: each team must be able to train its model on the samples") {
   CHECK(refused({3, 4}, 100).find("data.shards = 6 is not a multiple of the 4 ranks") != std::string::npos);
 }
 
-TEST_CASE("teams: who is joined keeps its mini-batch, shared out among all ranks") {
-  TrainStep step;
-  const auto joined = [&](int batch, int team, int ranks) {
-    step.batch = batch;
-    return joined_step(step, team, ranks).batch;
-  };
-  CHECK(joined(16, 2, 4) == 8);
-  CHECK(joined(16, 20, 32) == 10);
-  CHECK(joined(16, 2, 3) == 11);  // 33 samples a step in place of 32
-  CHECK(joined(1, 1, 5) == 1);
-  Config config;
-  config.data.shards = 6;
-  config.method.join = true;
-  Stage stage;
-  stage.coarse.role = Role::coarse;
-  stage.coarse.batch = 4;
-  stage.dense = stage.coarse;
-  stage.dense->role = Role::dense;
-  stage.dense->batch = 3;
-  const auto refused = [&](TeamSizes teams) {
-    return message<ConfigError>([&] { require_trainable(config, stage, teams, 60); });
-  };
-  // A team of 2 with 3 each makes one row of every shard a step; three ranks have 2 shards each, so 2 rows each.
-  CHECK(refused({2, 1}).find("the coarse team of stage 1, 1 of 3 ranks: ") == 0);
-  stage.coarse.batch = 12;
-  CHECK(refused({2, 1}) == "");
-  CHECK(refused({2, 2}).find("the coarse team of stage 1, joined by the other (method.join): data.shards = 6 is not") ==
-        0);
-}
-
 TEST_CASE("teams: the configuration refuses what has no two models to train, and half a split") {
   const auto error = [](const std::string& method) {
     return message<ConfigError>([&] { parse_config(kSmallest + ("[method]\n" + method), "c.toml", {}); });
@@ -107,9 +77,8 @@ TEST_CASE("teams: the configuration refuses what has no two models to train, and
   CHECK(error("teams = \"concurrent\"\n").find("c.toml:8: method.teams = \"concurrent\" trains a coarse and a dense") ==
         0);
   CHECK(error(mrmf + "top = \"interpolated\"\n").find("c.toml:10: method.teams = ") == 0);
-  CHECK(error(mrmf + "join = true\n") == "");
-  CHECK(error("join = true\n").find("c.toml:8: method.join = true lets one of two teams join the other, and there") ==
-        0);
+  CHECK(error(mrmf + "join = false\n") == "");
+  CHECK(error(mrmf + "join = true\n").find("c.toml:11: method.join = true is no longer there: ") == 0);
   CHECK(error(mrmf + "split = [3]\n").find("c.toml:11: method.split has 1 entries; ") == 0);
   CHECK(error(mrmf + "split = [3, 0]\n") == "c.toml:11: method.split is 0; it must be an integer of at least 1");
 }
@@ -122,9 +91,8 @@ TEST_CASE("teams: the plan says which models are trained at once") {
   CHECK(plan.stages[1].at_once);
   CHECK(to_text(plan).find(", at once with coarse, ranks in shares to be measured\n") != std::string::npos);
   CHECK(to_json(plan).find("\"at_once\": true") != std::string::npos);
-  const Plan given = make_plan(parse_config(toml, "c.toml", {"method.split=[5, 3]", "method.join=true"}));
-  CHECK(to_text(given).find("ranks 5 : 3 (dense : coarse), who is ready first joins\n") != std::string::npos);
-  CHECK(to_json(given).find("\"join\": true") != std::string::npos);
+  const Plan given = make_plan(parse_config(toml, "c.toml", {"method.split=[5, 3]"}));
+  CHECK(to_text(given).find("ranks 5 : 3 (dense : coarse)\n") != std::string::npos);
   const Plan sequential = make_plan(parse_config(toml, "c.toml", {"method.teams=sequential"}));
   CHECK_FALSE(sequential.stages[0].at_once);
   CHECK(to_json(sequential).find("at_once") == std::string::npos);

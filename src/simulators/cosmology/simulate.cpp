@@ -118,7 +118,7 @@ class Workers {
       file.write_rows("physPar", first, samples.parameters);
     };
     if (group_ != nullptr)
-      together(*group_, action);
+      collective_try(*group_, action);
     else
       action();
   }
@@ -148,7 +148,7 @@ void create_datasets(Hdf5Output& file, Index rows, Index size) {
 /// Whether an earlier start of this very simulation, which did not come to its end, has made the file. Collective.
 bool is_made(const CosmologySimulation& settings, const CubeFile& cubes, Comm& comm) {
   bool made = false;
-  together(comm, [&] {
+  collective_try(comm, [&] {
     const std::string path = path_of(settings, cubes);
     std::error_code error;
     if (!comm.root() || settings.replace == Replace::file || !std::filesystem::exists(path, error)) return;
@@ -169,7 +169,7 @@ void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Wor
   create_datasets(file, cubes.samples.count, settings.size);
   const Index sharing = settings.ranks_per_cube;
   const Range rows = piece(cubes.samples.count, comm.rank() / sharing, comm.size() / sharing);
-  together(comm, [&] {
+  collective_try(comm, [&] {
     for (Index done = 0; done < rows.count; done += workers.count()) {
       const Range block{rows.first + done, std::min(workers.count(), rows.count - done)};
       const Samples samples = workers.make({cubes.samples.first + block.first, block.count});
@@ -186,7 +186,7 @@ void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Wor
 }
 
 void prepare_folder(const CosmologySimulation& settings, std::optional<OutputFolder>& folder, Comm& comm) {
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (!comm.root()) return;
     if (settings.folder.empty()) throw ConfigError("--output is empty; name a folder");
     folder.emplace(settings.folder);
@@ -196,7 +196,7 @@ void prepare_folder(const CosmologySimulation& settings, std::optional<OutputFol
 }
 
 void write_data_section(const CosmologySimulation& settings, Comm& comm) {
-  together(comm, [&] {
+  collective_try(comm, [&] {
     if (comm.root()) write_file(data_section_path(settings), data_section(settings), settings.replace);
   });
 }
@@ -261,7 +261,7 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
   check(settings);
   const auto start = std::chrono::steady_clock::now();
   std::optional<Comm> group = group_of(settings, comm);
-  together(comm, [&] { check_memory(settings); });
+  collective_try(comm, [&] { check_memory(settings); });
   std::optional<OutputFolder> folder;  // of the root
   prepare_folder(settings, folder, comm);
   Workers workers(settings, group ? &*group : nullptr);

@@ -100,7 +100,7 @@ class Share {
   /// Simulates, and keeps, the samples that the normalisation needs.
   void normalise_cells() {
     Normalisation normalisation(settings_);
-    together(comm_, [&] {
+    collective_try(comm_, [&] {
       std::vector<Origin> wanted;
       for (Index row = rows_.first; row < rows_.first + rows_.count; ++row)
         if (Normalisation::counts(order_[row])) wanted.push_back(order_[row]);
@@ -114,7 +114,7 @@ class Share {
   }
 
   void write(Hdf5Output& file, const ProgressFunction& progress) {
-    together(comm_, [&] {
+    collective_try(comm_, [&] {
       for (Index first = rows_.first; first < rows_.first + rows_.count; first += kBlock) {
         const Range block{first, std::min(kBlock, rows_.first + rows_.count - first)};
         Samples samples = make(block);

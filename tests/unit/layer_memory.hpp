@@ -25,18 +25,18 @@ class Guarded {
 };
 
 /// All memory of one layer for calls with `rows` rows, and the calls themselves.
-class LayerBuffers {
+class LayerMemory {
  public:
-  LayerBuffers(Backend& backend, const Layer& layer, const Shape& in, Index rows);
+  LayerMemory(Backend& backend, const Layer& layer, const Shape& in, Index rows);
 
   /// Random x and dy in +-1; initialised parameters and state, moved off their round values.
   void fill(const Layer& layer, std::uint64_t seed);
-  void copy_inputs(const LayerBuffers& from);
+  void copy_inputs(const LayerMemory& from);
 
-  Lent lend(const Step& step) { return {step, params.span(), grads.span(), state.span(), cache.span()}; }
-  void forward(Layer& layer, const Step& step) { layer.forward(lend(step), {in, x.span()}, {out, y.span()}); }
+  LayerBuffers buffers_of(const Step& step) { return {step, params.span(), grads.span(), state.span(), cache.span()}; }
+  void forward(Layer& layer, const Step& step) { layer.forward(buffers_of(step), {in, x.span()}, {out, y.span()}); }
   void backward(Layer& layer, const Step& step) {
-    layer.backward(lend(step), {in, x.span()}, {out, y.span()}, {out, dy.span()}, {in, dx.span()});
+    layer.backward(buffers_of(step), {in, x.span()}, {out, y.span()}, {out, dy.span()}, {in, dx.span()});
   }
   bool guards_intact() const;
 

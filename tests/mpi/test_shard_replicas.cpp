@@ -48,7 +48,7 @@ struct Experiment {
     own.run.folder = folder + "/" + name + (ranks.size() < world.size() ? std::to_string(world.rank()) : "");
     own.training.batch = rows * shards / ranks.size();
     Starts starts(own, *backend, ranks);
-    starts.lanes = true;
+    starts.shard_replicas = true;
     starts.signalled_rank = ranks.size() - 1;
     return starts;
   }
@@ -56,7 +56,7 @@ struct Experiment {
 
 }  // namespace
 
-TEST_CASE("lanes: all ranks leave the bits that one leaves alone, with either batch norm") {
+TEST_CASE("shard replicas: all ranks leave the bits that one leaves alone, with either batch norm") {
   for (const bool global : {true, false}) {
     const int rows = global ? 1 : 4;
     CAPTURE(global);
@@ -70,7 +70,7 @@ TEST_CASE("lanes: all ranks leave the bits that one leaves alone, with either ba
   }
 }
 
-TEST_CASE("lanes: streamed, and stopped after every step, they leave the same bits") {
+TEST_CASE("shard replicas: streamed, and stopped after every step, they leave the same bits") {
   Experiment experiment;
   const Left straight = experiment.run("straight", experiment.world, 4).straight();
   experiment.config.data.load = LoadRule::stream;
@@ -79,7 +79,7 @@ TEST_CASE("lanes: streamed, and stopped after every step, they leave the same bi
   CHECK(many.count > 6);
 }
 
-TEST_CASE("lanes: the threads that compute at a time do not matter") {
+TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
   Experiment experiment;
   const Left one = experiment.run("one", experiment.world, 4).straight();
   experiment.backend = make_onednn_backend(3);
@@ -88,15 +88,15 @@ TEST_CASE("lanes: the threads that compute at a time do not matter") {
   CHECK(one == three);
 }
 
-TEST_CASE("lanes: they learn what whole batches teach, with global batch norm") {
+TEST_CASE("shard replicas: they learn what whole batches teach, with global batch norm") {
   // A float32 rounding or two per sum (6e-8), against sums in another order: test_layers_batch_norm.cpp has 1e-5 too.
   Experiment experiment;
   experiment.config.training.optimizer.name = "sgd";
   experiment.config.training.epochs = 2;
-  const Left lanes = experiment.run("lanes", experiment.world, 4).straight();
+  const Left shards = experiment.run("shards", experiment.world, 4).straight();
   Starts usual = experiment.run("usual", experiment.world, 4);
-  usual.lanes = false;
+  usual.shard_replicas = false;
   const Left batches = usual.straight();
-  for (std::size_t i = 0; i < lanes.losses.size(); ++i)
-    CHECK(lanes.losses[i] == doctest::Approx(batches.losses[i]).epsilon(1e-5));
+  for (std::size_t i = 0; i < shards.losses.size(); ++i)
+    CHECK(shards.losses[i] == doctest::Approx(batches.losses[i]).epsilon(1e-5));
 }

@@ -1,4 +1,4 @@
-// Threads that work together: who computes at a time, meetings, errors.
+// Threads that work together: who computes at a time, barriers, errors.
 #include <doctest/doctest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -45,13 +45,13 @@ class RoomForFewThreads {
 
 }  // namespace
 
-TEST_CASE("crew: every member does its part, job after job, and not more than allowed at a time") {
+TEST_CASE("worker pool: every member does its part, job after job, and not more than allowed at a time") {
   for (const int at_once : {1, 3, 20}) {
-    Crew crew(7, at_once);
+    WorkerPool workers(7, at_once);
     std::vector<int> done(7);
     std::atomic<int> now = 0, most = 0;
     for (int job = 0; job < 50; ++job)
-      crew.run([&](int i) {
+      workers.run([&](int i) {
         const int busy = ++now;
         int before = most;
         while (before < busy && !most.compare_exchange_weak(before, busy)) {
@@ -64,47 +64,50 @@ TEST_CASE("crew: every member does its part, job after job, and not more than al
   }
 }
 
-TEST_CASE("crew: a meeting sees what all have brought, and all see what it leaves; who is done is not waited for") {
-  Crew crew(5, 2);
+TEST_CASE(
+    "worker pool: a barrier's action sees what all have brought, and all see what it leaves; who is done is not waited "
+    "for") {
+  WorkerPool workers(5, 2);
   std::vector<int> brought(5);
-  int total = 0, meetings = 0;
+  int total = 0, barriers = 0;
   std::vector<int> seen(5);
-  const auto meeting = [&] {
+  const auto at_barrier = [&] {
     total = std::accumulate(brought.begin(), brought.end(), 0);
-    ++meetings;
+    ++barriers;
   };
   const auto job = [&](int i) {
     if (i == 4) return;
     for (int round = 1; round <= 20; ++round) {
       brought[static_cast<std::size_t>(i)] = round * (i + 1);
-      crew.meet();
+      workers.barrier();
       if (total == round * 10) ++seen[static_cast<std::size_t>(i)];
-      crew.meet();  // nobody writes while others read
+      workers.barrier();  // nobody writes while others read
     }
   };
-  crew.run(job, meeting);
-  CHECK(meetings == 40);
+  workers.run(job, at_barrier);
+  CHECK(barriers == 40);
   CHECK(seen == std::vector<int>{20, 20, 20, 20, 0});
 }
 
 TEST_CASE(
-    "crew: an error in a job or in a meeting ends the others' waiting, reaches the caller, and the next job runs") {
-  Crew crew(4, 2);
+    "worker pool: an error in a job or at a barrier ends the others' waiting, reaches the caller, and the next job "
+    "runs") {
+  WorkerPool workers(4, 2);
   const auto fail_in_job = [&](int i) {
     if (i == 2) throw DataError("the third failed");
-    crew.meet();
+    workers.barrier();
   };
-  CHECK_THROWS_WITH_AS(crew.run(fail_in_job), "the third failed", DataError);
-  const auto meet = [&](int) { crew.meet(); };
-  CHECK_THROWS_WITH_AS(crew.run(meet, [] { throw FaultError("no meeting"); }), "no meeting", FaultError);
+  CHECK_THROWS_WITH_AS(workers.run(fail_in_job), "the third failed", DataError);
+  const auto wait = [&](int) { workers.barrier(); };
+  CHECK_THROWS_WITH_AS(workers.run(wait, [] { throw FaultError("no barrier"); }), "no barrier", FaultError);
   std::atomic<int> done = 0;
-  crew.run([&](int) { crew.meet(), ++done; });
+  workers.run([&](int) { workers.barrier(), ++done; });
   CHECK(done == 4);
 }
 
-TEST_CASE("crew: threads that cannot be started are an error, and those that could be end") {
+TEST_CASE("worker pool: threads that cannot be started are an error, and those that could be end") {
   const RoomForFewThreads room;
-  CHECK_THROWS_WITH_AS(Crew(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
+  CHECK_THROWS_WITH_AS(WorkerPool(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
   CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),
                        doctest::Contains("cannot start 500 threads that read data"), FaultError);
   CHECK_THROWS_WITH_AS(make_onednn_backend(500), doctest::Contains("cannot start 500 threads to compute with"),

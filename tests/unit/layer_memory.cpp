@@ -1,4 +1,4 @@
-#include "tests/unit/layer_buffers.hpp"
+#include "tests/unit/layer_memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ void Guarded::set(ConstSpan values) {
   std::ranges::copy(values, span().begin());
 }
 
-LayerBuffers::LayerBuffers(Backend& backend, const Layer& layer, const Shape& input, Index rows)
+LayerMemory::LayerMemory(Backend& backend, const Layer& layer, const Shape& input, Index rows)
     : in(input.rows(rows)),
       out(layer.output().rows(rows)),
       x(backend, in.count()),
@@ -50,7 +50,7 @@ LayerBuffers::LayerBuffers(Backend& backend, const Layer& layer, const Shape& in
       state(backend, total(layer.footprint().state)),
       cache(backend, layer.footprint().cache) {}
 
-void LayerBuffers::fill(const Layer& layer, std::uint64_t seed) {
+void LayerMemory::fill(const Layer& layer, std::uint64_t seed) {
   Rng rng(seed);
   x.set(uniform(rng, x.span().size()));
   dy.set(uniform(rng, dy.span().size()));
@@ -59,14 +59,14 @@ void LayerBuffers::fill(const Layer& layer, std::uint64_t seed) {
   for (float& value : state.span()) value += static_cast<float>(rng.uniform(0.0, 0.5));
 }
 
-void LayerBuffers::copy_inputs(const LayerBuffers& from) {
+void LayerMemory::copy_inputs(const LayerMemory& from) {
   x.set(from.x.span());
   dy.set(from.dy.span());
   params.set(from.params.span());
   state.set(from.state.span());
 }
 
-bool LayerBuffers::guards_intact() const {
+bool LayerMemory::guards_intact() const {
   const auto intact = [](const Guarded* buffer) { return buffer->intact(); };
   return std::ranges::all_of(std::array{&x, &y, &dy, &dx, &params, &grads, &state, &cache}, intact);
 }

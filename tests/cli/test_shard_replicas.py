@@ -9,7 +9,7 @@ import test_cosmology as cosmology
 DETERMINISTIC = ["--set", "run.deterministic=true", "--set", "data.shards=12"]
 
 
-class Lanes(support.MrmfTest):
+class ShardReplicas(support.MrmfTest):
     def train(self, run, *words, ranks, batch=24):
         """Losses of every epoch and every array of the model; `batch` over all ranks."""
         output = self.mrmf("train", "config.toml", "--set", f"run.folder={run}", "--set",
