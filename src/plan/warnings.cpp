@@ -18,7 +18,7 @@ constexpr Index kManyChannels = 16;  // fewer say nothing about the order of the
 void unread_roles(const Config& config, std::vector<std::string>& lines) {
   const MethodConfig& method = config.method;
   std::vector<std::string> trained;
-  for (const Phase& phase : make_plan(config).training()) trained.push_back(to_string(phase.role));
+  for (const Phase& phase : make_plan(config).phases()) trained.push_back(to_string(phase.role));
   const auto check = [&](const std::string& role, const RoleSettings& settings) {
     const bool read = std::find(trained.begin(), trained.end(), role) != trained.end();
     if (settings == RoleSettings{} || read) return;
