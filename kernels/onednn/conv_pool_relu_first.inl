@@ -47,7 +47,7 @@ void first_weight_gradient(const Geometry& g, const Backward& f, const Scratch& 
   const float* candidates = s.candidates;
   for (long window = begin; window < end; ++window, candidates += Row * 4) {
     const long at = window * g.out_channels + first;
-    const bool whole = count == lanes || window + 1 < g.windows;  // else it would read past the sample
+    const bool whole = at + lanes <= g.windows * g.out_channels;  // else it would read past the sample
     const WindowGradient w = whole ? load_window(f.y + at, f.dy + at, f.winner + at)
                                    : load_window_end(f.y + at, f.dy + at, f.winner + at, count);
     bias += w.gradient;
