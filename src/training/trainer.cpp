@@ -226,7 +226,7 @@ double Trainer::add_losses(const Phase& phase, const Epoch& epoch, std::size_t f
       throw FaultError(
           fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
                       "({:g} there) or look for extreme values in the data",
-                      loss, place_text(phase), epoch.number + 1, k + 1, epoch.steps(),
+                      std::isnan(loss) ? "nan" : "inf", place_text(phase), epoch.number + 1, k + 1, epoch.steps(),
                       epoch.rate.at(epoch.number, static_cast<Index>(k), epoch.steps())));
     sum += loss;
   }
@@ -268,7 +268,7 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
     throw FaultError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
-                    epoch.validation_loss, place_text(phase), epoch.epoch));
+                    std::isnan(epoch.validation_loss) ? "nan" : "inf", place_text(phase), epoch.epoch));
   state.rate.epoch_done(epoch.validation_loss);
   const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss);
   clock_.end_epoch(epoch, ctx_.team);
