@@ -87,14 +87,16 @@ std::optional<TeamSizes> MeasuredTeams::find(int stage) try {
   const Json all = Json::parse(text_);
   const auto found = all.find(std::to_string(stage));
   if (found == all.end()) return {};
-  const TeamSizes teams{found->at("dense"), found->at("coarse")};
+  const TeamSizes teams{whole_number<int>(found->at("dense")), whole_number<int>(found->at("coarse"))};
   if (teams.dense < 1 || teams.coarse < 1 || teams.ranks() != world_->size())
     throw ConfigError(fmt::format(
         "{}: the teams of stage {} were measured on {} ranks, and this run has {}; continue on {} ranks, or "
         "give --overwrite to begin anew",
         path_, stage, teams.ranks(), world_->size(), teams.ranks()));
   return teams;
-} catch (const Json::exception& error) {
+} catch (const Error&) {
+  throw;
+} catch (const std::exception& error) {
   throw DataError(path_ + ": not what mrmf writes there (" + error.what() + "); begin anew with --overwrite");
 }
 

@@ -188,8 +188,9 @@ bool leads(const Phase& phase) { return phase.role != Role::dense; }
 
 // Bottom and top; one number where the file is older, for both.
 MomentAges ages_of(const Json& steps) {
-  if (!steps.is_array()) return {steps, steps};
-  return {steps.at(0), steps.at(1)};
+  const auto age = [](const Json& json) { return whole_number<std::uint64_t>(json); };
+  if (!steps.is_array()) return {age(steps), age(steps)};
+  return {age(steps.at(0)), age(steps.at(1))};
 }
 
 // A file that cannot be removed does no harm: it is never looked at again.
@@ -273,15 +274,19 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const std::string origin = path(phase.number);
   require_shallow_json(texts.progress, origin);
   const Json json = Json::parse(texts.progress);
-  require_continuable({parse_config(texts.config, origin, {}, Writer::run), json.at("samples"), json.at("ranks")},
+  require_continuable({parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
+                       whole_number<int>(json.at("ranks"))},
                       {config_, samples_, ranks_});
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
   for (const Json& earlier : json.at("history"))
-    ended_.insert_or_assign(earlier.at("number"), phase_history_from_json(earlier.at("step").dump(), origin));
+    ended_.insert_or_assign(whole_number<int>(earlier.at("number")),
+                            phase_history_from_json(earlier.at("step").dump(), origin));
   if (leads(phase)) first_stage_ = std::max(first_stage_, phase.stage);
   found_.emplace(phase.number, Saved{phase, std::move(state), ages_of(json.at("optimizer_steps"))});
-} catch (const Json::exception& error) {
+} catch (const Error&) {
+  throw;
+} catch (const std::exception& error) {
   throw DataError(fmt::format("{}: not a checkpoint of this mrmf ({}); begin anew with --overwrite", path(phase.number),
                               error.what()));
 }

@@ -18,7 +18,8 @@ double number_of(const Json& json) {
 }
 
 Extent extent_of(const Json& json) {
-  const auto values = json.get<std::vector<Index>>();
+  std::vector<Index> values;
+  for (const Json& factor : json) values.push_back(whole_number<Index>(factor));
   Extent extent{1, 1, 1};
   if (values.empty() || values.size() > extent.size()) throw std::runtime_error("a resolution has 1 to 3 factors");
   if (std::ranges::any_of(values, [](Index factor) { return factor < 1; }))
@@ -71,19 +72,19 @@ Json epoch_json(const EpochRecord& r) {
 }
 
 EpochRecord epoch_of(const Json& j) {
-  return {.stage = j.at("stage"),
+  return {.stage = whole_number<int>(j.at("stage")),
           .role = j.at("role"),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
-          .epoch = j.at("epoch"),
-          .samples = j.at("samples"),
+          .epoch = whole_number<int>(j.at("epoch")),
+          .samples = whole_number<Index>(j.at("samples")),
           .train_loss = number_of(j.at("train_loss")),
           .validation_loss = number_of(j.at("validation_loss")),
           .seconds = j.at("seconds"),
           .split = split_of(j),
           .learning_rate = j.at("learning_rate"),
-          .batch = j.at("batch"),
-          .ranks = j.at("ranks"),
+          .batch = whole_number<int>(j.at("batch")),
+          .ranks = whole_number<int>(j.at("ranks")),
           .total_seconds = j.at("total_seconds"),
           .gflop = j.value("gflop", 0.0)};
 }
@@ -103,18 +104,18 @@ Json phase_json(const PhaseRecord& r) {
 }
 
 PhaseRecord phase_of(const Json& j) {
-  return {.stage = j.at("stage"),
+  return {.stage = whole_number<int>(j.at("stage")),
           .role = j.at("role"),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
-          .epochs = j.at("epochs"),
+          .epochs = whole_number<int>(j.at("epochs")),
           .seconds = j.at("seconds"),
           .split = split_of(j),
           .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason"),
           .waited = j.value("waited_seconds", 0.0),
-          .joined = j.value("joined_after", 0) > 0};
+          .joined = j.contains("joined_after") && j.at("joined_after") > 0};
 }
 
 Json machine_json(const Machine& m) {
@@ -132,7 +133,7 @@ RunResult result_of(const Json& j) {
   r.top = j.at("top");
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
-  r.seed = j.at("seed");
+  r.seed = whole_number<std::uint64_t>(j.at("seed"));
   r.model = j.at("model");
   r.data = j.at("data");
   for (const Json& phase : j.at("stages")) r.phases.push_back(phase_of(phase));
@@ -140,9 +141,9 @@ RunResult result_of(const Json& j) {
   r.validation_loss = number_of(j.at("validation_loss"));
   if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
   r.target_reached = j.at("target_reached");
-  r.ranks = j.at("ranks");
+  r.ranks = whole_number<int>(j.at("ranks"));
   const Json& m = j.at("machine");
-  r.machine = {m.at("host"), m.at("processor"), m.at("cores"), m.at("memory_gib")};
+  r.machine = {m.at("host"), m.at("processor"), whole_number<int>(m.at("cores")), m.at("memory_gib")};
   const Json& v = j.at("versions");
   r.versions = {v.at("mrmf"), v.at("git"), v.at("compiler"), v.at("backend"), v.at("hdf5"), v.at("mpi")};
   return r;

@@ -1,14 +1,28 @@
 // What a run leaves behind, as plain data: the lines of epochs.jsonl and stages.jsonl, and result.json.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+/// A whole number of a JSON value. std::out_of_range for any other, and for one that T does not hold: the library's own
+/// conversion of it would be undefined.
+template <std::integral T, class Json>
+T whole_number(const Json& json) {
+  if (json.is_number_unsigned() && std::in_range<T>(json.template get<std::uint64_t>()))
+    return static_cast<T>(json.template get<std::uint64_t>());
+  if (json.is_number_integer() && !json.is_number_unsigned() && std::in_range<T>(json.template get<std::int64_t>()))
+    return static_cast<T>(json.template get<std::int64_t>());
+  throw std::out_of_range("a number is not whole, or too large");
+}
 
 /// A resolution as the configuration, the plan and the records write it: a factor for each of the data's axes.
 std::vector<Index> factors(const Extent& resolution, int axes);

@@ -25,7 +25,8 @@ Json json_of(const LearningRate::Memory& m) {
 LearningRate::Memory rate_memory(const Json& j) {
   const Json& best = j.at("best");
   return {j.at("factor"), best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>(),
-          j.at("bad_epochs"), j.at("cooldown_left"), j.at("epochs")};
+          whole_number<int>(j.at("bad_epochs")), whole_number<int>(j.at("cooldown_left")),
+          whole_number<int>(j.at("epochs"))};
 }
 
 Json json_of(const StopRule::Memory& m) {
@@ -33,7 +34,7 @@ Json json_of(const StopRule::Memory& m) {
 }
 
 StopRule::Memory stop_memory(const Json& j) {
-  StopRule::Memory memory{j.at("epochs"), j.at("slow_epochs"), {}};
+  StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
   return memory;
 }
@@ -61,7 +62,9 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
   require_shallow_json(text, origin);
   try {
     return read(Json::parse(text));
-  } catch (const Json::exception& error) {
+  } catch (const DataError&) {
+    throw;
+  } catch (const std::exception& error) {
     throw DataError(origin + ": not the state of a training step (" + error.what() + ")");
   }
 }
@@ -102,9 +105,9 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
     state.stop.recall(stop_memory(j.at("stop")));
     state.rate.recall(rate_memory(j.at("rate")));
     state.history = history_of(j.at("history"), origin);
-    state.step = j.at("step");
+    state.step = whole_number<Index>(j.at("step"));
     state.loss = j.at("loss");
-    state.samples = j.at("samples");
+    state.samples = whole_number<Index>(j.at("samples"));
     state.time = time_of(j.at("time"));
     state.epoch_start = j.at("epoch_start");
     state.total_seconds = j.at("total_seconds");

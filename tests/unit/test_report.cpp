@@ -126,6 +126,16 @@ TEST_CASE("text that is no record is an error that says where") {
   }
 }
 
+TEST_CASE("a number that is not whole, or too large, is no stage and no batch") {
+  const std::string good = to_json(epoch(1, 0.5));
+  for (const char* number : {"1.5", "2.4e44", "3000000000", "18446744073709551615", "-3000000000", "\"1\""}) {
+    std::string bad = good;
+    bad.replace(bad.find("\"stage\":1"), 9, std::string("\"stage\":") + number);
+    CAPTURE(bad);
+    CHECK_THROWS_AS(epoch_from_json(bad, "here"), DataError);
+  }
+}
+
 TEST_CASE("a stage adds its epochs up") {
   const PhaseRecord stage = result().phases[0];
   CHECK(stage.epochs == 2);
