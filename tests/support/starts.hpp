@@ -28,10 +28,10 @@ class Starts {
       if (layer.stride == Extent{0, 0, 0}) layer.stride = {1, 1, 1};
   }
 
-  int count = 0;           ///< starts so far
-  double seconds = 0;      ///< as the end of the run says
-  int signalled_rank = 0;  ///< who gets the signal; -1: every rank
-  bool lanes = false;      ///< as RunContext has it
+  int count = 0;                ///< starts so far
+  double seconds = 0;           ///< as the end of the run says
+  int signalled_rank = 0;       ///< who gets the signal; -1: every rank
+  bool shard_replicas = false;  ///< as RunContext has it
 
   Left straight() { return *start(false); }
   Left interrupted() {
@@ -55,7 +55,7 @@ class Starts {
     SaveTimes times(config_.run, signals);
     Saving saving{checkpoints, times};
     try {
-      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, lanes}));
+      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, shard_replicas}));
     } catch (const Stopped&) {
       return {};
     }
@@ -68,7 +68,7 @@ class Starts {
     Model& model = outcome.model_state.model;
     all.params.assign(model.params().begin(), model.params().end());
     all.state.assign(model.state().begin(), model.state().end());
-    for (const PhaseRecord& stage : outcome.stages) all.reasons.push_back(stage.reason);
+    for (const PhaseRecord& stage : outcome.phases) all.reasons.push_back(stage.reason);
     team_->barrier();  // the root has written its records
     std::ifstream lines(config_.run.folder + "/epochs.jsonl");
     for (std::string line; std::getline(lines, line);) {

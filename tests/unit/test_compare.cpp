@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
+#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/compare/compare.hpp"
 #include "src/compare/runs.hpp"
