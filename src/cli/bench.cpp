@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -110,7 +109,7 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
-void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) {
+void add_bench_io(CLI::App& bench, Subcommands& commands) {
   struct Options {
     std::string config;
     std::vector<std::string> overrides;
@@ -125,18 +124,16 @@ void add_bench_io(CLI::App& bench, std::function<void()>& command, Comm& world) 
       ->capture_default_str();
   sub->add_option("--json", options->bench.json.file, "file to write the figures to");
   add_overwrite(*sub, options->bench.json.replace);
-  sub->callback([=, &command, &world] {
-    command = [=, &world] {
-      if (world.root()) options->bench.json.require();
-      BenchIo io = options->bench;
-      io.config = read_config(options->config, options->overrides);
-      omp_set_num_threads(choose_threads(io.config.run.threads, world));
-      bench_io(io, world, std::cout);
-    };
+  commands.run(*sub, [=, &world = commands.world] {
+    if (world.root()) options->bench.json.require();
+    BenchIo io = options->bench;
+    io.config = read_config(options->config, options->overrides);
+    omp_set_num_threads(choose_threads(io.config.run.threads, world));
+    bench_io(io, world, std::cout);
   });
 }
 
-void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
+void add_scaling(CLI::App& bench, Subcommands& commands) {
   struct Options {
     std::string config;
     std::vector<std::string> overrides;
@@ -156,21 +153,20 @@ void add_scaling(CLI::App& bench, std::function<void()>& command, Comm& world) {
   sub->add_option("--csv", options->settings.csv.file, "file to write the table to");
   sub->add_option("--plot", options->settings.plot.file, "image to draw, .png or .svg (needs Python with matplotlib)");
   add_overwrite(*sub, options->settings.csv.replace);
-  sub->callback([=, &command, &world] {
-    command = [=, &world] {
-      options->settings.plot.replace = options->settings.csv.replace;
-      bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
-    };
+  commands.run(*sub, [=, &world = commands.world] {
+    options->settings.plot.replace = options->settings.csv.replace;
+    bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
   });
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
-  CLI::App* bench = app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
+void add_bench(Subcommands& commands) {
+  CLI::App* bench =
+      commands.app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
   bench->require_subcommand(1);
-  add_bench_io(*bench, command, world);
-  add_scaling(*bench, command, world);
+  add_bench_io(*bench, commands);
+  add_scaling(*bench, commands);
   const std::vector<std::pair<std::string, std::string>> kinds{
       {"training", "samples per second of whole training steps"},
       {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
@@ -217,7 +213,7 @@ void add_bench(CLI::App& app, std::function<void()>& command, Comm& world) {
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
     sub->add_option("--json", options->settings.json.file, "file to write the figures to");
     add_overwrite(*sub, options->settings.json.replace);
-    sub->callback([=, &command, &world, kind = what] { command = [=, &world] { run_bench(kind, *options, world); }; });
+    commands.run(*sub, [=, &world = commands.world, kind = what] { run_bench(kind, *options, world); });
   }
 }
 

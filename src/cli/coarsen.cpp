@@ -1,10 +1,12 @@
-// `mrmf coarsen`.
+// `mrmf coarsen`: coarse copies of files, under their own names.
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -45,6 +47,17 @@ Factor factor_of(const std::string& text) {
   return factor;
 }
 
+struct CoarsenOptions {
+  std::vector<std::string> files;
+  std::string factor;                ///< "2,2,2": per axis
+  std::string output;                ///< folder
+  std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
+  std::string type = "float32";
+  std::string missing = "refuse";  ///< refuse | fill: as data.missing
+  int threads = 0;
+  Replace replace = Replace::nothing;
+};
+
 // Two sources of one name, or a file that would be written over.
 void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
@@ -56,9 +69,7 @@ void check_names(const CoarsenOptions& options) {
   }
 }
 
-}  // namespace
-
-void coarsen_command(const CoarsenOptions& options, Comm& world) {
+void write_copies(const CoarsenOptions& options, Comm& world) {
   const Timer timer;
   CoarseCopy copy;
   const Factor factor = factor_of(options.factor);
@@ -89,6 +100,35 @@ void coarsen_command(const CoarsenOptions& options, Comm& world) {
   std::cout << fmt::format("{}: {} samples in {} file{}, {:.3g} GB, in {:.1f} s\n", options.output, samples,
                            options.files.size(), options.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e9,
                            timer.seconds());
+}
+
+}  // namespace
+
+void add_coarsen(Subcommands& commands) {
+  CLI::App* coarsen = commands.app.add_subcommand("coarsen", "write averaged-down copies of data files");
+  auto options = std::make_shared<CoarsenOptions>();
+  coarsen->add_option("files", options->files, "HDF5 files")->required();
+  coarsen->add_option("--factor", options->factor, "how many neighbours become one, per axis: 2,2,2")->required();
+  coarsen->add_option("--output,-o", options->output, "folder for the copies, which keep their names")->required();
+  coarsen
+      ->add_option("--samples", options->samples,
+                   "data sets to average; unless given, all whose samples have as many axes as --factor has numbers; "
+                   "may be given "
+                   "more than once")
+      ->take_all()
+      ->expected(1);
+  coarsen->add_option("--type", options->type, "of the copy's samples; uint16: means rounded to integers")
+      ->check(CLI::IsMember({"float32", "uint16"}))
+      ->capture_default_str();
+  coarsen
+      ->add_option("--missing", options->missing, "rows that were never written: refuse them, or take the fill value")
+      ->check(CLI::IsMember({"refuse", "fill"}))
+      ->capture_default_str();
+  coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_overwrite(*coarsen, options->replace, "replace copies that are there");
+  commands.run(*coarsen, [=, &world = commands.world] { write_copies(*options, world); });
 }
 
 }  // namespace mrmf

@@ -1,10 +1,11 @@
-// The subcommands of mrmf: what each one does, its options as values, and the parsing that fills them.
+// The subcommands of mrmf, and what several of them share.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/output_file.hpp"
@@ -17,9 +18,36 @@ namespace mrmf {
 /// Parses and runs; returns the exit code. Throws what the command throws.
 int run_command_line(int argc, char** argv, Comm& world);
 
-/// Adds `mrmf simulate` and `mrmf bench`; `command` becomes what they ask for when they are parsed.
-void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world);
-void add_bench(CLI::App& app, std::function<void()>& command, Comm& world);
+/// What the subcommands are added to.
+struct Subcommands {
+  CLI::App& app;
+  Comm& world;
+  std::function<void()> chosen{};  ///< the work of the one that the command line names: done after parsing
+
+  void run(CLI::App& sub, std::function<void()> work) {
+    sub.callback([this, work = std::move(work)] { chosen = work; });
+  }
+};
+
+// Each in its own src/cli/<name>.cpp (predict: evaluate.cpp), with its options and its work.
+void add_simulate(Subcommands& commands);
+void add_coarsen(Subcommands& commands);
+void add_inspect(Subcommands& commands);
+void add_plan(Subcommands& commands);
+void add_train(Subcommands& commands);
+void add_compare(Subcommands& commands);
+void add_plot(Subcommands& commands);
+void add_evaluate(Subcommands& commands);
+void add_predict(Subcommands& commands);
+void add_bench(Subcommands& commands);
+void add_presets(Subcommands& commands);
+void add_doctor(Subcommands& commands);
+
+/// All of them, in the order of --help.
+using AddCommand = void (*)(Subcommands&);
+inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_inspect, add_plan,
+                                              add_train,    add_compare, add_plot,    add_evaluate,
+                                              add_predict,  add_bench,   add_presets, add_doctor};
 
 /// The configuration file and its overrides, as every subcommand that takes them spells them. `what` describes the file
 /// in --help.
@@ -46,58 +74,7 @@ int choose_threads(int wanted, Comm& world);
 /// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
-struct NeuronSimulation;
-void simulate_neuron_command(NeuronSimulation settings, Comm& world);
-struct CosmologySimulation;
-void simulate_cosmology_command(CosmologySimulation settings, Comm& world);
-
-struct CoarsenOptions {
-  std::vector<std::string> files;
-  std::string factor;                ///< "2,2,2": per axis
-  std::string output;                ///< folder
-  std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
-  std::string type = "float32";
-  std::string missing = "refuse";  ///< refuse | fill: as data.missing
-  int threads = 0;
-  Replace replace = Replace::nothing;
-};
-/// Writes coarse copies of files, under their own names.
-void coarsen_command(const CoarsenOptions& options, Comm& world);
-
-struct TrainOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  bool overwrite = false;
-};
-/// Stopped (src/run/signals.hpp): a signal came, and the run is saved.
-void train_command(const TrainOptions& options, Comm& world);
-
-struct ModelOptions {
-  std::string run;                 ///< a finished run folder
-  std::vector<std::string> files;  ///< other data than the run's own
-  std::string split = "validation";
-  std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
-  std::string missing;          ///< refuse | fill, when not as the run's data.missing
-  std::string output;           ///< predict: HDF5 file to write
-  Replace replace = Replace::nothing;
-  bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
-};
-/// Loss, mean absolute error and R^2 per label of a finished run's model.
-void evaluate_command(const ModelOptions& options, Comm& world);
-/// Writes the model's outputs for every sample as the data set "prediction". Needs no labels and reads none.
-void predict_command(const ModelOptions& options, Comm& world);
-
 /// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
 Shape parse_sample(const std::string& text);
-
-struct InspectOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::string sample;  ///< "1600x3"; empty: from the data, else the preset's
-};
-void inspect_command(const InspectOptions& options, Comm& world);
-
-/// What mrmf finds on this machine: libraries, processor, memory, ranks.
-void doctor_command(Comm& world);
 
 }  // namespace mrmf

@@ -2,11 +2,13 @@
 // kind.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <regex>
 #include <string>
 
@@ -24,6 +26,17 @@ namespace mrmf {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ModelOptions {
+  std::string run;                 ///< a finished run folder
+  std::vector<std::string> files;  ///< other data than the run's own
+  std::string split = "validation";
+  std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
+  std::string missing;          ///< refuse | fill, when not as the run's data.missing
+  std::string output;           ///< predict: HDF5 file to write
+  Replace replace = Replace::nothing;
+  bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
+};
 
 struct ModelChoice {
   std::string file;  ///< final.h5, or a checkpoint
@@ -239,9 +252,8 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
   }
 }
 
-}  // namespace
-
-void evaluate_command(const ModelOptions& options, Comm& world) {
+// Loss, mean absolute error and R^2 per label.
+void print_errors(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
   const auto outputs = static_cast<std::size_t>(t.shape.outputs);
   std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
@@ -272,7 +284,8 @@ void evaluate_command(const ModelOptions& options, Comm& world) {
   std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
 }
 
-void predict_command(const ModelOptions& options, Comm& world) {
+// The model's outputs for every sample, as the data set "prediction". Needs no labels and reads none.
+void write_predictions(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::unread, world);
   const Index outputs = t.model->network().output().per_sample();
   Hdf5Output file(options.output, options.replace, world);
@@ -281,6 +294,42 @@ void predict_command(const ModelOptions& options, Comm& world) {
   collective_try(world, [&] { for_each_batch(t, write); });
   file.commit();
   if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
+}
+
+void add_model_options(CLI::App& sub, ModelOptions& options) {
+  sub.add_option("run", options.run, "folder of a finished run")->required();
+  sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
+  sub.add_option("--split", options.split, "train or validation: whose data set names to use")
+      ->check(CLI::IsMember({"train", "validation"}))
+      ->capture_default_str();
+  sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
+  sub.add_option("--missing", options.missing,
+                 "rows that were never written: refuse them, or take the fill value; the run's data.missing unless "
+                 "given")
+      ->check(CLI::IsMember({"refuse", "fill"}));
+  sub.add_flag("--checkpoint", options.checkpoint, "use the newest checkpoint of a run that is not done");
+}
+
+}  // namespace
+
+void add_evaluate(Subcommands& commands) {
+  CLI::App* evaluate =
+      commands.app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
+  auto options = std::make_shared<ModelOptions>();
+  add_model_options(*evaluate, *options);
+  evaluate->add_option("--labels", options->labels, "name of the data set of labels, e.g. test_unitStar_par");
+  commands.run(*evaluate, [=, &world = commands.world] { print_errors(*options, world); });
+}
+
+void add_predict(Subcommands& commands) {
+  CLI::App* predict = commands.app.add_subcommand(
+      "predict", "write a trained model's outputs for every sample to an HDF5 file; needs no labels");
+  auto options = std::make_shared<ModelOptions>();
+  add_model_options(*predict, *options);
+  predict->add_option("--labels", options->labels, "accepted as for evaluate; labels are never read");
+  predict->add_option("--output,-o", options->output, "HDF5 file to write; data set \"prediction\"")->required();
+  add_overwrite(*predict, options->replace);
+  commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
 }
 
 }  // namespace mrmf

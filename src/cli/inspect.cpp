@@ -1,26 +1,31 @@
-// `mrmf inspect`: what the model looks like at every resolution of the plan, before anything runs. `mrmf doctor`: what
-// mrmf finds on this machine.
+// `mrmf inspect`: what the model looks like at every resolution of the plan, before anything runs.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 
-#include "generated/version.hpp"
-#include "io/hdf5_file.hpp"
 #include "layers/execution.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"
 #include "src/config/presets.hpp"
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/records.hpp"
 #include "src/system/host.hpp"
 #include "src/training/memory_estimate.hpp"
 
 namespace mrmf {
 namespace {
+
+struct InspectOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string sample;  ///< "1600x3"; empty: from the data, else the preset's
+};
 
 constexpr double kMega = 1e6;
 
@@ -130,27 +135,7 @@ HeldData held_data(const Config& config, Comm& world) {
   return held;
 }
 
-}  // namespace
-
-Shape parse_sample(const std::string& text) {
-  std::vector<Index> sizes;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, 'x');) {
-    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoll(word) < 1)
-      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
-    sizes.push_back(std::stoll(word));
-  }
-  if (sizes.empty() || sizes.size() > 4)
-    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
-  Shape shape;
-  shape.channels = sizes.back();
-  shape.axes = static_cast<int>(sizes.size()) - 1;
-  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
-  return shape;
-}
-
-void inspect_command(const InspectOptions& options, Comm& world) {
+void print_model(const InspectOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   Shape sample;
   std::optional<HeldData> held;
@@ -180,29 +165,34 @@ void inspect_command(const InspectOptions& options, Comm& world) {
   if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
 }
 
-void doctor_command(Comm& world) {
-  std::unique_ptr<Backend> backend;
-  std::string no_gpu;
-  try {
-    backend = make_backend(RunConfig{}, world);
-  } catch (const ConfigError& error) {  // a GPU is there and cannot be used: that is what one asks a doctor for
-    no_gpu = error.what();
-    RunConfig cpu;
-    cpu.device = "cpu";
-    backend = make_backend(cpu, world);
+}  // namespace
+
+Shape parse_sample(const std::string& text) {
+  std::vector<Index> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoll(word) < 1)
+      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
+    sizes.push_back(std::stoll(word));
   }
-  const int threads = choose_threads(0, world);
-  if (!world.root()) return;
-  const Machine machine = this_machine();
-  std::cout << fmt::format("mrmf       {} ({})\n", kVersion, kGitHash)
-            << fmt::format("processor  {}, {} core{} usable\n", machine.processor, machine.cores,
-                           machine.cores == 1 ? "" : "s")
-            << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
-            << fmt::format("backend    {}\n", backend->description())
-            << (no_gpu.empty() ? "" : fmt::format("GPU        cannot be used: {}\n", no_gpu))
-            << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
-            << fmt::format("ranks      {}\n", world.size()) << fmt::format("threads    {} on rank 0\n", threads)
-            << fmt::format("plots      {}\n", kPython);
+  if (sizes.empty() || sizes.size() > 4)
+    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
+  return shape;
+}
+
+void add_inspect(Subcommands& commands) {
+  CLI::App* inspect = commands.app.add_subcommand(
+      "inspect", "print the model's layers, parameters, FLOP and memory at every resolution of the plan");
+  auto options = std::make_shared<InspectOptions>();
+  add_config(*inspect, options->config, options->overrides);
+  inspect->add_option("--sample", options->sample,
+                      "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
+  commands.run(*inspect, [=, &world = commands.world] { print_model(*options, world); });
 }
 
 }  // namespace mrmf

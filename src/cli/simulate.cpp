@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -15,7 +14,33 @@
 namespace mrmf {
 namespace {
 
-void add_simulate_neuron(CLI::App& simulate, std::function<void()>& command, Comm& world) {
+void make_neuron(NeuronSimulation settings, Comm& world) {
+  check(settings);
+  settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const NeuronReport report = simulate_neuron(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} samples of {} cells in {:.1f} s, {:.0f} samples/s; {:.0f} % of them spike\n",
+                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.cells, report.seconds,
+                           report.samples_per_second, 100 * report.spiking_share);
+}
+
+void make_cosmology(CosmologySimulation settings, Comm& world) {
+  check(settings);
+  if (settings.ranks_per_cube == 1) settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const CosmologyReport report = simulate_cosmology(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} cubes", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} cubes of {}^3 voxels in {} files in {:.1f} s, {:.3g} cubes/s\n",
+                           live ? "\r\x1b[K" : "", settings.folder, report.samples, settings.size, report.files,
+                           report.seconds, report.cubes_per_second);
+}
+
+void add_simulate_neuron(CLI::App& simulate, Subcommands& commands) {
   CLI::App* neuron = simulate.add_subcommand(
       "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
   auto options = std::make_shared<NeuronSimulation>();
@@ -38,10 +63,10 @@ void add_simulate_neuron(CLI::App& simulate, std::function<void()>& command, Com
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   add_overwrite(*neuron, options->replace);
-  neuron->callback([=, &command, &world] { command = [=, &world] { simulate_neuron_command(*options, world); }; });
+  commands.run(*neuron, [=, &world = commands.world] { make_neuron(*options, world); });
 }
 
-void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, Comm& world) {
+void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
   CLI::App* cubes = simulate.add_subcommand(
       "cosmology", "cubes of dark matter particles at four redshifts and the four parameters behind each");
   auto options = std::make_shared<CosmologySimulation>();
@@ -65,42 +90,16 @@ void add_simulate_cosmology(CLI::App& simulate, std::function<void()>& command, 
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
       "files' bytes are the same for any");
   add_overwrite(*cubes, options->replace);
-  cubes->callback([=, &command, &world] { command = [=, &world] { simulate_cosmology_command(*options, world); }; });
+  commands.run(*cubes, [=, &world = commands.world] { make_cosmology(*options, world); });
 }
 
 }  // namespace
 
-void add_simulate(CLI::App& app, std::function<void()>& command, Comm& world) {
-  CLI::App* simulate = app.add_subcommand("simulate", "make a data set by simulation");
+void add_simulate(Subcommands& commands) {
+  CLI::App* simulate = commands.app.add_subcommand("simulate", "make a data set by simulation");
   simulate->require_subcommand(1);
-  add_simulate_neuron(*simulate, command, world);
-  add_simulate_cosmology(*simulate, command, world);
-}
-
-void simulate_neuron_command(NeuronSimulation settings, Comm& world) {
-  check(settings);
-  settings.threads = choose_threads(settings.threads, world);
-  const bool live = world.root() && stdout_is_terminal();
-  const NeuronReport report = simulate_neuron(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
-  });
-  if (!world.root()) return;
-  std::cout << fmt::format("{}{}: {} samples of {} cells in {:.1f} s, {:.0f} samples/s; {:.0f} % of them spike\n",
-                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.cells, report.seconds,
-                           report.samples_per_second, 100 * report.spiking_share);
-}
-
-void simulate_cosmology_command(CosmologySimulation settings, Comm& world) {
-  check(settings);
-  if (settings.ranks_per_cube == 1) settings.threads = choose_threads(settings.threads, world);
-  const bool live = world.root() && stdout_is_terminal();
-  const CosmologyReport report = simulate_cosmology(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} cubes", done, samples) << std::flush;
-  });
-  if (!world.root()) return;
-  std::cout << fmt::format("{}{}: {} cubes of {}^3 voxels in {} files in {:.1f} s, {:.3g} cubes/s\n",
-                           live ? "\r\x1b[K" : "", settings.folder, report.samples, settings.size, report.files,
-                           report.seconds, report.cubes_per_second);
+  add_simulate_neuron(*simulate, commands);
+  add_simulate_cosmology(*simulate, commands);
 }
 
 }  // namespace mrmf

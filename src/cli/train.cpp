@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,12 @@
 
 namespace mrmf {
 namespace {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool overwrite = false;
+};
 
 // Ranks that read different configurations or data would part ways later, in a hang; say so at once instead.
 void require_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
@@ -124,9 +132,8 @@ std::string replicas_text(int shards, int ranks) {
       shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
 }
 
-}  // namespace
-
-void train_command(const TrainOptions& options, Comm& world) {
+// Stopped (src/run/signals.hpp): a signal came, and the run is saved.
+void run_training(const TrainOptions& options, Comm& world) {
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
   Config config = read_config(options.config, options.overrides);
   require_ranks(config.run, world.size());
@@ -186,6 +193,17 @@ void train_command(const TrainOptions& options, Comm& world) {
   report.finish(result);
   checkpoints.clear(world);
   forget_teams(config.run, world);
+}
+
+}  // namespace
+
+void add_train(Subcommands& commands) {
+  CLI::App* train =
+      commands.app.add_subcommand("train", "train a model as the configuration says, into its run folder");
+  auto options = std::make_shared<TrainOptions>();
+  add_config(*train, options->config, options->overrides);
+  train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
+  commands.run(*train, [=, &world = commands.world] { run_training(*options, world); });
 }
 
 }  // namespace mrmf

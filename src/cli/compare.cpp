@@ -1,0 +1,35 @@
+// `mrmf compare`: finished runs side by side.
+#include "src/compare/compare.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/cli/commands.hpp"
+
+namespace mrmf {
+
+void add_compare(Subcommands& commands) {
+  CLI::App* compare = commands.app.add_subcommand(
+      "compare", "print finished runs as the paper's Tables 5 and 7, grouped by method, mean and spread over seeds");
+  auto folders = std::make_shared<std::vector<std::string>>();
+  auto options = std::make_shared<CompareOptions>();
+  auto target = std::make_shared<double>();
+  compare->add_option("runs", *folders, "run folders")->required();
+  const CLI::Option* given =
+      compare->add_option("--target", *target, "also the cost until the validation loss first reached this");
+  auto csv = std::make_shared<bool>(), json = std::make_shared<bool>();
+  CLI::Option* lines = compare->add_flag("--csv", *csv, "print the runs behind the table, a line of values each");
+  compare->add_flag("--json", *json, "print the table's columns, their runs and figures as JSON")->excludes(lines);
+  commands.run(*compare, [=, &world = commands.world] {
+    if (given->count() > 0) options->target = *target;
+    options->width = output_width();
+    const auto print = *csv ? compare_csv : *json ? compare_json : compare_table;
+    if (world.root()) std::cout << print(*folders, *options);
+  });
+}
+
+}  // namespace mrmf

@@ -1,0 +1,54 @@
+// `mrmf doctor`: what mrmf finds on this machine.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "generated/version.hpp"
+#include "io/hdf5_file.hpp"
+#include "kernels/backend.hpp"
+#include "mpi/comm.hpp"
+#include "src/cli/commands.hpp"
+#include "src/config/config.hpp"
+#include "src/run/records.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+void print_facts(Comm& world) {
+  std::unique_ptr<Backend> backend;
+  std::string no_gpu;
+  try {
+    backend = make_backend(RunConfig{}, world);
+  } catch (const ConfigError& error) {  // a GPU is there and cannot be used: that is what one asks a doctor for
+    no_gpu = error.what();
+    RunConfig cpu;
+    cpu.device = "cpu";
+    backend = make_backend(cpu, world);
+  }
+  const int threads = choose_threads(0, world);
+  if (!world.root()) return;
+  const Machine machine = this_machine();
+  std::cout << fmt::format("mrmf       {} ({})\n", kVersion, kGitHash)
+            << fmt::format("processor  {}, {} core{} usable\n", machine.processor, machine.cores,
+                           machine.cores == 1 ? "" : "s")
+            << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
+            << fmt::format("backend    {}\n", backend->description())
+            << (no_gpu.empty() ? "" : fmt::format("GPU        cannot be used: {}\n", no_gpu))
+            << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
+            << fmt::format("ranks      {}\n", world.size()) << fmt::format("threads    {} on rank 0\n", threads)
+            << fmt::format("plots      {}\n", kPython);
+}
+
+}  // namespace
+
+void add_doctor(Subcommands& commands) {
+  CLI::App* doctor =
+      commands.app.add_subcommand("doctor", "what mrmf finds here: libraries, processor, memory, ranks, threads");
+  commands.run(*doctor, [&world = commands.world] { print_facts(world); });
+}
+
+}  // namespace mrmf
