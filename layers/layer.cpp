@@ -9,6 +9,15 @@ Index Part::count() const { return std::accumulate(shape.begin(), shape.end(), I
 
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
+// The makers of the kinds, each defined in the kind's own file.
+std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
+std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
+
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number) {
   switch (spec.kind) {
     case LayerKind::conv: return make_conv(backend, in, spec);

@@ -1,5 +1,4 @@
-// The layer contract, and the makers of the layers there are. A layer is written once, for every backend and every
-// resolution.
+// The layer contract, and what makes layers. A layer is written once, for every backend and every resolution.
 //
 // A layer owns its operation objects and no tensor memory: the model owns the arenas and lends slices of them.
 // So an all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans and never on layers.
@@ -63,18 +62,9 @@ class Layer {
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
 
-// Each layer is made from its input shape (n = the largest number of rows) and its spec; impossible shapes throw
-// ConfigError with the layer's name and the sizes.
-std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
-std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
-/// `number` is the layer's position in the model: it keys the masks, so two dropouts differ.
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
-
-/// Dispatches on spec.kind.
+/// A layer of any kind, from its input shape (n = the largest number of rows) and its spec. `number` is its position in
+/// the model: it keys the masks, so two dropouts differ. ConfigError for impossible shapes, with the layer's name and
+/// the sizes.
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
 
 /// The fused convolution + max pool + ReLU as one layer with the convolution's parameters,

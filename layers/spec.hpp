@@ -2,17 +2,46 @@
 // the input and the resolution when the model is built.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
 
 enum class LayerKind { conv, max_pool, average_pool, batch_norm, flatten, dense, relu, leaky_relu, tanh, dropout };
-std::string to_string(LayerKind kind);
+
+/// The kinds there are, in the order of LayerKind, each with its word in a configuration.
+struct LayerKindWord {
+  LayerKind kind;
+  const char* word;
+};
+inline constexpr LayerKindWord kLayerKinds[] = {{LayerKind::conv, "conv"},
+                                                {LayerKind::max_pool, "max_pool"},
+                                                {LayerKind::average_pool, "average_pool"},
+                                                {LayerKind::batch_norm, "batch_norm"},
+                                                {LayerKind::flatten, "flatten"},
+                                                {LayerKind::dense, "dense"},
+                                                {LayerKind::relu, "relu"},
+                                                {LayerKind::leaky_relu, "leaky_relu"},
+                                                {LayerKind::tanh, "tanh"},
+                                                {LayerKind::dropout, "dropout"}};
+// A word is read as the kind at its place.
+static_assert([] {
+  for (std::size_t i = 0; i < std::size(kLayerKinds); ++i)
+    if (kLayerKinds[i].kind != static_cast<LayerKind>(i)) return false;
+  return true;
+}());
+inline std::string to_string(LayerKind kind) {
+  const auto place = static_cast<std::size_t>(kind);
+  MRMF_CHECK(place < std::size(kLayerKinds), "a layer kind without its word in kLayerKinds");
+  return kLayerKinds[place].word;
+}
 
 /// How weights and biases start. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero biases.
 enum class Initialiser { pytorch, glorot, he };

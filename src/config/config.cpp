@@ -95,7 +95,7 @@ std::string describe_keys() {
   for (const LayerKey& entry : layer_keys()) {
     std::string kinds;
     for (const LayerKind kind : entry.kinds) kinds += (kinds.empty() ? "" : ", ") + to_string(kind);
-    const bool all = entry.kinds.size() == layer_kind_words().size();
+    const bool all = entry.kinds.size() == std::size(kLayerKinds);
     const std::string preset = entry.required ? "" : entry.key.write(LayerSpec{});
     text += describe(entry.key.path + (all ? "" : "  (" + kinds + ")"), entry.key.expected, preset, entry.key.meaning);
   }

@@ -22,6 +22,13 @@ std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
   return keys;
 }
 
+// In the order of LayerKind, which is how a word is read.
+std::vector<std::string> layer_kind_words() {
+  std::vector<std::string> words;
+  for (const LayerKindWord& kind : kLayerKinds) words.emplace_back(kind.word);
+  return words;
+}
+
 bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
 
 LayerSpec read_layer(const Value& value, const std::string& path) {
@@ -72,16 +79,6 @@ const std::vector<Value>& tables(const Value& value, const std::string& path) {
 
 }  // namespace
 
-const std::vector<std::string>& layer_kind_words() {
-  static const std::vector<std::string> words = [] {
-    std::vector<std::string> names;
-    for (int k = 0; k <= static_cast<int>(LayerKind::dropout); ++k)
-      names.push_back(to_string(static_cast<LayerKind>(k)));
-    return names;
-  }();
-  return words;
-}
-
 std::vector<LayerKey> layer_keys() {
   using enum LayerKind;
   std::vector<LayerKey> keys;
@@ -89,8 +86,8 @@ std::vector<LayerKey> layer_keys() {
                        const std::string& meaning, bool required = false) {
     keys.push_back({make_key<LayerSpec>(path, field, rule, meaning), std::move(kinds), required});
   };
-  const std::vector<LayerKind> all{conv,  max_pool, average_pool, batch_norm, flatten,
-                                   dense, relu,     leaky_relu,   tanh,       dropout};
+  std::vector<LayerKind> all;
+  for (const LayerKindWord& every : kLayerKinds) all.push_back(every.kind);
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
   add("filters", MRMF_FIELD(units), at_least(1), {conv}, "output channels", true);

@@ -18,7 +18,6 @@ struct LayerKey {
   std::vector<LayerKind> kinds;
   bool required = false;
 };
-const std::vector<std::string>& layer_kind_words();  ///< in the order of LayerKind
 std::vector<LayerKey> layer_keys();
 /// kernel, window or stride: a number for every axis of the data, or a list; `once` notes which it was.
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,

@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
   pool.stride = {1, 1, 2};
   CHECK(make(line(2, 1597, 30), pool)->output() == line(2, 797, 30));
 
-  CHECK(make_flatten(*make_reference_backend(), line(2, 24, 180))->output() == flat(2, 4320));
+  CHECK(make(line(2, 24, 180), spec_of(LayerKind::flatten))->output() == flat(2, 4320));
   LayerSpec dense = spec_of(LayerKind::dense);
   dense.units = 512;
   CHECK(make(flat(2, 4320), dense)->signature() == "dense 4320->512");
