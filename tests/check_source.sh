@@ -32,5 +32,6 @@ stale=$(grep -v '^#' tests/mutants.txt | grep '|' | while IFS='|' read -r file e
 done)
 if [ -n "$stale" ]; then echo "RULE: planted bugs (tests/mutants.txt) change the file they name"; echo "$stale"; failed=1; fi
 python3 tests/check_docs.py || failed=1
+python3 tests/check_walks.py || failed=1
 [ $failed -eq 0 ] && echo "source rules: all hold"
 exit $failed
