@@ -73,20 +73,6 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
   });
 }
 
-void coarsen(ConstSpan fine, const Shape& sample, const Extent& factor, Span coarse) {
-  const Shape small = coarse_shape(sample, factor);
-  const Index samples = static_cast<Index>(fine.size()) / sample.per_sample();
-  MRMF_CHECK(static_cast<Index>(fine.size()) == samples * sample.per_sample(), "not whole samples");
-  MRMF_CHECK(static_cast<Index>(coarse.size()) == samples * small.per_sample(), "wrong size of the coarse data");
-  const Index lines = samples * small.spatial[0] * small.spatial[1], line = small.spatial[2] * small.channels;
-  const Index parts = std::min<Index>(lines, 64);  // enough for any number of threads
-#pragma omp parallel for schedule(static)
-  for (Index part = 0; part < parts; ++part) {
-    const Range mine = piece(lines, part, parts);
-    coarsen_lines({ElementType::float32, sample, fine.data()}, factor, mine, coarse.data() + mine.first * line);
-  }
-}
-
 namespace {
 
 constexpr Index block_bytes = Index{1} << 26;  // of rows that a rank has in memory at once

@@ -27,10 +27,6 @@ struct StoredSamples {
 /// channel, into `coarse`, which begins with the first of the lines. Sums in double, in one order. On this thread.
 void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse);
 
-/// Averages blocks of factor[0] x factor[1] x factor[2] positions, channel by channel, of every sample in `fine`
-/// (a whole number of samples of shape `sample`, channels-last) into `coarse`, on all threads: the same numbers.
-void coarsen(ConstSpan fine, const Shape& sample, const Extent& factor, Span coarse);
-
 /// What coarse_copy() makes of what.
 struct CoarseCopy {
   std::string source, target;

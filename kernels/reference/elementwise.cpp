@@ -30,17 +30,29 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
     }
 }
 
+namespace {
+
+// As the gradient of a magnitude: NaN stays NaN.
+double sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
+
+}  // namespace
+
+// The sum over rows of the mean over outputs, and its gradient times the weight.
 void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
-  const auto outputs = static_cast<double>(y.shape.per_sample());
-  const double scale = double{step.loss_weight} / outputs;
-  double total = 0;
-  for (std::size_t i = 0; i < y.data.size(); ++i) {
-    const double error = double{y.data[i]} - target.data[i];
-    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0;
-    total += kind == LossKind::mse ? error * error : std::abs(error);
-    if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
+  const bool squared = kind == LossKind::mse;
+  const Index outputs = y.shape.per_sample();
+  const double weight = double{step.loss_weight} / static_cast<double>(outputs);
+  double rows_sum = 0;
+  for (Index row = 0; row < y.shape.n; ++row) {
+    double row_sum = 0;
+    for (Index i = row * outputs; i < (row + 1) * outputs; ++i) {
+      const double error = double{y.data[i]} - target.data[i];
+      row_sum += squared ? error * error : std::abs(error);
+      if (!dy.empty()) dy[i] = static_cast<float>(weight * (squared ? 2 * error : sign(error)));
+    }
+    rows_sum += row_sum / static_cast<double>(outputs);
   }
-  sum[0] = static_cast<float>(total / outputs);
+  sum[0] = static_cast<float>(rows_sum);
 }
 
 void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {

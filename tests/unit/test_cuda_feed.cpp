@@ -94,7 +94,8 @@ TEST_CASE("cuda: a feed averages finer samples on the device as the host does" *
     for (std::size_t i = 0; i < host.x.size(); ++i) host.x[i] = static_cast<float>((i * 7919 + 31) % 65536);
     std::ranges::fill(host.targets, 1.0F);
     std::vector<float> expected(static_cast<std::size_t>(coarse.rows(rows).count())), x(expected.size());
-    coarsen(host.x, fine, factors, expected);
+    coarsen_lines({ElementType::float32, fine, host.x.data()}, factors,
+                  {0, rows * coarse.spatial[0] * coarse.spatial[1]}, expected.data());
     const Feed::Batch batch = feed->submit(rows);
     CHECK(batch.x.shape == coarse.rows(rows));
     backend->read_activation(batch.x, x);

@@ -78,6 +78,17 @@ TEST_CASE("operations: a loss's gradient is its slope") {
     }
 }
 
+TEST_CASE("operations: the reference's losses pass NaN on") {
+  const auto reference = make_reference_backend();
+  const Values y{1, NAN, 3, 4}, target{0, 0, 3, 2};
+  for (const LossKind kind : {LossKind::mse, LossKind::mae}) {
+    Values dy(4, 7);
+    CHECK(std::isnan(loss_of(*reference, kind, {flat(2, 2), y}, {flat(2, 2), target}, 0.5F, dy)));
+    CHECK(std::isnan(dy[1]));
+    CHECK(dy[0] == (kind == LossKind::mse ? 0.5F : 0.25F));
+  }
+}
+
 TEST_CASE("operations: losses of a large batch agree with the reference") {
   const auto reference = make_reference_backend();
   for (const auto& backend : backends())
