@@ -162,7 +162,7 @@ struct Loss {
           continue;
         }
         const float error = value[k] - f.target[std::size_t{row} * f.outputs + output];
-        const float sign = error > 0 ? 1.0F : error < 0 ? -1.0F : 0.0F;
+        const float sign = error > 0 ? 1.0F : error < 0 ? -1.0F : error == 0 ? 0.0F : error;
         sums[0][0] += f.squared ? error * error : std::abs(error);
         value[k] = share * (f.squared ? 2 * error : sign);
       }

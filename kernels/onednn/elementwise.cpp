@@ -155,7 +155,7 @@ void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Sp
   double total = 0;
   for (std::size_t i = 0; i < y.data.size(); ++i) {
     const double error = double{y.data[i]} - target.data[i];
-    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : 0.0;
+    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : error == 0 ? 0.0 : error;
     total += kind == LossKind::mse ? error * error : std::abs(error);
     if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
   }
