@@ -8,7 +8,6 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/random.hpp"
-#include "src/run/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -143,6 +142,13 @@ std::string to_string(Role role) {
     case Role::finetune: return "finetune";
   }
   return "";
+}
+
+std::vector<Index> factors(const Extent& resolution, int axes) {
+  std::ptrdiff_t first = 0;
+  while (first < std::ssize(resolution) - std::max(axes, 1) && resolution[static_cast<std::size_t>(first)] == 1)
+    ++first;
+  return {resolution.begin() + first, resolution.end()};
 }
 
 std::string resolution_text(const Extent& resolution, int axes) {

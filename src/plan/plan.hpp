@@ -72,7 +72,9 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);
 
-/// "[4]", "[1,2,1]": a factor for each of the data's axes.
+/// A resolution as the configuration, the plan and the records write it: a factor for each of the data's axes.
+std::vector<Index> factors(const Extent& resolution, int axes);
+/// The same as text: "[4]", "[1,2,1]".
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string place_text(const Phase& phase);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/limits.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 namespace {
@@ -166,13 +167,6 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
 }
 
 }  // namespace
-
-std::vector<Index> factors(const Extent& resolution, int axes) {
-  std::ptrdiff_t first = 0;
-  while (first < std::ssize(resolution) - std::max(axes, 1) && resolution[static_cast<std::size_t>(first)] == 1)
-    ++first;
-  return {resolution.begin() + first, resolution.end()};
-}
 
 RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
   mean += other.mean, least += other.least, most += other.most;

@@ -24,9 +24,6 @@ T whole_number(const Json& json) {
   throw std::out_of_range("a number is not whole, or too large");
 }
 
-/// A resolution as the configuration, the plan and the records write it: a factor for each of the data's axes.
-std::vector<Index> factors(const Extent& resolution, int axes);
-
 /// Seconds over the ranks of a team.
 struct RankSeconds {
   double mean = 0, least = 0, most = 0;
