@@ -8,8 +8,8 @@
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
-#include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/trainer.hpp"
 

@@ -12,6 +12,7 @@
 #include "src/bench/bench.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/presets.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

@@ -15,6 +15,7 @@
 #include "io/coarsen.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/timer.hpp"
 
 namespace mrmf {

@@ -3,15 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "io/output_file.hpp"
-#include "kernels/backend.hpp"
+#include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
-#include "src/config/config.hpp"
 
 namespace mrmf {
 
@@ -67,12 +65,6 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
       "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
 
-/// Threads for this rank: as wanted, or (0) the cores it may use over the ranks of the node that may use the same.
-/// Collective over `world`; all ranks want the same.
-int choose_threads(int wanted, Comm& world);
-
-/// The CPU backend that the configuration names, with its threads. ConfigError for a device this build lacks.
-std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
 /// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
 Shape parse_sample(const std::string& text);

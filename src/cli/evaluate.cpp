@@ -20,6 +20,7 @@
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

@@ -10,6 +10,7 @@
 #include "src/run/report.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"
+#include "src/system/backend_choice.hpp"
 
 namespace mrmf {
 namespace {

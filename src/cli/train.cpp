@@ -15,6 +15,7 @@
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/training/batch_sampler.hpp"
 
 namespace mrmf {

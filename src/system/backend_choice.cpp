@@ -13,7 +13,6 @@
 
 #include "io/output_file.hpp"
 #include "kernels/host/threads.hpp"
-#include "src/cli/commands.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-// The CUDA backend from its module, which is opened only when a run wants a GPU.
+// Which backend and how many threads a run has; the CUDA backend is in a module, opened only when a run wants a GPU.
 #pragma once
 
 #include <memory>
@@ -6,8 +6,17 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cuda/module.hpp"
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
 
 namespace mrmf {
+
+/// Threads for this rank: as wanted, or (0) the cores it may use over the ranks of the node that may use the same.
+/// Collective over `world`; all ranks want the same.
+int choose_threads(int wanted, Comm& world);
+
+/// The backend that the configuration names, with its threads. ConfigError for a device this build lacks.
+std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
 /// True when an NVIDIA driver is installed and the module lies beside the program: asking it for a device makes sense.
 bool cuda_is_worth_trying();
