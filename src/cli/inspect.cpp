@@ -15,7 +15,6 @@
 #include "src/config/presets.hpp"
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/records.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/memory_estimate.hpp"

@@ -16,6 +16,7 @@
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/backend_choice.hpp"
+#include "src/system/host.hpp"
 #include "src/training/batch_sampler.hpp"
 
 namespace mrmf {

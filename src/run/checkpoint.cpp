@@ -17,6 +17,7 @@
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
+#include "src/system/host.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
+#include "src/system/host.hpp"
 
 namespace mrmf {
 
@@ -79,22 +80,6 @@ struct PhaseRecord {
   void add(const EpochRecord& epoch);
   bool operator==(const PhaseRecord&) const = default;
 };
-
-struct Machine {
-  std::string host, processor;
-  int cores = 0;
-  double memory_gib = 0;
-  bool operator==(const Machine&) const = default;
-};
-/// This node: /proc/cpuinfo, the cores this process may use, /proc/meminfo.
-Machine this_machine();
-
-struct Versions {
-  std::string mrmf, git, compiler, backend, hdf5, mpi;
-  bool operator==(const Versions&) const = default;
-};
-/// `backend` is Backend::description().
-Versions these_versions(const std::string& backend);
 
 /// result.json: written when a run is done, never before.
 struct RunResult {

@@ -12,7 +12,6 @@
 #include "generated/version.hpp"
 #include "io/hdf5_file.hpp"
 #include "mpi/comm.hpp"
-#include "src/run/records.hpp"
 
 namespace mrmf {
 namespace {

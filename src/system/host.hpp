@@ -1,4 +1,4 @@
-// The node this rank runs on, and who else does.
+// The node this rank runs on, who else does, and the program and libraries that run there.
 #pragma once
 
 #include <string>
@@ -15,5 +15,21 @@ Comm ranks_of_same(const std::string& text, Comm& world);
 /// Bytes of memory that this process may use: the node's, or the least limit of its control groups (as a scheduler sets
 /// them for a job).
 double host_memory();
+
+struct Machine {
+  std::string host, processor;
+  int cores = 0;
+  double memory_gib = 0;
+  bool operator==(const Machine&) const = default;
+};
+/// This node: /proc/cpuinfo, the cores this process may use, /proc/meminfo.
+Machine this_machine();
+
+struct Versions {
+  std::string mrmf, git, compiler, backend, hdf5, mpi;
+  bool operator==(const Versions&) const = default;
+};
+/// `backend` is Backend::description().
+Versions these_versions(const std::string& backend);
 
 }  // namespace mrmf

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "src/run/report.hpp"
+#include "src/system/host.hpp"
 
 using namespace mrmf;
 namespace fs = std::filesystem;

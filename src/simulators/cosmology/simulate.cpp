@@ -16,9 +16,9 @@
 #include "io/hdf5_output.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/slab_transpose.hpp"
-#include "src/run/records.hpp"
 #include "src/simulators/cosmology/files.hpp"
 #include "src/simulators/cosmology/universe.hpp"
+#include "src/system/host.hpp"
 
 namespace mrmf {
 namespace {
