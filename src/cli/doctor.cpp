@@ -12,7 +12,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"
-#include "src/run/records.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

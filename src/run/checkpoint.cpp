@@ -12,13 +12,14 @@
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/check.hpp"
+#include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/host.hpp"
-#include "src/training/model_state.hpp"
 
 namespace mrmf {
 namespace {
@@ -45,18 +46,15 @@ Array make_array(const std::string& group, const PartPlace& part, Span arena) {
   return {group + part.name, part.shape, part.in(arena)};
 }
 
-std::vector<Array> arrays_of(ModelState& model_state, StateRows rows, int ranks) {
-  const Network& network = model_state.model.network();
-  const std::vector<PartPlace> parameters = parameter_places(network);
+std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks) {
+  const std::vector<PartPlace> parameters = parameter_places(model.network);
   std::vector<Array> arrays;
-  for (const PartPlace& part : parameters)
-    arrays.push_back(make_array("parameters/", part, model_state.model.params()));
-  const std::vector<Span> moments = model_state.optimizer.moments();
-  for (std::size_t i = 0; i < moments.size(); ++i)
+  for (const PartPlace& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
+  for (std::size_t i = 0; i < model.moments.size(); ++i)
     for (const PartPlace& part : parameters)
-      arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, moments[i]));
-  for (const PartPlace& part : state_places(network)) {
-    Array array = make_array("state/", part, model_state.model.state());
+      arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, model.moments[i]));
+  for (const PartPlace& part : state_places(model.network)) {
+    Array array = make_array("state/", part, model.state);
     if (rows == StateRows::one_per_rank) {
       array.shape.insert(array.shape.begin(), ranks);
       array.rows = static_cast<std::size_t>(ranks);
@@ -202,9 +200,9 @@ void remove(const fs::path& path) {
 
 }  // namespace
 
-void save_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, const CheckpointTexts& texts,
+void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team) {
-  std::vector<Array> arrays = arrays_of(model_state, rows, team.size());
+  std::vector<Array> arrays = arrays_of(model, rows, team.size());
   collect(backend, arrays, team);
   collective_try(team, [&] {
     if (team.root()) write(backend, path, arrays, texts);
@@ -218,8 +216,8 @@ CheckpointTexts read_checkpoint_texts(const std::string& path) try {
   damaged(error.what());
 }
 
-void load_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, StateRows rows, Comm& team) {
-  std::vector<Array> arrays = arrays_of(model_state, rows, team.size());
+void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team) {
+  std::vector<Array> arrays = arrays_of(model, rows, team.size());
   collective_try(team, [&] {
     if (team.root()) read(path, arrays);
   });
@@ -284,7 +282,7 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
     ended_.insert_or_assign(whole_number<int>(earlier.at("number")),
                             phase_history_from_json(earlier.at("step").dump(), origin));
   if (leads(phase)) first_stage_ = std::max(first_stage_, phase.stage);
-  found_.emplace(phase.number, Saved{phase, std::move(state), ages_of(json.at("optimizer_steps"))});
+  found_.emplace(phase.number, Saved{phase, {std::move(state), ages_of(json.at("optimizer_steps"))}});
 } catch (const Error&) {
   throw;
 } catch (const std::exception& error) {
@@ -298,12 +296,12 @@ std::string Checkpoints::path(int number) const {
 
 std::string Checkpoints::position() const {
   const Saved& last = found_.rbegin()->second;
-  return position_text(last.phase, last.state);
+  return position_text(last.phase, last.restored.state);
 }
 
 std::vector<PhaseHistory> Checkpoints::history() const {
   std::map<int, PhaseHistory> all = ended_;
-  for (const auto& [number, saved] : found_) all.insert_or_assign(number, saved.state.history);
+  for (const auto& [number, saved] : found_) all.insert_or_assign(number, saved.restored.state.history);
   std::vector<PhaseHistory> list;
   for (auto& [number, history] : all) list.push_back(std::move(history));
   return list;
@@ -317,26 +315,24 @@ void Checkpoints::clear(const Comm& world) {
   if (world.root()) remove_checkpoints(config_.run.folder);
 }
 
-std::optional<TrainState> Checkpoints::load(Backend& backend, ModelState& model_state, const Phase& phase,
-                                            Comm& team) const {
+std::optional<Restored> Checkpoints::load(Backend& backend, const SavedArrays& model, const Phase& phase,
+                                          Comm& team) const {
   const auto saved = found_.find(phase.number);
   if (saved == found_.end()) return {};
-  load_checkpoint(backend, path(phase.number), model_state, rows_of(config_), team);
-  model_state.optimizer.configure(phase.optimizer);
-  model_state.optimizer.set_ages(saved->second.ages);
-  return saved->second.state;
+  load_checkpoint(backend, path(phase.number), model, rows_of(config_), team);
+  return saved->second.restored;
 }
 
-void Checkpoints::save(Backend& backend, ModelState& model_state, const Phase& phase, const TrainState& state,
+void Checkpoints::save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state,
                        Comm& team) {
-  save_checkpoint(backend, path(phase.number), model_state, texts(model_state, phase, state), rows_of(config_), team);
+  save_checkpoint(backend, path(phase.number), model, texts(model.ages, phase, state), rows_of(config_), team);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
   if (!team.root() || !leads(phase)) return;
   for (const Phase& earlier : phases_)
     if (earlier.stage < phase.stage) remove(path(earlier.number));
 }
 
-CheckpointTexts Checkpoints::texts(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
+CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, const TrainState& state) const {
   Json history = Json::array();
   for (const auto& [number, ended] : ended_)
     if (ended.record.stage < phase.stage)
@@ -345,7 +341,7 @@ CheckpointTexts Checkpoints::texts(const ModelState& model_state, const Phase& p
   const Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
                   {"samples", samples_},
                   {"ranks", ranks_},
-                  {"optimizer_steps", {model_state.optimizer.ages().bottom, model_state.optimizer.ages().top}},
+                  {"optimizer_steps", {ages.bottom, ages.top}},
                   {"state", Json::parse(to_json(state))},
                   {"history", history}};
   return {json.dump(), to_toml(config_)};

@@ -10,15 +10,23 @@
 #include <string>
 #include <vector>
 
+#include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/train_state.hpp"
-#include "src/training/optimizer.hpp"
 
 namespace mrmf {
 
 class Backend;
-struct ModelState;
+class Network;
+
+/// What a checkpoint holds of a model in training: views of its arrays, which lie in the backend's memory.
+struct SavedArrays {
+  const Network& network;
+  Span params, state;
+  std::vector<Span> moments;  ///< of the optimizer, laid out as params
+  MomentAges ages;            ///< of the moments
+};
 
 struct CheckpointTexts {
   std::string progress, config;
@@ -29,7 +37,7 @@ enum class StateRows { one, one_per_rank };
 
 /// Collective; the root writes, its values and texts count. DataError where the disk is full or not writable: the file
 /// that was there before is untouched.
-void save_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, const CheckpointTexts& texts,
+void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team);
 
 /// Reads the texts alone. DataError for a file that is torn, damaged or no checkpoint, with what to do. Run on one
@@ -38,7 +46,7 @@ CheckpointTexts read_checkpoint_texts(const std::string& path);
 
 /// Collective: fills the model's parameters, state and moments, the same bits that were saved. DataError as above,
 /// and for arrays of another network: one of the model's that the file lacks, or one of the file's that it lacks.
-void load_checkpoint(Backend& backend, const std::string& path, ModelState& model_state, StateRows rows, Comm& team);
+void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
 
 /// One start of a run, as far as its results depend on it.
 struct RunStart {
@@ -51,6 +59,12 @@ struct RunStart {
 /// the number of ranks, where the mini-batches stay the same: data.shards set, and batch times ranks kept; not with
 /// local batch norm.
 void require_continuable(const RunStart& was, const RunStart& is);
+
+/// Where a saved phase goes on. Its optimizer takes the ages: the arrays have its moments already.
+struct Restored {
+  TrainState state;
+  MomentAges ages;
+};
 
 /// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that
 /// trains that phase. From them, the same command goes on where the run was saved.
@@ -80,20 +94,19 @@ class Checkpoints {
   /// Removes all files, found or not: those of a run that begins anew, or is done.
   void clear(const Comm& world);
 
-  /// What was saved of this phase, with the model as it was then; none: the phase was not begun. Collective.
-  std::optional<TrainState> load(Backend& backend, ModelState& model_state, const Phase& phase, Comm& team) const;
+  /// What was saved of this phase, with the arrays as they were then; none: the phase was not begun. Collective.
+  std::optional<Restored> load(Backend& backend, const SavedArrays& model, const Phase& phase, Comm& team) const;
   /// Collective. DataError: the file cannot be written; the one before it is still there.
-  void save(Backend& backend, ModelState& model_state, const Phase& phase, const TrainState& state, Comm& team);
+  void save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state, Comm& team);
 
  private:
   struct Saved {
     Phase phase;
-    TrainState state;
-    MomentAges ages;
+    Restored restored;
   };
   std::string path(int number) const;
   void adopt(const Phase& phase, const CheckpointTexts& texts);
-  CheckpointTexts texts(const ModelState& model_state, const Phase& phase, const TrainState& state) const;
+  CheckpointTexts texts(const MomentAges& ages, const Phase& phase, const TrainState& state) const;
 
   Config config_;
   std::vector<Phase> phases_;  // of the plan

@@ -1,6 +1,7 @@
 // Where the training of a phase stands: everything but the numbers in its model's arenas.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,13 @@ struct TrainState {
 
   explicit TrainState(const Phase& phase);
   bool finished() const { return !history.record.reason.empty(); }
+};
+
+/// How many updates the moments of a model's bottom and top have seen. Training adds to both alike; after a fusion
+/// with method.moments = "carry" they differ, and Adam's bias correction with them (docs/numerics.md).
+struct MomentAges {
+  std::uint64_t bottom = 0, top = 0;
+  bool operator==(const MomentAges&) const = default;
 };
 
 /// "in stage 1 (coarse, resolution [4]), epoch 3, after 16 steps"; "after stage ..." once it has finished.

@@ -3,6 +3,7 @@
 
 #include "layers/model.hpp"
 #include "src/plan/plan.hpp"
+#include "src/run/checkpoint.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/run_context.hpp"
 
@@ -20,6 +21,11 @@ struct ModelState {
         network(settings.network),
         model(backend, settings),
         optimizer(backend, optimizer_settings, model.network().params_size(), std::ssize(model.bottom().params)) {}
+
+  /// What a checkpoint reads and writes of it.
+  SavedArrays arrays() {
+    return {model.network(), model.params(), model.state(), optimizer.moments(), optimizer.ages()};
+  }
 };
 
 /// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.

@@ -8,15 +8,9 @@
 
 #include "kernels/backend.hpp"
 #include "src/config/config.hpp"
+#include "src/run/train_state.hpp"
 
 namespace mrmf {
-
-/// How many updates the moments of a model's bottom and top have seen. Training adds to both alike; after a fusion
-/// with method.moments = "carry" they differ, and Adam's bias correction with them (docs/numerics.md).
-struct MomentAges {
-  std::uint64_t bottom = 0, top = 0;
-  bool operator==(const MomentAges&) const = default;
-};
 
 class Optimizer {
  public:

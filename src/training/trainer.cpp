@@ -284,10 +284,13 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
 
 std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& phase) {
   if (!ctx_.saving) return {};
-  std::optional<TrainState> state = ctx_.saving->checkpoints.load(ctx_.backend, model_state, phase, ctx_.team);
-  if (!state) return {};
-  clock_.go_on_from(*state);
-  return state;
+  std::optional<Restored> restored =
+      ctx_.saving->checkpoints.load(ctx_.backend, model_state.arrays(), phase, ctx_.team);
+  if (!restored) return {};
+  model_state.optimizer.configure(phase.optimizer);
+  model_state.optimizer.set_ages(restored->ages);
+  clock_.go_on_from(restored->state);
+  return std::move(restored->state);
 }
 
 // What the ranks trained since the last time.
@@ -329,7 +332,7 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
   take_sum_time();
   count_samples(state);
   clock_.save(state, ctx_.team);
-  ctx_.saving->checkpoints.save(ctx_.backend, model_state, phase, state, ctx_.team);
+  ctx_.saving->checkpoints.save(ctx_.backend, model_state.arrays(), phase, state, ctx_.team);
   times.saved();
   if (wish.signal == 0) return;
   ctx_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),

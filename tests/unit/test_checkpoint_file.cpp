@@ -37,12 +37,14 @@ struct Saved {
       for (float& value : moment) value = static_cast<float>(Rng(++key).normal());
     return made;
   }
-  void save(ModelState& from) { save_checkpoint(*backend, path, from, {"{\"a\":1}", "[run]\n"}, StateRows::one, team); }
+  void save(ModelState& from) {
+    save_checkpoint(*backend, path, from.arrays(), {"{\"a\":1}", "[run]\n"}, StateRows::one, team);
+  }
   std::string why_not() {
     ModelState into = model_state(2);
     return message<DataError>([&] {
       read_checkpoint_texts(path);
-      load_checkpoint(*backend, path, into, StateRows::one, team);
+      load_checkpoint(*backend, path, into.arrays(), StateRows::one, team);
     });
   }
 };
@@ -66,7 +68,7 @@ TEST_CASE("checkpoint file: every number comes back as the same bits") {
     saved.save(from);
     CHECK(read_checkpoint_texts(saved.path).progress == "{\"a\":1}");
     CHECK(read_checkpoint_texts(saved.path).config == "[run]\n");
-    load_checkpoint(*saved.backend, saved.path, into, StateRows::one, saved.team);
+    load_checkpoint(*saved.backend, saved.path, into.arrays(), StateRows::one, saved.team);
     CHECK(copy(into.model.params()) == copy(from.model.params()));
     CHECK(copy(into.model.state()) == copy(from.model.state()));
     for (std::size_t i = 0; i < from.optimizer.moments().size(); ++i)
@@ -129,7 +131,8 @@ TEST_CASE("checkpoint file: what one of the two lacks is an error, not a default
   const auto refusal = [&](const std::string& from, const std::string& into) {
     ModelState trained = saved.trained(from), fresh = saved.model_state(2, into);
     saved.save(trained);
-    return message<DataError>([&] { load_checkpoint(*saved.backend, saved.path, fresh, StateRows::one, saved.team); });
+    return message<DataError>(
+        [&] { load_checkpoint(*saved.backend, saved.path, fresh.arrays(), StateRows::one, saved.team); });
   };
   CHECK(refusal("sgd", "adam").find("no data set 'moments/2/") != std::string::npos);
   CHECK(refusal("adam", "sgd").find("data set moments/2/batch_norm1/beta is not of this model and its optimizer") !=
