@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "io/output_file.hpp"
-#include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -66,7 +65,5 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
 }
 
 
-/// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
-Shape parse_sample(const std::string& text);
 
 }  // namespace mrmf

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
@@ -130,6 +131,24 @@ std::string preset_sample(const std::string& name) {
   for (const Preset& preset : preset_list())
     if (preset.name == name) return preset.sample;
   return "";
+}
+
+Shape parse_sample(const std::string& text) {
+  std::vector<Index> sizes;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, 'x');) {
+    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!number || std::stoll(word) < 1)
+      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
+    sizes.push_back(std::stoll(word));
+  }
+  if (sizes.empty() || sizes.size() > 4)
+    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
+  Shape shape;
+  shape.channels = sizes.back();
+  shape.axes = static_cast<int>(sizes.size()) - 1;
+  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
+  return shape;
 }
 
 int preset_batch(const std::string& name) {

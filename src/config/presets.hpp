@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/tensor.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
@@ -17,6 +18,8 @@ struct Preset {
 std::vector<Preset> preset_list();
 /// The usual shape of a sample of the preset; "" when there is none of that name.
 std::string preset_sample(const std::string& name);
+/// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
+Shape parse_sample(const std::string& text);
 /// Preset::batch; 1 when there is none of that name.
 int preset_batch(const std::string& name);
 
