@@ -22,6 +22,15 @@ rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|
 rule "no printing outside src"                 'std::c(out|err)|printf\('        layers io mpi kernels
 rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                 src layers io mpi kernels
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
+rooms=  # those of src so far; io, mpi, layers and kernels are everyone's
+for room in config plan system data run training method compare bench simulators cli; do
+  rooms+="${rooms:+|}$room"
+  case $room in compare) may='config|plan|run|compare' ;; simulators) may='system|simulators' ;; *) may=$rooms ;; esac
+  hits=$(grep -nE -r '#include "|#include <src/' "src/$room" | grep -vE "#include \"((io|mpi|layers|kernels|generated)/|src/($may)/)")
+  if [ -n "$hits" ]; then echo "RULE: src/$room includes of src only ${may//|/, }"; echo "$hits"; failed=1; fi
+done
+hits=$(find src -mindepth 1 -maxdepth 1 -type d | grep -vE "^src/($rooms)$")
+if [ -n "$hits" ]; then echo "RULE: every folder of src has its place in the order of rooms"; echo "$hits"; failed=1; fi
 writers='ofstream|\bfopen\(|O_WRONLY|O_RDWR|O_CREAT|H5Fcreate|remove_all\(|(fs|filesystem)::rename|std::rename\('
 hits=$(grep -nE --include='*.?pp' --include='*.cu*' -r "$writers" src layers io mpi kernels |
   grep -vE '^io/(output_file|hdf5_driver|hdf5_output)\.cpp:|"/dev/null"')  # the latter make HDF5 files through the first, or in memory
