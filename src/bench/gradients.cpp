@@ -86,7 +86,7 @@ std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got
 
 void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out) {
   BenchSettings still = settings;  // parameters that do not move: each step's gradients are compared on their own
-  still.optimizer.name = "sgd";
+  still.optimizer.name = OptimizerKind::sgd;
   still.optimizer.learning_rate = 0;
   BenchSteps device(check.device, still), host(check.host, still);
   std::vector<GradientError> worst;

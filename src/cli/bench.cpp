@@ -85,7 +85,8 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
   if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
   options.run.graphs = options.graph;
   if (what == "parity") {
-    options.settings.optimizer.name = "sgd";  // Adam amplifies gradients that are rounding alone (docs/numerics.md)
+    // Adam amplifies gradients that are rounding alone (docs/numerics.md).
+    options.settings.optimizer.name = OptimizerKind::sgd;
     options.settings.optimizer.learning_rate = 1e-3;
     options.run.deterministic = true;
     const auto device = make_backend(options.run, world);

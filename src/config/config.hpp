@@ -12,8 +12,17 @@
 
 namespace mrmf {
 
+/// The words of an option in files and on command lines, in the order of its enumerators; for the enums declared below.
+template <class E>
+std::vector<std::string> words_of();
+
+enum class OptimizerKind { adam, adamw, sgd };
+template <>
+std::vector<std::string> words_of<OptimizerKind>();
+std::string to_string(OptimizerKind kind);
+
 struct OptimizerSettings {
-  std::string name = "adam";  ///< sgd | adam | adamw
+  OptimizerKind name = OptimizerKind::adam;
   double learning_rate = 1e-3;
   std::string rule = "constant";    ///< constant | cosine | linear | piecewise | plateau
   double warmup = 0;                ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does

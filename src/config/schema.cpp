@@ -118,6 +118,11 @@ void add(Keys& keys, const std::string& path, Field field, const Rule& rule, con
   keys.push_back(make_key<Config>(path, field, rule, meaning));
 }
 
+template <class E>
+std::string word_of(E value) {
+  return words_of<E>().at(static_cast<std::size_t>(value));
+}
+
 // A key of one section's struct as a key of the whole.
 template <class Section, class Field>
 Key<Config> lift(const std::string& section, Field field, const Key<Section>& key) {
@@ -179,7 +184,7 @@ void add_data(Keys& keys) {
 
 void add_optimizer(Keys& keys) {
   const std::string path = "training.optimizer.";
-  add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of({"adam", "adamw", "sgd"}), "optimizer");
+  add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
   add(keys, path + "learning_rate", MRMF_FIELD(training.optimizer.learning_rate), above(0), "learning rate");
   add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(rules()), "learning-rate rule");
   add(keys, path + "warmup", MRMF_FIELD(training.optimizer.warmup), at_least(0),
@@ -273,6 +278,12 @@ void add_run(Keys& keys) {
 }
 
 }  // namespace
+
+template <>
+std::vector<std::string> words_of<OptimizerKind>() {
+  return {"adam", "adamw", "sgd"};
+}
+std::string to_string(OptimizerKind kind) { return word_of(kind); }
 
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
                         const std::string& meaning) {

@@ -85,7 +85,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"role", to_string(phase.role)},
                          {"resolution", factors(phase.resolution, phase.axes)},
                          {"batch", phase.batch},
-                         {"optimizer", phase.optimizer.name},
+                         {"optimizer", to_string(phase.optimizer.name)},
                          {"learning_rate", phase.optimizer.learning_rate},
                          {"rule", phase.optimizer.rule},
                          {"curve", {phase.curve.begin, phase.curve.end}},
@@ -120,7 +120,7 @@ std::string stop_text(const StopSettings& stop) {
 
 std::string train_text(const Phase& phase) {
   return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
-                     resolution_text(phase.resolution, phase.axes), phase.batch, phase.optimizer.name,
+                     resolution_text(phase.resolution, phase.axes), phase.batch, to_string(phase.optimizer.name),
                      phase.optimizer.learning_rate, phase.optimizer.rule, stop_text(phase.stop));
 }
 

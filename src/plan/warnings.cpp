@@ -58,7 +58,7 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
       lines.push_back(
           fmt::format("training.optimizer.{} is set, and only {} reads it, which this plan does not use", key, reader));
   };
-  const bool plateau = ruled("plateau"), piecewise = ruled("piecewise"), sgd = is.name == "sgd";
+  const bool plateau = ruled("plateau"), piecewise = ruled("piecewise"), sgd = is.name == OptimizerKind::sgd;
   unread("patience", is.patience != standard.patience, plateau, "the rule \"plateau\"");
   unread("cooldown", is.cooldown != standard.cooldown, plateau, "the rule \"plateau\"");
   unread("plateau_threshold", is.plateau_threshold != standard.plateau_threshold, plateau, "the rule \"plateau\"");

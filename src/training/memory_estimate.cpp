@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "src/training/optimizer.hpp"
 #include "src/training/shard_replicas.hpp"
 
 namespace mrmf {
@@ -44,7 +45,7 @@ struct MemoryCount::Built {
 
 MemoryCount::MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas)
     : backend_(backend),
-      moments_(optimizer.name == "sgd" ? 1 : 2),
+      moments_(moment_count(optimizer.name)),
       replicas_(replicas),
       program_(resident_bytes()),
       replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}

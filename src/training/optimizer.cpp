@@ -9,18 +9,18 @@ Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index 
       settings_(settings),
       first_(backend.allocate(count)),
       bottom_(static_cast<std::size_t>(bottom)) {
-  if (settings_.name != "sgd") second_ = backend.allocate(count);
+  if (moment_count(settings_.name) > 1) second_ = backend.allocate(count);
 }
 
 void Optimizer::advance(double learning_rate, Step& step) {
   ++ages_.bottom, ++ages_.top;
   const auto rate = static_cast<float>(learning_rate);
   const auto decay = static_cast<float>(settings_.weight_decay);
-  if (settings_.name == "sgd") {
+  if (settings_.name == OptimizerKind::sgd) {
     step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
     return;
   }
-  const bool decoupled = settings_.name == "adamw";
+  const bool decoupled = settings_.name == OptimizerKind::adamw;
   // Corrections from the same float32 coefficients that the moments are made with: 1 - 0.999F is not 1 - 0.999.
   const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
   const auto of_age = [&](std::uint64_t age) {
@@ -40,7 +40,7 @@ void Optimizer::advance(double learning_rate, Step& step) {
 }
 
 void Optimizer::update(const Step& step, Span w, ConstSpan dw) {
-  if (settings_.name == "sgd") return backend_->sgd(step, w, dw, first_.span());
+  if (settings_.name == OptimizerKind::sgd) return backend_->sgd(step, w, dw, first_.span());
   const Span m = first_.span(), v = second_.span();
   if (ages_.bottom == ages_.top) return backend_->adam(step, 0, w, dw, m, v);
   const auto adam = [&](std::size_t group, std::size_t first, std::size_t count) {
@@ -52,7 +52,7 @@ void Optimizer::update(const Step& step, Span w, ConstSpan dw) {
 }
 
 std::vector<Span> Optimizer::moments() {
-  if (settings_.name == "sgd") return {first_.span()};
+  if (settings_.name == OptimizerKind::sgd) return {first_.span()};
   return {first_.span(), second_.span()};
 }
 
@@ -62,7 +62,8 @@ void Optimizer::reset() {
 }
 
 void Optimizer::configure(const OptimizerSettings& settings) {
-  MRMF_CHECK((settings.name == "sgd") == (settings_.name == "sgd"), "the kind of optimizer cannot change in a run");
+  MRMF_CHECK((settings.name == OptimizerKind::sgd) == (settings_.name == OptimizerKind::sgd),
+             "the kind of optimizer cannot change in a run");
   settings_ = settings;
 }
 

@@ -12,6 +12,9 @@
 
 namespace mrmf {
 
+/// Moments that it keeps for every parameter.
+constexpr int moment_count(OptimizerKind kind) { return kind == OptimizerKind::sgd ? 1 : 2; }
+
 class Optimizer {
  public:
   /// The first `bottom` of the `count` parameters are the bottom's.

@@ -91,7 +91,7 @@ TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
 TEST_CASE("shard replicas: they learn what whole batches teach, with global batch norm") {
   // A float32 rounding or two per sum (6e-8), against sums in another order: test_layers_batch_norm.cpp has 1e-5 too.
   Experiment experiment;
-  experiment.config.training.optimizer.name = "sgd";
+  experiment.config.training.optimizer.name = OptimizerKind::sgd;
   experiment.config.training.epochs = 2;
   const Left shards = experiment.run("shards", experiment.world, 4).straight();
   Starts usual = experiment.run("usual", experiment.world, 4);

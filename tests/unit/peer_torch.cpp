@@ -53,7 +53,10 @@ void compare(const Json& expected, const std::vector<double>& actual, double mul
 
 OptimizerSettings optimizer_settings(const Json& with) {
   OptimizerSettings settings;
-  settings.name = with.at("name");
+  const std::vector<std::string> words = words_of<OptimizerKind>();
+  const auto word = std::ranges::find(words, with.at("name").get<std::string>());
+  REQUIRE(word != words.end());
+  settings.name = static_cast<OptimizerKind>(word - words.begin());
   settings.learning_rate = with.at("learning_rate");
   settings.momentum = with.value("momentum", settings.momentum);
   settings.epsilon = with.value("epsilon", settings.epsilon);

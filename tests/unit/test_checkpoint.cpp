@@ -79,14 +79,14 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
   OptimizerSettings& optimizer = experiment.config.training.optimizer;
   experiment.config.training.epochs = 4;
   SUBCASE("sgd, reduce on plateau") {
-    optimizer.name = "sgd";
+    optimizer.name = OptimizerKind::sgd;
     optimizer.learning_rate = 0.3;
     optimizer.rule = "plateau";
     optimizer.patience = 0;
     optimizer.cooldown = 1;
   }
   SUBCASE("adamw, cosine over the run") {
-    optimizer.name = "adamw";
+    optimizer.name = OptimizerKind::adamw;
     optimizer.rule = "cosine";
     experiment.config.method.curve = RateCurve::run;
   }

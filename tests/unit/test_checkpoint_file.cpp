@@ -23,13 +23,13 @@ struct Saved {
   std::unique_ptr<Backend> backend = make_reference_backend();
   Comm team = Comm::self();
 
-  ModelState model_state(std::uint64_t seed, const std::string& optimizer = "adam", Index length = 20) {
+  ModelState model_state(std::uint64_t seed, OptimizerKind optimizer = OptimizerKind::adam, Index length = 20) {
     OptimizerSettings settings;
     settings.name = optimizer;
     return {*backend, small_model(length, seed), settings, {1, 1, 1}};
   }
   // All numbers differ from those of a new learner.
-  ModelState trained(const std::string& optimizer) {
+  ModelState trained(OptimizerKind optimizer) {
     ModelState made = model_state(1, optimizer);
     train_a_little(*backend, made.model, 5);
     std::uint64_t key = 7;
@@ -61,8 +61,8 @@ std::vector<float> used(const ModelState& model_state, ConstSpan arena) {
 }  // namespace
 
 TEST_CASE("checkpoint file: every number comes back as the same bits") {
-  for (const std::string optimizer : {"sgd", "adam"}) {
-    CAPTURE(optimizer);
+  for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    CAPTURE(to_string(optimizer));
     Saved saved;
     ModelState from = saved.trained(optimizer), into = saved.model_state(2, optimizer);
     saved.save(from);
@@ -79,7 +79,7 @@ TEST_CASE("checkpoint file: every number comes back as the same bits") {
 
 TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
   Saved saved;
-  ModelState from = saved.trained("adam");
+  ModelState from = saved.trained(OptimizerKind::adam);
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (std::size_t part = 0; part < 8; ++part) {
@@ -91,7 +91,7 @@ TEST_CASE("checkpoint file: a torn one is an error, wherever it was torn") {
 
 TEST_CASE("checkpoint file: a flipped bit anywhere is an error") {
   Saved saved;
-  ModelState from = saved.trained("adam");
+  ModelState from = saved.trained(OptimizerKind::adam);
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (std::size_t at = 0; at < whole.size(); at += whole.size() / 50) {
@@ -121,27 +121,27 @@ TEST_CASE("checkpoint file: a foreign one is an error, one of another format nam
 
 TEST_CASE("checkpoint file: one of another network is an error that names the array") {
   Saved saved;
-  ModelState longer = saved.model_state(1, "adam", 28);
+  ModelState longer = saved.model_state(1, OptimizerKind::adam, 28);
   saved.save(longer);
   CHECK(saved.why_not().find("data set parameters/batch_norm2/gamma has another shape") != std::string::npos);
 }
 
 TEST_CASE("checkpoint file: what one of the two lacks is an error, not a default") {
   Saved saved;
-  const auto refusal = [&](const std::string& from, const std::string& into) {
+  const auto refusal = [&](OptimizerKind from, OptimizerKind into) {
     ModelState trained = saved.trained(from), fresh = saved.model_state(2, into);
     saved.save(trained);
     return message<DataError>(
         [&] { load_checkpoint(*saved.backend, saved.path, fresh.arrays(), StateRows::one, saved.team); });
   };
-  CHECK(refusal("sgd", "adam").find("no data set 'moments/2/") != std::string::npos);
-  CHECK(refusal("adam", "sgd").find("data set moments/2/batch_norm1/beta is not of this model and its optimizer") !=
-        std::string::npos);
+  CHECK(refusal(OptimizerKind::sgd, OptimizerKind::adam).find("no data set 'moments/2/") != std::string::npos);
+  CHECK(refusal(OptimizerKind::adam, OptimizerKind::sgd)
+            .find("data set moments/2/batch_norm1/beta is not of this model and its optimizer") != std::string::npos);
 }
 
 TEST_CASE("checkpoint file: one that cannot be written leaves the one before as it was") {
   Saved saved;
-  ModelState from = saved.trained("adam"), other = saved.model_state(3);
+  ModelState from = saved.trained(OptimizerKind::adam), other = saved.model_state(3);
   saved.save(from);
   const std::string whole = read_bytes(saved.path);
   for (const std::size_t bytes : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {

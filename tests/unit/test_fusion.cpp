@@ -95,8 +95,8 @@ TEST_CASE(
     "fusion: with carried moments the first steps are as long as the learning rate, in old parts and young ones") {
   // A gradient that stays the same makes Adam's every step as long as the rate: the coarse model's after 1600 steps,
   // the dense one's after 8, and the fused one's, if each part's bias correction fits its age.
-  for (const char* name : {"adam", "adamw"}) {
-    CAPTURE(name);
+  for (const OptimizerKind name : {OptimizerKind::adam, OptimizerKind::adamw}) {
+    CAPTURE(to_string(name));
     Pair pair;
     OptimizerSettings settings;
     settings.name = name;
@@ -172,7 +172,7 @@ TEST_CASE("fusion: with carried moments every weight goes on as under an optimiz
 TEST_CASE("fusion: carried velocities of SGD need no correction") {
   Pair pair;
   OptimizerSettings sgd;
-  sgd.name = "sgd";
+  sgd.name = OptimizerKind::sgd;
   ModelState coarse(*pair.backend, small_model(14, 1), sgd, {1, 1, 2}),
       dense(*pair.backend, small_model(28, 2), sgd, {1, 1, 1});
   for (ModelState* model_state : {&coarse, &dense}) {
