@@ -173,21 +173,21 @@ void check_optimizer(const Config& config, const Checker& checker) {
   if (std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal<>()) != boundaries.end()) {
     checker.fail(path, path + " is " + write(boundaries, {}) + "; the epochs must increase");
   }
-  std::vector<std::pair<std::string, std::string>> rules{
+  std::vector<std::pair<std::string, std::optional<RateRule>>> rules{
       {"training.optimizer.rule", optimizer.rule},
-      {"method.coarse.rule", config.method.coarse.rule.value_or("")},
-      {"method.dense.rule", config.method.dense.rule.value_or("")},
-      {"method.finetune.rule", config.method.finetune.rule.value_or("")}};
+      {"method.coarse.rule", config.method.coarse.rule},
+      {"method.dense.rule", config.method.dense.rule},
+      {"method.finetune.rule", config.method.finetune.rule}};
   for (const StageOverride& stage : config.method.stages) {
-    rules.emplace_back("method.stages", stage.coarse.rule.value_or(""));
-    rules.emplace_back("method.stages", stage.dense.rule.value_or(""));
+    rules.emplace_back("method.stages", stage.coarse.rule);
+    rules.emplace_back("method.stages", stage.dense.rule);
   }
   for (const auto& [key, rule] : rules) {
-    if (rule == "piecewise" && boundaries.empty()) {
+    if (rule == RateRule::piecewise && boundaries.empty()) {
       checker.fail(key, key + ": the rule \"piecewise\" needs " + path + ", such as [50, 75]");
     }
-    if (config.method.curve == RateCurve::run && (rule == "piecewise" || rule == "plateau")) {
-      checker.fail(key, key + ": the rule " + quoted(rule) +
+    if (config.method.curve == RateCurve::run && (rule == RateRule::piecewise || rule == RateRule::plateau)) {
+      checker.fail(key, key + ": the rule " + quoted(to_string(*rule)) +
                             " counts the epochs of one training step and makes no curve over the run; set "
                             "method.curve = \"stage\", or the rule constant, cosine or linear");
     }

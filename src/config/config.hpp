@@ -21,10 +21,15 @@ template <>
 std::vector<std::string> words_of<OptimizerKind>();
 std::string to_string(OptimizerKind kind);
 
+enum class RateRule { constant, cosine, linear, piecewise, plateau };
+template <>
+std::vector<std::string> words_of<RateRule>();
+std::string to_string(RateRule rule);
+
 struct OptimizerSettings {
   OptimizerKind name = OptimizerKind::adam;
   double learning_rate = 1e-3;
-  std::string rule = "constant";    ///< constant | cosine | linear | piecewise | plateau
+  RateRule rule = RateRule::constant;
   double warmup = 0;                ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does
   std::vector<double> boundaries;   ///< piecewise: epochs at which the rate is multiplied by `factor`
   double factor = 0.1;              ///< piecewise and plateau
@@ -48,7 +53,7 @@ struct StopSettings {
 struct RoleSettings {
   std::optional<int> batch;
   std::optional<double> learning_rate;
-  std::optional<std::string> rule;
+  std::optional<RateRule> rule;
   std::optional<int> epochs;
   std::optional<double> threshold;
   std::optional<int> patience;

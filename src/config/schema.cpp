@@ -131,11 +131,6 @@ Key<Config> lift(const std::string& section, Field field, const Key<Section>& ke
           [=](const Config& c) { return key.write(field(c)); }};
 }
 
-const std::vector<std::string>& rules() {
-  static const std::vector<std::string> words{"constant", "cosine", "linear", "piecewise", "plateau"};
-  return words;
-}
-
 // `settings` and `stop` are the tables that hold a role's training settings and its stop rule.
 template <class S, class Role>
 void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std::string& stop, Role role) {
@@ -146,7 +141,7 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   const std::string as_training = "; as under [training] unless set";
   key(settings + "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step" + as_training);
   key(settings + "learning_rate", MRMF_FIELD(learning_rate), above(0), "learning rate" + as_training);
-  key(settings + "rule", MRMF_FIELD(rule), one_of(rules()), "learning-rate rule" + as_training);
+  key(settings + "rule", MRMF_FIELD(rule), one_of(words_of<RateRule>()), "learning-rate rule" + as_training);
   key(stop + "threshold", MRMF_FIELD(threshold), above(0),
       "stop when the training loss falls by less than this per epoch, `patience` times running (paper 3.2)");
   key(stop + "patience", MRMF_FIELD(patience), at_least(1), "epochs running below the threshold; 3 unless set");
@@ -186,7 +181,7 @@ void add_optimizer(Keys& keys) {
   const std::string path = "training.optimizer.";
   add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
   add(keys, path + "learning_rate", MRMF_FIELD(training.optimizer.learning_rate), above(0), "learning rate");
-  add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(rules()), "learning-rate rule");
+  add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(words_of<RateRule>()), "learning-rate rule");
   add(keys, path + "warmup", MRMF_FIELD(training.optimizer.warmup), at_least(0),
       "epochs of linear warm-up: rate * (epoch + 1) / warmup");
   add(keys, path + "boundaries", MRMF_FIELD(training.optimizer.boundaries), above(0),
@@ -284,6 +279,12 @@ std::vector<std::string> words_of<OptimizerKind>() {
   return {"adam", "adamw", "sgd"};
 }
 std::string to_string(OptimizerKind kind) { return word_of(kind); }
+
+template <>
+std::vector<std::string> words_of<RateRule>() {
+  return {"constant", "cosine", "linear", "piecewise", "plateau"};
+}
+std::string to_string(RateRule rule) { return word_of(rule); }
 
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
                         const std::string& meaning) {

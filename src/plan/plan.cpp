@@ -87,7 +87,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"batch", phase.batch},
                          {"optimizer", to_string(phase.optimizer.name)},
                          {"learning_rate", phase.optimizer.learning_rate},
-                         {"rule", phase.optimizer.rule},
+                         {"rule", to_string(phase.optimizer.rule)},
                          {"curve", {phase.curve.begin, phase.curve.end}},
                          {"epochs", phase.stop.epochs},
                          {"seed", phase.seed}};
@@ -121,7 +121,7 @@ std::string stop_text(const StopSettings& stop) {
 std::string train_text(const Phase& phase) {
   return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
                      resolution_text(phase.resolution, phase.axes), phase.batch, to_string(phase.optimizer.name),
-                     phase.optimizer.learning_rate, phase.optimizer.rule, stop_text(phase.stop));
+                     phase.optimizer.learning_rate, to_string(phase.optimizer.rule), stop_text(phase.stop));
 }
 
 std::string teams_text(const Stage& stage) {

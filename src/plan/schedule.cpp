@@ -15,17 +15,17 @@ double LearningRate::at(int epoch, Index step, Index steps) const {
   const double within = epoch + static_cast<double>(step) / static_cast<double>(steps);
   const double progress = part_.begin + (part_.end - part_.begin) * std::min(1.0, within / epochs_);
   double factor = 1.0;
-  if (settings_.rule == "cosine") factor = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-  if (settings_.rule == "linear") factor = 1.0 - progress;
-  if (settings_.rule == "piecewise")
+  if (settings_.rule == RateRule::cosine) factor = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  if (settings_.rule == RateRule::linear) factor = 1.0 - progress;
+  if (settings_.rule == RateRule::piecewise)
     for (const double boundary : settings_.boundaries) factor *= epoch >= boundary ? settings_.factor : 1.0;
-  if (settings_.rule == "plateau") factor = memory_.factor;
+  if (settings_.rule == RateRule::plateau) factor = memory_.factor;
   return settings_.learning_rate * warm * factor;
 }
 
 void LearningRate::epoch_done(double validation_loss) {
   ++memory_.epochs;
-  if (settings_.rule != "plateau" || memory_.epochs <= settings_.warmup) return;
+  if (settings_.rule != RateRule::plateau || memory_.epochs <= settings_.warmup) return;
   if (validation_loss < memory_.best * (1.0 - settings_.plateau_threshold)) {
     memory_.best = validation_loss;
     memory_.bad_epochs = 0;

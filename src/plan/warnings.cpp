@@ -50,7 +50,7 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
 void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines) {
   const OptimizerSettings &is = config.training.optimizer, standard;
   const std::vector<Phase> phases = make_plan(config).phases();
-  const auto ruled = [&](const std::string& rule) {
+  const auto ruled = [&](RateRule rule) {
     return std::any_of(phases.begin(), phases.end(), [&](const Phase& p) { return p.optimizer.rule == rule; });
   };
   const auto unread = [&](const std::string& key, bool set, bool read, const std::string& reader) {
@@ -58,7 +58,8 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
       lines.push_back(
           fmt::format("training.optimizer.{} is set, and only {} reads it, which this plan does not use", key, reader));
   };
-  const bool plateau = ruled("plateau"), piecewise = ruled("piecewise"), sgd = is.name == OptimizerKind::sgd;
+  const bool plateau = ruled(RateRule::plateau), piecewise = ruled(RateRule::piecewise),
+             sgd = is.name == OptimizerKind::sgd;
   unread("patience", is.patience != standard.patience, plateau, "the rule \"plateau\"");
   unread("cooldown", is.cooldown != standard.cooldown, plateau, "the rule \"plateau\"");
   unread("plateau_threshold", is.plateau_threshold != standard.plateau_threshold, plateau, "the rule \"plateau\"");

@@ -81,13 +81,13 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
   SUBCASE("sgd, reduce on plateau") {
     optimizer.name = OptimizerKind::sgd;
     optimizer.learning_rate = 0.3;
-    optimizer.rule = "plateau";
+    optimizer.rule = RateRule::plateau;
     optimizer.patience = 0;
     optimizer.cooldown = 1;
   }
   SUBCASE("adamw, cosine over the run") {
     optimizer.name = OptimizerKind::adamw;
-    optimizer.rule = "cosine";
+    optimizer.rule = RateRule::cosine;
     experiment.config.method.curve = RateCurve::run;
   }
   SUBCASE("stopped by the threshold") {

@@ -19,7 +19,7 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.data.train.layout == SampleLayout::reinterpret);
   CHECK(c.data.validation.layout == SampleLayout::reinterpret);
   CHECK(c.model.layers.size() == 27);
-  CHECK(c.training.optimizer.rule == "cosine");
+  CHECK(c.training.optimizer.rule == RateRule::cosine);
   CHECK(c.training.optimizer.learning_rate == 2e-3);
   CHECK(c.training.loss == LossKind::mae);
   CHECK(c.training.batch == 256);
@@ -33,7 +33,7 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.method.coarse.threshold == 2e-3);
   CHECK(c.method.coarse.patience == 3);
   CHECK(c.method.coarse.batch == 2048);
-  CHECK(c.method.coarse.rule == "constant");
+  CHECK(c.method.coarse.rule == RateRule::constant);
   CHECK(c.method.finetune.epochs == 40);
   CHECK_FALSE(c.method.dense.batch.has_value());
   REQUIRE(c.method.stages.size() == 2);
@@ -182,7 +182,7 @@ TEST_CASE("overrides set, replace and reach into lists") {
                                            "data.files=[\"a.h5\", \"b.h5\"]"};
   const Config c = parse_config(kExample, "config.toml", overrides);
   CHECK(c.training.batch == 64);
-  CHECK(c.training.optimizer.rule == "linear");
+  CHECK(c.training.optimizer.rule == RateRule::linear);
   CHECK(c.run.folder == "7");
   CHECK(c.run.device == "cpu");
   CHECK(c.method.resolutions.size() == 2);

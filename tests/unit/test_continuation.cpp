@@ -92,7 +92,7 @@ TEST_CASE("continuation: another number of ranks goes on where the mini-batches 
 
 TEST_CASE("continuation: a state comes back from its text as the same bits") {
   Phase phase;
-  phase.optimizer.rule = "plateau";
+  phase.optimizer.rule = RateRule::plateau;
   TrainState state(phase);
   CHECK(train_state_from_json(to_json(state), phase, "here").rate.memory() == state.rate.memory());  // best: infinity
   for (const double loss : {0.1, 0.3, 1.0 / 3}) {

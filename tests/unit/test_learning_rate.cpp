@@ -9,7 +9,7 @@ using namespace mrmf;
 
 namespace {
 
-OptimizerSettings rule(const std::string& name, double rate = 0.8) {
+OptimizerSettings rule(RateRule name, double rate = 0.8) {
   OptimizerSettings settings;
   settings.rule = name;
   settings.learning_rate = rate;
@@ -19,13 +19,13 @@ OptimizerSettings rule(const std::string& name, double rate = 0.8) {
 }  // namespace
 
 TEST_CASE("learning rate: constant") {
-  const LearningRate rate(rule("constant"), 10);
+  const LearningRate rate(rule(RateRule::constant), 10);
   CHECK(rate.at(0, 0, 5) == 0.8);
   CHECK(rate.at(9, 4, 5) == 0.8);
 }
 
 TEST_CASE("learning rate: cosine falls from the rate to nothing over the epochs") {
-  const LearningRate rate(rule("cosine"), 4);
+  const LearningRate rate(rule(RateRule::cosine), 4);
   CHECK(rate.at(0, 0, 10) == doctest::Approx(0.8));
   CHECK(rate.at(2, 0, 10) == doctest::Approx(0.4));  // half way: cos(pi/2) = 0
   CHECK(rate.at(1, 5, 10) == doctest::Approx(0.4 * (1 + std::cos(3.14159265358979 * 1.5 / 4))));
@@ -34,21 +34,21 @@ TEST_CASE("learning rate: cosine falls from the rate to nothing over the epochs"
 }
 
 TEST_CASE("learning rate: linear") {
-  const LearningRate rate(rule("linear"), 4);
+  const LearningRate rate(rule(RateRule::linear), 4);
   CHECK(rate.at(1, 0, 10) == doctest::Approx(0.6));
   CHECK(rate.at(3, 5, 10) == doctest::Approx(0.1));
 }
 
 TEST_CASE("learning rate: a part of one curve over the whole run") {
-  const LearningRate first(rule("linear"), 6, {0.0, 0.75});
-  const LearningRate last(rule("linear"), 2, {0.75, 1.0});
+  const LearningRate first(rule(RateRule::linear), 6, {0.0, 0.75});
+  const LearningRate last(rule(RateRule::linear), 2, {0.75, 1.0});
   CHECK(first.at(3, 0, 1) == doctest::Approx(0.8 * (1 - 0.375)));
   CHECK(first.at(6, 0, 1) == doctest::Approx(last.at(0, 0, 1)));  // no jump where the parts meet
   CHECK(last.at(2, 0, 1) == doctest::Approx(0.0));
 }
 
 TEST_CASE("learning rate: warm-up as the reference does it, rate * (epoch + 1) / warmup") {
-  OptimizerSettings settings = rule("constant");
+  OptimizerSettings settings = rule(RateRule::constant);
   settings.warmup = 5;
   const LearningRate rate(settings, 10);
   CHECK(rate.at(0, 3, 4) == doctest::Approx(0.16));
@@ -58,7 +58,7 @@ TEST_CASE("learning rate: warm-up as the reference does it, rate * (epoch + 1) /
 }
 
 TEST_CASE("learning rate: piecewise multiplies at each boundary") {
-  OptimizerSettings settings = rule("piecewise");
+  OptimizerSettings settings = rule(RateRule::piecewise);
   settings.boundaries = {2, 5};
   settings.factor = 0.1;
   const LearningRate rate(settings, 10);
@@ -68,7 +68,7 @@ TEST_CASE("learning rate: piecewise multiplies at each boundary") {
 }
 
 TEST_CASE("learning rate: reduce on plateau counts bad epochs beyond patience, then cools down") {
-  OptimizerSettings settings = rule("plateau");
+  OptimizerSettings settings = rule(RateRule::plateau);
   settings.factor = 0.5;
   settings.patience = 1;
   settings.cooldown = 1;

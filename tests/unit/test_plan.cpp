@@ -110,7 +110,7 @@ TEST_CASE("plan: settings per role, and per stage over those") {
   c.method.coarse.threshold = 2e-3;
   c.method.coarse.patience = 5;
   c.method.dense.epochs = 2;
-  c.method.finetune.rule = "cosine";
+  c.method.finetune.rule = RateRule::cosine;
   c.method.stages = {StageOverride{}, StageOverride{}};
   c.method.stages[1].coarse.batch = 128;
   c.method.stages[1].dense.learning_rate = 5e-4;
@@ -123,8 +123,8 @@ TEST_CASE("plan: settings per role, and per stage over those") {
   CHECK(plan.stages[0].dense->batch == 64);
   CHECK(plan.stages[0].dense->optimizer.learning_rate == 1e-3);
   CHECK(plan.stages[1].dense->optimizer.learning_rate == 5e-4);
-  CHECK(plan.last.optimizer.rule == "cosine");
-  CHECK(plan.stages[0].coarse.optimizer.rule == "constant");
+  CHECK(plan.last.optimizer.rule == RateRule::cosine);
+  CHECK(plan.stages[0].coarse.optimizer.rule == RateRule::constant);
 }
 
 TEST_CASE("plan: one curve over the run is shared out by epochs") {
