@@ -75,14 +75,14 @@ void complete_model(ModelConfig& model, const Checker& checker) {
 void check_count(const MethodConfig& method, const Checker& checker) {
   const std::size_t count = method.resolutions.size();
   const std::string has = fmt::format("method.resolutions has {} {}; ", count, count == 1 ? "entry" : "entries");
-  if (method.name == "baseline" && count != 1) {
+  if (method.name == MethodName::baseline && count != 1) {
     checker.fail("method.resolutions", has + "baseline trains at one, such as [[1]]");
   }
-  if (method.name == "mrt" && count != 2) {
+  if (method.name == MethodName::mrt && count != 2) {
     checker.fail("method.resolutions", has + "mrt needs exactly two, such as [[2], [1]]");
   }
-  if (method.name != "baseline" && count < 2) {
-    checker.fail("method.resolutions", has + method.name + " needs at least two, such as [[2], [1]]");
+  if (method.name != MethodName::baseline && count < 2) {
+    checker.fail("method.resolutions", has + to_string(method.name) + " needs at least two, such as [[2], [1]]");
   }
 }
 
@@ -103,20 +103,20 @@ void check_resolutions(const MethodConfig& method, const Checker& checker) {
 
 // Only mrmf has a choice. The default may stand there: effective configurations spell every key out.
 void complete_top(MethodConfig& method, const Checker& checker) {
-  if (method.name == "mrt") {
+  if (method.name == MethodName::mrt) {
     if (checker.given("method.top") && method.top != TopRule::fresh) {
       checker.fail("method.top",
                    "method.top: mrt always starts from a fresh top; remove the key or set it to \"fresh\"");
     }
     method.top = TopRule::fresh;
-  } else if (method.name != "mrmf" && method.top != TopRule::dense) {
-    checker.fail("method.top",
-                 "method.top: " + method.name + " has no choice of top layers; remove the key or set it to \"dense\"");
+  } else if (method.name != MethodName::mrmf && method.top != TopRule::dense) {
+    checker.fail("method.top", "method.top: " + to_string(method.name) +
+                                   " has no choice of top layers; remove the key or set it to \"dense\"");
   }
 }
 
 void check_teams(const MethodConfig& method, const Checker& checker) {
-  const bool two_models = method.name == "mrmf" && method.top == TopRule::dense;
+  const bool two_models = method.name == MethodName::mrmf && method.top == TopRule::dense;
   if (method.teams == TeamMode::concurrent && !two_models) {
     checker.fail(
         "method.teams",
@@ -132,7 +132,8 @@ void check_teams(const MethodConfig& method, const Checker& checker) {
 
 void check_bottom(const MethodConfig& method, const Checker& checker) {
   if (method.bottom == BottomRule::coarse) return;
-  const bool one_fusion = method.name == "mrmf" && method.top == TopRule::dense && method.resolutions.size() == 2;
+  const bool one_fusion =
+      method.name == MethodName::mrmf && method.top == TopRule::dense && method.resolutions.size() == 2;
   if (one_fusion && method.teams == TeamMode::sequential) return;
   checker.fail(
       "method.bottom",
@@ -154,7 +155,8 @@ void complete_method(Config& config, const Checker& checker) {
   }
   const auto top = [](const LayerSpec& s) { return s.kind == LayerKind::flatten || s.kind == LayerKind::dense; };
   const std::vector<LayerSpec>& layers = config.model.layers;
-  if (method.name != "baseline" && config.model.cut.empty() && std::none_of(layers.begin(), layers.end(), top)) {
+  if (method.name != MethodName::baseline && config.model.cut.empty() &&
+      std::none_of(layers.begin(), layers.end(), top)) {
     checker.fail("model.layers", "the model has no flatten and no dense layer to cut it at; name a layer in model.cut");
   }
 }

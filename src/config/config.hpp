@@ -66,6 +66,11 @@ struct StageOverride {
   bool operator==(const StageOverride&) const = default;
 };
 
+enum class MethodName { baseline, mrt, mrmf, progressive };
+template <>
+std::vector<std::string> words_of<MethodName>();
+std::string to_string(MethodName name);
+
 enum class TopRule { dense, fresh, interpolated };
 enum class BottomRule { coarse, fresh };
 enum class Moments { reset, carry };
@@ -104,7 +109,7 @@ struct TrainingConfig {
 };
 
 struct MethodConfig {
-  std::string name = "baseline";               ///< baseline | mrt | mrmf | progressive
+  MethodName name = MethodName::baseline;
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
   int axes = 0;  ///< factors written per resolution: as many as the data has axes; 0: only [1], which suits any data
   BottomRule bottom = BottomRule::coarse;

@@ -215,7 +215,7 @@ void add_training(Keys& keys) {
 }
 
 void add_method(Keys& keys) {
-  add(keys, "method.name", MRMF_FIELD(method.name), one_of({"baseline", "mrt", "mrmf", "progressive"}),
+  add(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
       "how to get to a model at the last resolution");
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
   add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
@@ -285,6 +285,12 @@ std::vector<std::string> words_of<RateRule>() {
   return {"constant", "cosine", "linear", "piecewise", "plateau"};
 }
 std::string to_string(RateRule rule) { return word_of(rule); }
+
+template <>
+std::vector<std::string> words_of<MethodName>() {
+  return {"baseline", "mrt", "mrmf", "progressive"};
+}
+std::string to_string(MethodName name) { return word_of(name); }
 
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
                         const std::string& meaning) {

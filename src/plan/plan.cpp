@@ -174,9 +174,9 @@ Plan make_plan(const Config& config) {
     stage.dense_seed = model_seed(config.training.seed, models++);
     stage.coarse_trained = method.bottom == BottomRule::coarse;
     stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
-    if (method.name == "mrt") stage.fuse.top = TopRule::fresh;
-    if (method.name == "progressive") stage.fuse.matching = true;
-    if (method.name == "mrmf" && method.top == TopRule::dense) {
+    if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
+    if (method.name == MethodName::progressive) stage.fuse.matching = true;
+    if (method.name == MethodName::mrmf && method.top == TopRule::dense) {
       stage.dense = make_phase(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
       stage.at_once = method.teams == TeamMode::concurrent;
@@ -221,8 +221,8 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 }
 
 std::string to_text(const Plan& plan) {
-  std::string text =
-      fmt::format("plan: {}, {} fusion{}\n", plan.method, plan.stages.size(), plan.stages.size() == 1 ? "" : "s");
+  std::string text = fmt::format("plan: {}, {} fusion{}\n", to_string(plan.method), plan.stages.size(),
+                                 plan.stages.size() == 1 ? "" : "s");
   int number = 0;
   const auto add = [&](int stage, const std::string& line) {
     text += fmt::format("{:>3}. stage {}  {}\n", ++number, stage, line);
@@ -258,7 +258,7 @@ std::string to_json(const Plan& plan) {
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
   }
   steps.push_back(to_json(plan.last));
-  return nlohmann::json{{"method", plan.method}, {"steps", steps}}.dump(2) + "\n";
+  return nlohmann::json{{"method", to_string(plan.method)}, {"steps", steps}}.dump(2) + "\n";
 }
 
 }  // namespace mrmf

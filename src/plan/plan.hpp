@@ -53,7 +53,7 @@ struct Stage {
 };
 
 struct Plan {
-  std::string method;
+  MethodName method = MethodName::baseline;
   std::vector<Stage> stages;  ///< none for the baseline
   Phase last;                 ///< baseline or finetune
 

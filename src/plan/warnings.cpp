@@ -25,7 +25,7 @@ void unread_roles(const Config& config, std::vector<std::string>& lines) {
     lines.push_back(
         fmt::format("keys of method.{0} or method.stop.{0} are set, and this plan ({1}) trains no {0} model: "
                     "nothing reads them",
-                    role, method.name));
+                    role, to_string(method.name)));
   };
   RoleSettings coarse = method.coarse, dense = method.dense;
   for (const StageOverride& stage : method.stages) {
@@ -42,7 +42,7 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
   };
   unread(!method.split.empty() && method.teams == TeamMode::sequential, "method.split",
          "method.teams is \"sequential\"");
-  unread(method.moments == Moments::carry && method.name == "baseline", "method.moments = \"carry\"",
+  unread(method.moments == Moments::carry && method.name == MethodName::baseline, "method.moments = \"carry\"",
          "a baseline fuses nothing");
 }
 

@@ -50,7 +50,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phases, double total_seconds) {
   RunResult result;
-  result.method = config.method.name;
+  result.method = to_string(config.method.name);
   result.top = kTopWords.at(static_cast<std::size_t>(config.method.top));
   result.resolutions = config.method.resolutions;
   result.axes = std::max(1, config.method.axes);

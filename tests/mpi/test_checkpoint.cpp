@@ -24,7 +24,7 @@ TEST_CASE("checkpoint: stopped after every step, ranks together end with the sam
     Config config;
     config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
     config.model.layers = small_layers();
-    config.method.name = "mrmf";
+    config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
     config.training.batch = 4;

@@ -34,7 +34,7 @@ struct Experiment {
     dropout.rate = 0.25F;
     dropout.name = "dropout";
     config.model.layers.insert(config.model.layers.end() - 1, dropout);
-    config.method.name = "mrmf";
+    config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
     config.training.epochs = 1;

@@ -34,7 +34,7 @@ struct Streams {
     config.model.layers = small_layers();
     config.training.batch = 5;
     config.training.epochs = 2;
-    config.method.name = "mrmf";
+    config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
   }

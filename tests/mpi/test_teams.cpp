@@ -40,7 +40,7 @@ struct Experiment {
     config.training.batch = 4;
     config.training.epochs = 2;
     config.training.optimizer.learning_rate = 0.01;
-    config.method.name = "mrmf";
+    config.method.name = MethodName::mrmf;
     config.method.resolutions = std::move(resolutions);
     config.method.axes = 1;
   }

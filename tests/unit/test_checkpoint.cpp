@@ -28,7 +28,7 @@ struct Experiment {
     config.training.batch = 8;
     config.training.epochs = 2;
     config.training.optimizer.learning_rate = 0.01;
-    config.method.name = "mrmf";
+    config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
   }
@@ -57,12 +57,12 @@ constexpr int kStops = (3 + 1) * 2;
 }  // namespace
 
 TEST_CASE("checkpoint: stopped after every step, every method ends with the same bits") {
-  for (const std::string method : {"mrmf", "mrt", "progressive"}) {
-    CAPTURE(method);
+  for (const MethodName method : {MethodName::mrmf, MethodName::mrt, MethodName::progressive}) {
+    CAPTURE(to_string(method));
     Experiment experiment;
     experiment.config.method.name = method;
-    if (method == "mrt") experiment.config.method.top = TopRule::fresh;
-    CHECK(experiment.compare() == (method == "mrmf" ? 3 : 2) * kStops);  // the end of the run is no stop
+    if (method == MethodName::mrt) experiment.config.method.top = TopRule::fresh;
+    CHECK(experiment.compare() == (method == MethodName::mrmf ? 3 : 2) * kStops);  // the end of the run is no stop
   }
 }
 

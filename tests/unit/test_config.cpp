@@ -25,7 +25,7 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.training.batch == 256);
   CHECK(c.training.seed == 7);
   CHECK_FALSE(c.training.global_batch_norm);
-  CHECK(c.method.name == "mrmf");
+  CHECK(c.method.name == MethodName::mrmf);
   CHECK(c.method.resolutions == std::vector<Extent>{{1, 1, 4}, {1, 1, 2}, {1, 1, 1}});
   CHECK(c.method.top == TopRule::interpolated);
   CHECK(c.method.moments == Moments::carry);

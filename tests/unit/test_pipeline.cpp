@@ -30,7 +30,7 @@ struct Experiment {
     config.method.finetune.epochs = 1;
   }
 
-  Outcome run(const std::string& method, std::vector<Extent> resolutions, std::optional<double> finetune_rate) {
+  Outcome run(MethodName method, std::vector<Extent> resolutions, std::optional<double> finetune_rate) {
     config.method.name = method;
     config.method.resolutions = std::move(resolutions);
     config.method.finetune.learning_rate = finetune_rate;
@@ -48,7 +48,7 @@ std::vector<float> trained_part(const Group& group) { return copy(group.params);
 
 TEST_CASE("data: resolutions that are averaged from one stream of originals have room for the largest batch of all") {
   Experiment experiment;
-  experiment.config.method.name = "mrt";
+  experiment.config.method.name = MethodName::mrt;
   experiment.config.method.resolutions = {kHalf, kFull};
   experiment.config.method.coarse.batch = 4;
   const auto room = [&] {
@@ -62,25 +62,25 @@ TEST_CASE("data: resolutions that are averaged from one stream of originals have
 
 TEST_CASE("pipeline: MRT ends with the bottom that the coarse model learnt") {
   Experiment experiment;
-  Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
+  Outcome mrt = experiment.run(MethodName::mrt, {kHalf, kFull}, 0.0);
   REQUIRE(mrt.phases.size() == 2);
   CHECK(mrt.model_state.resolution == kFull);
   experiment.config.method.finetune.epochs = 2;  // the baseline's settings: the same training as the coarse model's
-  Outcome coarse = experiment.run("baseline", {kHalf}, std::nullopt);
+  Outcome coarse = experiment.run(MethodName::baseline, {kHalf}, std::nullopt);
   CHECK(trained_part(mrt.model_state.model.bottom()) == trained_part(coarse.model_state.model.bottom()));
 }
 
 TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the dense model") {
   Experiment experiment;
   experiment.config.method.dense.learning_rate = 0.0;  // a dense model that stays as it was made
-  Outcome mrmf = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  Outcome mrmf = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
   REQUIRE(mrmf.phases.size() == 3);
-  Outcome mrt = experiment.run("mrt", {kHalf, kFull}, 0.0);
+  Outcome mrt = experiment.run(MethodName::mrt, {kHalf, kFull}, 0.0);
   CHECK(trained_part(mrmf.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
   CHECK(trained_part(mrmf.model_state.model.top()) ==
         trained_part(mrt.model_state.model.top()));  // made from the same seed
   experiment.config.method.dense.learning_rate = 0.01;
-  Outcome learnt = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  Outcome learnt = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
   CHECK(trained_part(learnt.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
   CHECK(trained_part(learnt.model_state.model.top()) != trained_part(mrt.model_state.model.top()));
 }
@@ -89,20 +89,20 @@ TEST_CASE(
     "pipeline: with a fresh bottom the dense model's top goes on upon new convolutions, and no coarse one is trained") {
   Experiment experiment;
   experiment.config.method.bottom = BottomRule::fresh;
-  Outcome top = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  Outcome top = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
   REQUIRE(top.phases.size() == 2);
   CHECK(top.phases[0].role == "dense");
   // The bottom is that of a coarse model which is trained but learns nothing.
   experiment.config.method.bottom = BottomRule::coarse;
   experiment.config.method.coarse.learning_rate = 0.0;
-  Outcome both = experiment.run("mrmf", {kHalf, kFull}, 0.0);
+  Outcome both = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
   CHECK(trained_part(top.model_state.model.bottom()) == trained_part(both.model_state.model.bottom()));
   CHECK(trained_part(top.model_state.model.top()) == trained_part(both.model_state.model.top()));
 }
 
 TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   Experiment experiment;
-  const Outcome outcome = experiment.run("mrmf", {{1, 1, 4}, kHalf, kFull}, std::nullopt);
+  const Outcome outcome = experiment.run(MethodName::mrmf, {{1, 1, 4}, kHalf, kFull}, std::nullopt);
   REQUIRE(outcome.phases.size() == 5);
   // What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
   const PhaseRecord& first = outcome.phases.front();

@@ -9,7 +9,7 @@ using namespace mrmf;
 
 namespace {
 
-Config config(const std::string& method, std::vector<Extent> resolutions) {
+Config config(MethodName method, std::vector<Extent> resolutions) {
   Config c;
   c.method.name = method;
   c.method.resolutions = std::move(resolutions);
@@ -29,7 +29,7 @@ std::vector<Role> roles(const Plan& plan) {
 }  // namespace
 
 TEST_CASE("plan: baseline is one step with the target") {
-  const Plan plan = make_plan(config("baseline", {kFull}));
+  const Plan plan = make_plan(config(MethodName::baseline, {kFull}));
   CHECK(plan.stages.empty());
   CHECK(plan.last.role == Role::baseline);
   CHECK(plan.last.stop.target == 0.04);
@@ -37,7 +37,7 @@ TEST_CASE("plan: baseline is one step with the target") {
 }
 
 TEST_CASE("plan: MRT hands the bottom over and starts the top fresh, with no dense training") {
-  const Plan plan = make_plan(config("mrt", {kHalf, kFull}));
+  const Plan plan = make_plan(config(MethodName::mrt, {kHalf, kFull}));
   REQUIRE(plan.stages.size() == 1);
   CHECK(plan.stages[0].fuse.top == TopRule::fresh);
   CHECK_FALSE(plan.stages[0].dense.has_value());
@@ -45,7 +45,7 @@ TEST_CASE("plan: MRT hands the bottom over and starts the top fresh, with no den
 }
 
 TEST_CASE("plan: MRMF with two fusions follows Figure 2") {
-  const Plan plan = make_plan(config("mrmf", {kQuarter, kHalf, kFull}));
+  const Plan plan = make_plan(config(MethodName::mrmf, {kQuarter, kHalf, kFull}));
   REQUIRE(plan.stages.size() == 2);
   CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::dense, Role::coarse, Role::dense, Role::finetune});
   CHECK(plan.stages[0].coarse.resolution == kQuarter);
@@ -59,14 +59,14 @@ TEST_CASE("plan: MRMF with two fusions follows Figure 2") {
 }
 
 TEST_CASE("plan: every model starts from its own seed") {
-  const Plan plan = make_plan(config("mrmf", {kQuarter, kHalf, kFull}));
+  const Plan plan = make_plan(config(MethodName::mrmf, {kQuarter, kHalf, kFull}));
   const std::set<std::uint64_t> seeds{plan.stages[0].coarse.seed, plan.stages[0].dense_seed, plan.stages[1].dense_seed};
   CHECK(seeds.size() == 3);
   CHECK(plan.stages[0].dense->seed == plan.stages[0].dense_seed);
 }
 
 TEST_CASE("plan: an interpolated top needs no dense training") {
-  Config c = config("mrmf", {kHalf, kFull});
+  Config c = config(MethodName::mrmf, {kHalf, kFull});
   c.method.top = TopRule::interpolated;
   const Plan plan = make_plan(c);
   CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::finetune});
@@ -74,7 +74,7 @@ TEST_CASE("plan: an interpolated top needs no dense training") {
 }
 
 TEST_CASE("plan: a fresh bottom needs no coarse training") {
-  Config c = config("mrmf", {kHalf, kFull});
+  Config c = config(MethodName::mrmf, {kHalf, kFull});
   c.method.bottom = BottomRule::fresh;
   const Plan plan = make_plan(c);
   CHECK(roles(plan) == std::vector<Role>{Role::dense, Role::finetune});
@@ -85,12 +85,12 @@ TEST_CASE("plan: a fresh bottom needs no coarse training") {
 }
 
 TEST_CASE("plan: moments cannot be carried where layers start fresh") {
-  for (const char* method : {"mrt", "progressive"}) {
+  for (const MethodName method : {MethodName::mrt, MethodName::progressive}) {
     Config c = config(method, {kHalf, kFull});
     c.method.moments = Moments::carry;
     CHECK_THROWS_WITH_AS(make_plan(c), doctest::Contains("method.moments"), ConfigError);
   }
-  Config c = config("mrmf", {kHalf, kFull});
+  Config c = config(MethodName::mrmf, {kHalf, kFull});
   c.method.moments = Moments::carry;
   CHECK(make_plan(c).stages[0].fuse.moments == Moments::carry);
   c.method.bottom = BottomRule::fresh;
@@ -98,13 +98,13 @@ TEST_CASE("plan: moments cannot be carried where layers start fresh") {
 }
 
 TEST_CASE("plan: progressive carries over what fits") {
-  const Plan plan = make_plan(config("progressive", {kHalf, kFull}));
+  const Plan plan = make_plan(config(MethodName::progressive, {kHalf, kFull}));
   CHECK(plan.stages[0].fuse.matching);
   CHECK(roles(plan) == std::vector<Role>{Role::coarse, Role::finetune});
 }
 
 TEST_CASE("plan: settings per role, and per stage over those") {
-  Config c = config("mrmf", {kQuarter, kHalf, kFull});
+  Config c = config(MethodName::mrmf, {kQuarter, kHalf, kFull});
   c.training.batch = 64;
   c.method.coarse.batch = 256;
   c.method.coarse.threshold = 2e-3;
@@ -128,7 +128,7 @@ TEST_CASE("plan: settings per role, and per stage over those") {
 }
 
 TEST_CASE("plan: one curve over the run is shared out by epochs") {
-  Config c = config("mrt", {kHalf, kFull});
+  Config c = config(MethodName::mrt, {kHalf, kFull});
   c.method.curve = RateCurve::run;
   c.method.coarse.epochs = 6;
   c.method.finetune.epochs = 2;
@@ -138,7 +138,7 @@ TEST_CASE("plan: one curve over the run is shared out by epochs") {
 }
 
 TEST_CASE("plan: the text names every step in order") {
-  Config c = config("mrmf", {{2, 2, 2}, kFull});
+  Config c = config(MethodName::mrmf, {{2, 2, 2}, kFull});
   c.method.dense.epochs = 1;
   const std::string text = to_text(make_plan(c));
   CHECK(text.find("plan: mrmf, 1 fusion\n") == 0);
@@ -157,7 +157,7 @@ TEST_CASE("plan: the text names every step in order") {
 }
 
 TEST_CASE("plan: resolutions have a factor for each of the data's axes") {
-  Config c = config("mrt", {{1, 1, 2}, kFull});
+  Config c = config(MethodName::mrt, {{1, 1, 2}, kFull});
   c.method.axes = 3;
   const Plan plan = make_plan(c);
   CHECK(to_text(plan).find("resolution [1,1,2]") != std::string::npos);

@@ -255,7 +255,7 @@ TEST_CASE("texts") {
 
 TEST_CASE("a result says what the configuration said") {
   Config config;
-  config.method.name = "mrt";
+  config.method.name = MethodName::mrt;
   config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
   config.method.top = TopRule::fresh;
   config.method.target = 0.2;
