@@ -67,7 +67,7 @@ void compare_gradients(BenchOptions& options, Comm& world) {
   options.run.deterministic = true;
   const auto device = make_backend(options.run, world);
   RunConfig cpu;
-  cpu.device = "cpu";
+  cpu.device = Device::cpu;
   cpu.backend = options.run.backend;
   const auto host = make_backend(cpu, world);
   require_memory(*host, options.settings);
@@ -91,7 +91,7 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     options.run.deterministic = true;
     const auto device = make_backend(options.run, world);
     RunConfig cpu;
-    cpu.device = "cpu";
+    cpu.device = Device::cpu;
     const auto host = make_backend(cpu, world);
     const double usual = options.run.precision == "fp32" ? 1e-4 : options.run.precision == "tf32" ? 1e-2 : 5e-2;
     bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
@@ -176,9 +176,9 @@ void add_bench(Subcommands& commands) {
       {"gradients", "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
   for (const auto& [what, meaning] : kinds) {
     auto options = std::make_shared<BenchOptions>();
-    options->run.device = "cpu";
-    if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = "cuda";
-    if (what == "gradients") options->settings.steps = 3, options->run.device = "cuda";
+    options->run.device = Device::cpu;
+    if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = Device::cuda;
+    if (what == "gradients") options->settings.steps = 3, options->run.device = Device::cuda;
     CLI::App* sub = bench->add_subcommand(what, meaning);
     const auto add = [sub](const std::string& name, auto& value, const std::string& text, const CLI::Validator& is) {
       sub->add_option(name, value, text)->check(is)->capture_default_str();
@@ -192,7 +192,7 @@ void add_bench(Subcommands& commands) {
         ->check(CLI::PositiveNumber);
     add("--steps", options->settings.steps, what == "parity" || what == "gradients" ? "steps" : "timed steps",
         CLI::PositiveNumber);
-    add("--device", options->run.device, "what to compute on", CLI::IsMember({"auto", "cpu", "cuda"}));
+    add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
     add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));
     if (what == "parity") {
       options->run.precision = "fp32";
@@ -207,10 +207,10 @@ void add_bench(Subcommands& commands) {
       sub->add_option("--along", options->gradients.along,
                       "largest part of the expected gradient that may lack or be too much; by precision unless given")
           ->check(CLI::PositiveNumber);
-      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
+      add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
     } else {
       add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
-      add("--backend", options->run.backend, "library on the CPU", CLI::IsMember({"onednn", "reference"}));
+      add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
     }
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
     sub->add_option("--json", options->settings.json.file, "file to write the figures to");

@@ -57,6 +57,33 @@ inline void add_config(CLI::App& app, std::string& config, std::vector<std::stri
       ->type_name("KEY=VALUE");
 }
 
+/// Words that an option takes and what they stand for, in the order of --help.
+template <class E>
+using Choices = std::vector<std::pair<std::string, E>>;
+
+/// Those of the configuration's key that has the same values.
+template <class E>
+Choices<E> choices() {
+  Choices<E> all;
+  for (const std::string& word : words_of<E>()) all.emplace_back(word, static_cast<E>(all.size()));
+  return all;
+}
+
+/// An option whose value is one of a few words. CLI11's own transformer would print numbers for them in --help.
+template <class E, class Target>
+void add_choice(CLI::App& app, const std::string& name, Target& target, const Choices<E>& all,
+                const std::string& meaning) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : all) words.push_back(word);
+  const auto read = [=, &target](const std::string& given) {
+    for (const auto& [word, value] : all)
+      if (word == given) target = value;
+  };
+  CLI::Option* option = app.add_option_function<std::string>(name, read, meaning)->check(CLI::IsMember(words));
+  for (const auto& [word, value] : all)
+    if (target == value) option->default_str(word);
+}
+
 /// The flag of every command that has an output.
 inline void add_overwrite(CLI::App& app, Replace& replace,
                           const std::string& what = "replace an output that is there") {

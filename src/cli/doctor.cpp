@@ -26,7 +26,7 @@ void print_facts(Comm& world) {
   } catch (const ConfigError& error) {  // a GPU is there and cannot be used: that is what one asks a doctor for
     no_gpu = error.what();
     RunConfig cpu;
-    cpu.device = "cpu";
+    cpu.device = Device::cpu;
     backend = make_backend(cpu, world);
   }
   const int threads = choose_threads(0, world);

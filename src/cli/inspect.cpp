@@ -6,7 +6,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 
 #include "layers/execution.hpp"
@@ -160,31 +159,13 @@ void print_model(const InspectOptions& options, Comm& world) {
   print_warnings(config_warnings(config), world);
   print_warnings(sample_warnings(config, sample), world);
   RunConfig cpu = config.run;
-  cpu.device = "cpu";
+  cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
   const std::string text = inspect_text(*backend, config, sample, held, world.size());
   if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
 }
 
 }  // namespace
-
-Shape parse_sample(const std::string& text) {
-  std::vector<Index> sizes;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, 'x');) {
-    const bool number = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoll(word) < 1)
-      throw ConfigError("--sample " + text + ": expected sizes like 1600x3 (positions per axis, then channels)");
-    sizes.push_back(std::stoll(word));
-  }
-  if (sizes.empty() || sizes.size() > 4)
-    throw ConfigError("--sample " + text + ": expected one to three axes and the channels, like 1600x3");
-  Shape shape;
-  shape.channels = sizes.back();
-  shape.axes = static_cast<int>(sizes.size()) - 1;
-  for (std::size_t a = 0; a + 1 < sizes.size(); ++a) shape.spatial[3 - sizes.size() + 1 + a] = sizes[a];
-  return shape;
-}
 
 void add_inspect(Subcommands& commands) {
   CLI::App* inspect = commands.app.add_subcommand(

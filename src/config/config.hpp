@@ -131,12 +131,20 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
+enum class Device { automatic, cpu, cuda };
+template <>
+std::vector<std::string> words_of<Device>();
+
+enum class CpuBackend { onednn, reference };
+template <>
+std::vector<std::string> words_of<CpuBackend>();
+
 struct RunConfig {
   std::string folder = "runs/mrmf";
-  std::string device = "auto";     ///< cpu | cuda | auto
-  std::string backend = "onednn";  ///< the CPU backend: onednn | reference
-  int ranks = 0;                   ///< of the run; 0: as many as are started
-  int threads = 0;                 ///< per rank; 0: cores of the node / ranks on it
+  Device device = Device::automatic;
+  CpuBackend backend = CpuBackend::onednn;
+  int ranks = 0;    ///< of the run; 0: as many as are started
+  int threads = 0;  ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them

@@ -241,8 +241,8 @@ void add_method(Keys& keys) {
 
 void add_run(Keys& keys) {
   add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
-  add(keys, "run.device", MRMF_FIELD(run.device), one_of({"auto", "cpu", "cuda"}), "what to compute on");
-  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of({"onednn", "reference"}), "library for the CPU");
+  add(keys, "run.device", MRMF_FIELD(run.device), one_of(words_of<Device>()), "what to compute on");
+  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of(words_of<CpuBackend>()), "library for the CPU");
   add(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
       "the number of ranks that this run is meant for, another one is refused; 0 for any");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
@@ -291,6 +291,16 @@ std::vector<std::string> words_of<MethodName>() {
   return {"baseline", "mrt", "mrmf", "progressive"};
 }
 std::string to_string(MethodName name) { return word_of(name); }
+
+template <>
+std::vector<std::string> words_of<Device>() {
+  return {"auto", "cpu", "cuda"};
+}
+
+template <>
+std::vector<std::string> words_of<CpuBackend>() {
+  return {"onednn", "reference"};
+}
 
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
                         const std::string& meaning) {

@@ -86,10 +86,10 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   return make_cuda_backend(settings);
 }
 
-// "auto" takes the GPU only where every rank has one.
+// Device::automatic takes the GPU only where every rank has one.
 bool wants_cuda(const RunConfig& run, Comm& world) {
-  if (run.device == "cpu") return false;
-  if (run.device == "cuda") return true;
+  if (run.device == Device::cpu) return false;
+  if (run.device == Device::cuda) return true;
   if (world.any(!cuda_is_worth_trying())) return false;
   return !world.any(cuda_device_count() == 0);
 }
@@ -106,7 +106,7 @@ std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
   omp_set_num_threads(threads);
-  return run.backend == "reference" ? make_reference_backend() : make_onednn_backend(threads);
+  return run.backend == CpuBackend::reference ? make_reference_backend() : make_onednn_backend(threads);
 }
 
 }  // namespace mrmf

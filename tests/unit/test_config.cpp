@@ -184,7 +184,7 @@ TEST_CASE("overrides set, replace and reach into lists") {
   CHECK(c.training.batch == 64);
   CHECK(c.training.optimizer.rule == RateRule::linear);
   CHECK(c.run.folder == "7");
-  CHECK(c.run.device == "cpu");
+  CHECK(c.run.device == Device::cpu);
   CHECK(c.method.resolutions.size() == 2);
   CHECK(c.method.stages.empty());
   CHECK(c.method.coarse.epochs == 5);
