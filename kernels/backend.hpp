@@ -77,6 +77,11 @@ class SampleTable {
 enum class ActivationKind { relu, leaky_relu, tanh };
 enum class LossKind { mse, mae };
 
+/// Of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits of mantissa;
+/// bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them; in bf16 a
+/// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
+enum class Precision { fp32, tf32, bf16 };
+
 class Backend {
  public:
   virtual ~Backend() = default;

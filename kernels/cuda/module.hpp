@@ -11,11 +11,6 @@
 
 namespace mrmf::cuda {
 
-/// fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits of mantissa; bf16:
-/// activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them; in bf16 a
-/// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
-enum class Precision { fp32, tf32, bf16 };
-
 /// How to compute on a GPU: what the program tells the module.
 struct Settings {
   int device = 0;  ///< ordinal among those this process sees

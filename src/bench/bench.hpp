@@ -91,7 +91,7 @@ struct DevicePeak {
   double bytes_per_second = 0, flops = 0;
 };
 /// Of the named device in a precision; nothing for devices that have not been measured.
-std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision);
+std::optional<DevicePeak> device_peak(const std::string& description, Precision precision);
 
 /// Bytes that a unit must move and operations it must do in a training step, forward and backward, with the fusions
 /// that cuDNN offers: convolution + bias + activation in one kernel, pooling apart, backward of pooling and activation
@@ -104,8 +104,7 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
 /// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow. Prints a
 /// line per unit. With --json: {"layers": [{name, forward_us, backward_us, roofline_us}], "step_us",
 /// "step_roofline_us"}.
-void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
-                         std::ostream& out);
+void bench_device_layers(Backend& backend, const BenchSettings& settings, Precision precision, std::ostream& out);
 
 /// How far the gradient of one parameter tensor is from the expected one.
 struct GradientError {

@@ -232,12 +232,12 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
 }
 
-std::optional<DevicePeak> device_peak(const std::string& description, const std::string& precision) {
+std::optional<DevicePeak> device_peak(const std::string& description, Precision precision) {
   // What an H200 is taken to reach in practice; none of it was measured by this program. An H100 has the same
   // arithmetic and less bandwidth, by the ratio of the data sheets.
   const bool h200 = description.find("H200") != std::string::npos, h100 = description.find("H100") != std::string::npos;
   if (!h200 && !h100) return std::nullopt;
-  const double flops = precision == "bf16" ? 790e12 : precision == "tf32" ? 400e12 : 60e12;
+  const double flops = precision == Precision::bf16 ? 790e12 : precision == Precision::tf32 ? 400e12 : 60e12;
   return DevicePeak{h200 ? 4.3e12 : 4.3e12 * 3.35 / 4.8, flops};
 }
 
@@ -267,8 +267,7 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   return work;
 }
 
-void bench_device_layers(Backend& backend, const BenchSettings& settings, const std::string& precision,
-                         std::ostream& out) {
+void bench_device_layers(Backend& backend, const BenchSettings& settings, Precision precision, std::ostream& out) {
   BenchSteps steps(backend, settings);
   warm_up(backend, steps);
   const double step = step_seconds(backend, steps, std::max(settings.steps, 50), false);
@@ -276,7 +275,7 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, const 
   const Model& model = steps.model_state().model;
   const Network& network = model.network();
   const auto peak = device_peak(backend.description(), precision);
-  const double element_bytes = precision == "bf16" ? 2 : 4;
+  const double element_bytes = precision == Precision::bf16 ? 2 : 4;
   out << fmt::format("{}, sample {}, batch {}: {}\n{:<34}{:>12}{:>12}{:>12}{:>8}\n", settings.preset,
                      to_string(settings.sample), settings.batch, backend.description(), "microseconds", "forward",
                      "backward", "roofline", "of it");

@@ -57,9 +57,9 @@ void require_memory(Backend& backend, const BenchSettings& settings) {
 // About one and a half times what roundings come to through all layers (docs/gpu.md): they decide which of two values a
 // max pooling takes and on which side of zero one lies, in a part of all places that grows as the rounding, and a
 // gradient that goes elsewhere is off by all of itself. A gradient that is missing has a distance of 1.
-GradientTolerance usual_tolerance(const std::string& precision) {
-  if (precision == "fp32") return {0.02, 0.005};
-  if (precision == "tf32") return {0.22, 0.06};
+GradientTolerance usual_tolerance(Precision precision) {
+  if (precision == Precision::fp32) return {0.02, 0.005};
+  if (precision == Precision::tf32) return {0.22, 0.06};
   return {0.55, 0.17};
 }
 
@@ -93,7 +93,8 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     RunConfig cpu;
     cpu.device = Device::cpu;
     const auto host = make_backend(cpu, world);
-    const double usual = options.run.precision == "fp32" ? 1e-4 : options.run.precision == "tf32" ? 1e-2 : 5e-2;
+    const Precision precision = options.run.precision;
+    const double usual = precision == Precision::fp32 ? 1e-4 : precision == Precision::tf32 ? 1e-2 : 5e-2;
     bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
     return;
   }
@@ -193,14 +194,14 @@ void add_bench(Subcommands& commands) {
     add("--steps", options->settings.steps, what == "parity" || what == "gradients" ? "steps" : "timed steps",
         CLI::PositiveNumber);
     add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
-    add("--precision", options->run.precision, "on a GPU", CLI::IsMember({"fp32", "tf32", "bf16"}));
+    add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "on a GPU");
     if (what == "parity") {
-      options->run.precision = "fp32";
+      options->run.precision = Precision::fp32;
       sub->add_option("--tolerance", options->tolerance,
                       "largest relative difference of a loss; by precision unless given")
           ->check(CLI::PositiveNumber);
     } else if (what == "gradients") {
-      options->run.precision = "fp32";
+      options->run.precision = Precision::fp32;
       sub->add_option("--distance", options->gradients.distance,
                       "largest relative difference of a gradient; by precision unless given")
           ->check(CLI::PositiveNumber);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/sample_store.hpp"
+#include "kernels/backend.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
@@ -139,6 +140,9 @@ enum class CpuBackend { onednn, reference };
 template <>
 std::vector<std::string> words_of<CpuBackend>();
 
+template <>
+std::vector<std::string> words_of<Precision>();
+
 struct RunConfig {
   std::string folder = "runs/mrmf";
   Device device = Device::automatic;
@@ -149,12 +153,12 @@ struct RunConfig {
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them
   // GPU only:
-  std::string precision = "tf32";  ///< fp32 | tf32 | bf16
-  bool graphs = true;              ///< record a training step once and replay it
-  bool resident = true;            ///< keep the samples in device memory where they fit
-  bool ranks_share_gpu = false;    ///< let several ranks compute on one GPU: for tests
-  double timeout = 300;            ///< seconds that a sum over ranks may take
-  std::string plans;               ///< file of the fastest plans; empty: in the user's cache folder
+  Precision precision = Precision::tf32;
+  bool graphs = true;            ///< record a training step once and replay it
+  bool resident = true;          ///< keep the samples in device memory where they fit
+  bool ranks_share_gpu = false;  ///< let several ranks compute on one GPU: for tests
+  double timeout = 300;          ///< seconds that a sum over ranks may take
+  std::string plans;             ///< file of the fastest plans; empty: in the user's cache folder
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -259,7 +259,7 @@ void add_run(Keys& keys) {
       "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
       "data.shards "
       "set on any number of ranks and threads");
-  add(keys, "run.precision", MRMF_FIELD(run.precision), one_of({"fp32", "tf32", "bf16"}),
+  add(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
       "GPU: of activations and products; parameters and sums are always float32");
   add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
   add(keys, "run.resident", MRMF_FIELD(run.resident), {},
@@ -300,6 +300,11 @@ std::vector<std::string> words_of<Device>() {
 template <>
 std::vector<std::string> words_of<CpuBackend>() {
   return {"onednn", "reference"};
+}
+
+template <>
+std::vector<std::string> words_of<Precision>() {
+  return {"fp32", "tf32", "bf16"};
 }
 
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,

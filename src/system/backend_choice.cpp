@@ -73,9 +73,7 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   omp_set_num_threads(choose_threads(run.threads, world));  // for what the host does: reading, averaging, gathering
   cuda::Settings settings;
   settings.device = choose_device(run, world);
-  settings.precision = run.precision == "bf16"   ? cuda::Precision::bf16
-                       : run.precision == "fp32" ? cuda::Precision::fp32
-                                                 : cuda::Precision::tf32;
+  settings.precision = run.precision;
   settings.deterministic = run.deterministic;
   settings.graphs = run.graphs;
   settings.resident = run.resident;

@@ -15,7 +15,7 @@ bool& used_cuda() {
   return used;
 }
 
-std::unique_ptr<Backend> cuda_device(cuda::Precision precision, bool graphs) {
+std::unique_ptr<Backend> cuda_device(Precision precision, bool graphs) {
   used_cuda() = true;
   cuda::Settings settings;
   settings.precision = precision;
@@ -24,13 +24,13 @@ std::unique_ptr<Backend> cuda_device(cuda::Precision precision, bool graphs) {
   return make_cuda_backend(settings);
 }
 
-std::unique_ptr<Backend> cuda_backend(cuda::Precision precision) { return make_host_view(cuda_device(precision)); }
+std::unique_ptr<Backend> cuda_backend(Precision precision) { return make_host_view(cuda_device(precision)); }
 
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> list;
   list.push_back(make_reference_backend());
   list.push_back(make_onednn_backend(2));
-  if (tests_cuda()) list.push_back(cuda_backend(cuda::Precision::fp32));
+  if (tests_cuda()) list.push_back(cuda_backend(Precision::fp32));
   return list;
 }
 

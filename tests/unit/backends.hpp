@@ -16,9 +16,9 @@ bool tests_cuda();
 /// Set when a CUDA backend is made: main.cpp counts the cases that had one.
 bool& used_cuda();
 /// The CUDA backend itself: spans are the device's memory. Its plans come in a fixed order and are not timed.
-std::unique_ptr<Backend> cuda_device(cuda::Precision precision, bool graphs = true);
+std::unique_ptr<Backend> cuda_device(Precision precision, bool graphs = true);
 /// The CUDA backend seen from the host's memory.
-std::unique_ptr<Backend> cuda_backend(cuda::Precision precision);
+std::unique_ptr<Backend> cuda_backend(Precision precision);
 
 /// Every backend under test, the reference first.
 std::vector<std::unique_ptr<Backend>> backends();

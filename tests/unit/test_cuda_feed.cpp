@@ -10,8 +10,6 @@
 namespace mrmf::test {
 namespace {
 
-using cuda::Precision;
-
 constexpr Index kOutputs = 3;
 const Shape kSamples = line(6, 7, 5);
 

@@ -11,8 +11,6 @@
 namespace mrmf::test {
 namespace {
 
-using cuda::Precision;
-
 const auto without_cuda = doctest::skip(!tests_cuda());
 
 void check_all(Precision precision, const std::vector<LayerCases>& tables, const LayerCheck& check) {

@@ -13,8 +13,6 @@
 namespace mrmf::test {
 namespace {
 
-using cuda::Precision;
-
 const auto without_cuda = doctest::skip(!tests_cuda());
 
 /// Trains with changing numbers of rows, evaluating in between. Every key comes often enough to be replayed.

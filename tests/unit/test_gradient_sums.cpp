@@ -76,7 +76,7 @@ void check_buckets(Backend& backend, Index bucket) {
 TEST_CASE("model: gradients are summed in parts that cover each once, last layers first") {
   std::vector<std::unique_ptr<Backend>> list;
   list.push_back(make_reference_backend());
-  if (tests_cuda()) list.push_back(cuda_device(cuda::Precision::fp32));
+  if (tests_cuda()) list.push_back(cuda_device(Precision::fp32));
   for (const auto& backend : list)
     for (const Index bucket :
          {Index{1}, Index{17}, Index{200}, Index{1000}, Index{100000}, std::numeric_limits<Index>::max()})
