@@ -80,7 +80,8 @@ void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
   add("--size", options->size, "voxels per axis, a power of two");
   add("--box", options->box, "side in Mpc/h at H_0 = 70; a cube's is this times H_0 / 70");
   add("--particles", options->particles, "particles per voxel and axis: 1, 2, 4 or 8");
-  add("--method", options->method, "lpt: displacements of second order; cola: time steps of gravity on top of them");
+  const auto method = std::make_shared<std::string>(to_string(options->method));
+  add("--method", *method, "lpt: displacements of second order; cola: time steps of gravity on top of them");
   add("--steps", options->steps, "cola: time steps");
   add("--mesh", options->mesh, "cola: mesh cells per particle and axis, 1 to 4");
   add("--seed", options->seed, "seed; the same seed gives the same bytes");
@@ -91,7 +92,10 @@ void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
       "files' bytes are the same for any");
   add_overwrite(*cubes, options->replace);
-  commands.run(*cubes, [=, &world = commands.world] { make_cosmology(*options, world); });
+  commands.run(*cubes, [=, &world = commands.world] {
+    options->method = read_displacement(*method);
+    make_cosmology(*options, world);
+  });
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::optional<Comm> sharing_group(const Comm& world) {
   return group;
 }
 
-CosmologySimulation small(const std::string& method, int size, int mesh) {
+CosmologySimulation small(Displacement method, int size, int mesh) {
   CosmologySimulation s;
   s.folder = "unused";
   s.size = size;
@@ -134,11 +134,12 @@ TEST_CASE("slabs: ranks that share a cube count what one rank counts") {
   std::optional<Comm> group = sharing_group(Comm::world());
   if (!group) return;
   struct Case {
-    const char* method;
+    Displacement method;
     int size, mesh;
   };
-  for (const Case& c : {Case{"lpt", 16, 1}, Case{"lpt", 32, 1}, Case{"cola", 16, 3}, Case{"cola", 32, 1}}) {
-    CAPTURE(c.method);
+  for (const Case& c : {Case{Displacement::lpt, 16, 1}, Case{Displacement::lpt, 32, 1}, Case{Displacement::cola, 16, 3},
+                        Case{Displacement::cola, 32, 1}}) {
+    CAPTURE(to_string(c.method));
     CAPTURE(c.size);
     CAPTURE(c.mesh);
     const CosmologySimulation settings = small(c.method, c.size, c.mesh);

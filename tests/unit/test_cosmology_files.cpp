@@ -11,7 +11,7 @@ using namespace mrmf::cosmology;
 
 namespace {
 
-CosmologySimulation small(const std::string& method) {
+CosmologySimulation small(Displacement method) {
   CosmologySimulation s;
   s.folder = "unused";
   s.size = 8;
@@ -24,7 +24,7 @@ CosmologySimulation small(const std::string& method) {
 }  // namespace
 
 TEST_CASE("cosmology: a sample follows seed and number alone and holds every particle in every channel") {
-  for (const char* method : {"lpt", "cola"}) {
+  for (const Displacement method : {Displacement::lpt, Displacement::cola}) {
     const CosmologySimulation settings = small(method);
     const UniverseMaker maker(settings);
     UniverseMaker::Memory memory(maker), other(maker);
@@ -46,7 +46,7 @@ TEST_CASE("cosmology: a sample follows seed and number alone and holds every par
 }
 
 TEST_CASE("cosmology: published names and split") {
-  CosmologySimulation s = small("lpt");
+  CosmologySimulation s = small(Displacement::lpt);
   s.samples = 10240;
   const CubeFiles full = cube_files(s);
   CHECK(full.train.size() == 64);

@@ -67,8 +67,8 @@ std::string metadata(const CosmologySimulation& settings, const CubeFile& file) 
   meta["voxelsPerAxis"] = settings.size;
   meta["particlesPerVoxelAndAxis"] = settings.particles;
   meta["Omega_b"] = Cosmology{}.omega_b;
-  meta["method"] = settings.method;
-  if (settings.method == "cola") {
+  meta["method"] = to_string(settings.method);
+  if (settings.method == Displacement::cola) {
     meta["steps"] = settings.steps;
     meta["meshCellsPerParticleAndAxis"] = settings.mesh;
   }

@@ -27,7 +27,7 @@ using namespace cosmology;
 
 constexpr int kLargestLattice = 4096;  // particles, or mesh cells, per axis: indices stay within FFTW's and ours
 
-void refuse(const std::string& what) { throw ConfigError("simulate cosmology: " + what); }
+[[noreturn]] void refuse(const std::string& what) { throw ConfigError("simulate cosmology: " + what); }
 
 bool power_of_two(int n) { return n > 0 && std::has_single_bit(static_cast<unsigned>(n)); }
 
@@ -49,7 +49,7 @@ void check_sharing(const CosmologySimulation& s) {
   if (!power_of_two(s.ranks_per_cube) || s.ranks_per_cube > s.size)
     refuse(fmt::format("{} ranks per cube cannot share {} planes of voxels equally; a power of two up to {} can",
                        s.ranks_per_cube, s.size, s.size));
-  const int cells = s.size * s.particles * (s.method == "cola" ? s.mesh : 1);
+  const int cells = s.size * s.particles * (s.method == Displacement::cola ? s.mesh : 1);
   int enough = s.ranks_per_cube;
   while (!SlabTranspose::fits(cells, cells + 2, enough)) enough *= 2;
   if (enough > s.ranks_per_cube)
@@ -232,6 +232,14 @@ std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
 
 }  // namespace
 
+std::string to_string(Displacement displacement) { return displacement == Displacement::lpt ? "lpt" : "cola"; }
+
+Displacement read_displacement(const std::string& word) {
+  for (const Displacement displacement : {Displacement::lpt, Displacement::cola})
+    if (word == to_string(displacement)) return displacement;
+  refuse(fmt::format("method '{}' is neither lpt nor cola", word));
+}
+
 int makers(const CosmologySimulation& s) {
   if (s.threads > 0) return s.threads;
   return s.ranks_per_cube > 1 ? 1 : omp_get_max_threads();
@@ -239,9 +247,10 @@ int makers(const CosmologySimulation& s) {
 
 double bytes_per_thread(const CosmologySimulation& s) {
   const double lattice = std::pow(s.size * s.particles, 3), mesh = lattice * std::pow(s.mesh, 3);
-  const double vectors = s.method == "cola" ? 12 : 9;  // two displacements, position and velocity
+  const double vectors = s.method == Displacement::cola ? 12 : 9;  // two displacements, position and velocity
   const double counts = std::pow(s.size, 3) * 4 * sizeof(std::uint16_t);
-  return (sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == "cola" ? 5 : 0)) + counts) / s.ranks_per_cube;
+  return (sizeof(float) * (lattice * (vectors + 3) + mesh * (s.method == Displacement::cola ? 5 : 0)) + counts) /
+         s.ranks_per_cube;
 }
 
 void check(const CosmologySimulation& s) {
@@ -250,7 +259,6 @@ void check(const CosmologySimulation& s) {
   if (s.per_file < 1 || s.per_file > 128)
     refuse(fmt::format("{} samples per file asked for; the published files hold 1 to 128", s.per_file));
   check_grids(s);
-  if (s.method != "lpt" && s.method != "cola") refuse(fmt::format("method '{}' is neither lpt nor cola", s.method));
   if (s.steps < 1 || s.steps > 1000) refuse(fmt::format("{} time steps asked for; 1 to 1000 are possible", s.steps));
   if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
   check_sharing(s);

@@ -13,6 +13,13 @@
 
 namespace mrmf {
 
+/// How particles get from where they began to where they are counted. lpt: by displacements of second order alone;
+/// cola: by time steps of gravity on top of them.
+enum class Displacement { lpt, cola };
+std::string to_string(Displacement displacement);
+/// Of its word; ConfigError when it is none.
+Displacement read_displacement(const std::string& word);
+
 struct CosmologySimulation {
   std::string folder;
   Replace replace = Replace::nothing;
@@ -21,9 +28,9 @@ struct CosmologySimulation {
   int size = 64;         ///< voxels per axis; a power of two
   double box = 512;      ///< side at H_0 = 70 in Mpc/h; it follows H_0, so that it is the same in Mpc for all samples
   int particles = 2;     ///< per voxel and axis: the mean count is its cube
-  std::string method = "cola";  ///< or "lpt": displacements of second order alone
-  int steps = 10;               ///< cola: time steps from a = 0.1 to 1, equal in a
-  int mesh = 1;                 ///< cola: cells of the mesh for the forces per particle and axis
+  Displacement method = Displacement::cola;
+  int steps = 10;  ///< cola: time steps from a = 0.1 to 1, equal in a
+  int mesh = 1;    ///< cola: cells of the mesh for the forces per particle and axis
   std::uint64_t seed = 1;
   int threads = 0;         ///< per rank, each with a cube of its own; 0: as OpenMP has it, 1 where ranks share a cube
   int ranks_per_cube = 1;  ///< that many ranks share a cube, each with slabs of its grids: a power of two up to `size`

@@ -38,7 +38,7 @@ UniverseMaker::UniverseMaker(const CosmologySimulation& settings, Comm* group)
 
 UniverseMaker::Memory::Memory(const UniverseMaker& maker)
     : contrast_(maker.lattice_fft_.slab().modes()), scratch_(contrast_.size()) {
-  if (maker.settings_.method == "cola") mesh_.emplace(maker.mesh_fft_, maker.lattice_, maker.group_);
+  if (maker.settings_.method == Displacement::cola) mesh_.emplace(maker.mesh_fft_, maker.lattice_, maker.group_);
   for (Vectors* vectors : {&moved_.first, &moved_.second})
     for (RealGrid& axis : *vectors) axis.resize(maker.lattice_fft_.slab().points());
 }
@@ -60,7 +60,7 @@ std::array<float, kLabels> UniverseMaker::make(Index sample, Memory& memory, std
   };
   const Growth growth(cosmology.omega_m);
   Evolution evolution(growth, memory.moved_, lattice_fft_.slab());
-  if (settings_.method == "cola")
+  if (settings_.method == Displacement::cola)
     evolution.cola(scale_factors, settings_.steps, *memory.mesh_, snapshot);
   else
     evolution.displaced(scale_factors, snapshot);
