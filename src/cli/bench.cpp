@@ -20,6 +20,8 @@ namespace {
 
 constexpr const char* kConfig = "configuration file (TOML): its data, batch and last resolution";
 
+enum class Benchmark { training, layers, parity, gradients };
+
 struct BenchOptions {
   BenchSettings settings;
   std::string sample;  // "1600x3"; empty: the preset's own
@@ -77,14 +79,14 @@ void compare_gradients(BenchOptions& options, Comm& world) {
   bench_gradients({*device, *host, tolerance}, options.settings, std::cout);
 }
 
-void run_bench(const std::string& what, BenchOptions options, Comm& world) {
+void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
   preset_layers(options.settings.preset);  // an unknown name fails here
   options.settings.json.require();
-  options.settings.sample = bench_sample(options, what == "parity");
+  options.settings.sample = bench_sample(options, what == Benchmark::parity);
   if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
   options.run.graphs = options.graph;
-  if (what == "parity") {
+  if (what == Benchmark::parity) {
     // Adam amplifies gradients that are rounding alone (docs/numerics.md).
     options.settings.optimizer.name = OptimizerKind::sgd;
     options.settings.optimizer.learning_rate = 1e-3;
@@ -98,13 +100,13 @@ void run_bench(const std::string& what, BenchOptions options, Comm& world) {
     bench_parity({*device, *host, options.tolerance > 0 ? options.tolerance : usual}, options.settings, std::cout);
     return;
   }
-  if (what == "gradients") {
+  if (what == Benchmark::gradients) {
     compare_gradients(options, world);
     return;
   }
   const auto backend = make_backend(options.run, world);
   if (backend->immediate()) require_memory(*backend, options.settings);
-  if (what == "training")
+  if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())
     bench_layers(*backend, options.settings, std::cout);
@@ -170,37 +172,44 @@ void add_bench(Subcommands& commands) {
   bench->require_subcommand(1);
   add_bench_io(*bench, commands);
   add_scaling(*bench, commands);
-  const std::vector<std::pair<std::string, std::string>> kinds{
-      {"training", "samples per second of whole training steps"},
-      {"layers", "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
-      {"parity", "the same training steps on the GPU and on the CPU"},
-      {"gradients", "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
-  for (const auto& [what, meaning] : kinds) {
+  struct Kind {
+    Benchmark what;
+    const char *name, *meaning;
+  };
+  const std::vector<Kind> kinds{
+      {Benchmark::training, "training", "samples per second of whole training steps"},
+      {Benchmark::layers, "layers",
+       "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
+      {Benchmark::parity, "parity", "the same training steps on the GPU and on the CPU"},
+      {Benchmark::gradients, "gradients",
+       "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
+  for (const auto& [what, name, meaning] : kinds) {
     auto options = std::make_shared<BenchOptions>();
     options->run.device = Device::cpu;
-    if (what == "parity") options->settings.batch = 4, options->settings.steps = 20, options->run.device = Device::cuda;
-    if (what == "gradients") options->settings.steps = 3, options->run.device = Device::cuda;
-    CLI::App* sub = bench->add_subcommand(what, meaning);
-    const auto add = [sub](const std::string& name, auto& value, const std::string& text, const CLI::Validator& is) {
-      sub->add_option(name, value, text)->check(is)->capture_default_str();
+    if (what == Benchmark::parity)
+      options->settings.batch = 4, options->settings.steps = 20, options->run.device = Device::cuda;
+    if (what == Benchmark::gradients) options->settings.steps = 3, options->run.device = Device::cuda;
+    CLI::App* sub = bench->add_subcommand(name, meaning);
+    const auto add = [sub](const std::string& option, auto& value, const std::string& text, const CLI::Validator& is) {
+      sub->add_option(option, value, text)->check(is)->capture_default_str();
     };
     sub->add_option("--preset", options->settings.preset, "network (mrmf presets lists them)")->capture_default_str();
     sub->add_option("--sample", options->sample, "size of a sample, e.g. 64x64x64x4; the preset's own unless given");
     sub->add_option("--length", options->length, "positions along the last axis of a sample, instead of its own")
         ->check(CLI::PositiveNumber);
     sub->add_option("--batch", options->settings.batch,
-                    what == "parity" ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
+                    what == Benchmark::parity ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
         ->check(CLI::PositiveNumber);
-    add("--steps", options->settings.steps, what == "parity" || what == "gradients" ? "steps" : "timed steps",
-        CLI::PositiveNumber);
+    add("--steps", options->settings.steps,
+        what == Benchmark::parity || what == Benchmark::gradients ? "steps" : "timed steps", CLI::PositiveNumber);
     add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
     add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "on a GPU");
-    if (what == "parity") {
+    if (what == Benchmark::parity) {
       options->run.precision = Precision::fp32;
       sub->add_option("--tolerance", options->tolerance,
                       "largest relative difference of a loss; by precision unless given")
           ->check(CLI::PositiveNumber);
-    } else if (what == "gradients") {
+    } else if (what == Benchmark::gradients) {
       options->run.precision = Precision::fp32;
       sub->add_option("--distance", options->gradients.distance,
                       "largest relative difference of a gradient; by precision unless given")

@@ -53,8 +53,8 @@ struct CoarsenOptions {
   std::string factor;                ///< "2,2,2": per axis
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
-  std::string type = "float32";
-  std::string missing = "refuse";  ///< refuse | fill: as data.missing
+  ElementType type = ElementType::float32;
+  MissingRule missing = MissingRule::refuse;
   int threads = 0;
   Replace replace = Replace::nothing;
 };
@@ -78,8 +78,8 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   copy.axes = factor.axes;
   copy.replace = options.replace;
   copy.samples = options.samples;
-  copy.type = options.type == "uint16" ? ElementType::uint16 : ElementType::float32;
-  copy.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
+  copy.type = options.type;
+  copy.missing = options.missing;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   std::optional<OutputFolder> folder;
@@ -118,13 +118,10 @@ void add_coarsen(Subcommands& commands) {
                    "more than once")
       ->take_all()
       ->expected(1);
-  coarsen->add_option("--type", options->type, "of the copy's samples; uint16: means rounded to integers")
-      ->check(CLI::IsMember({"float32", "uint16"}))
-      ->capture_default_str();
-  coarsen
-      ->add_option("--missing", options->missing, "rows that were never written: refuse them, or take the fill value")
-      ->check(CLI::IsMember({"refuse", "fill"}))
-      ->capture_default_str();
+  const Choices<ElementType> types{{"float32", ElementType::float32}, {"uint16", ElementType::uint16}};
+  add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
+  add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
+             "rows that were never written: refuse them, or take the fill value");
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -9,6 +9,7 @@
 
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
+#include "src/config/config.hpp"
 
 namespace mrmf {
 
@@ -90,7 +91,5 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
   app.add_flag_callback(
       "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
-
-
 
 }  // namespace mrmf

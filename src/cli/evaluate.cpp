@@ -28,12 +28,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Whose names of data sets to use.
+enum class SplitName { train, validation };
+
 struct ModelOptions {
   std::string run;                 ///< a finished run folder
   std::vector<std::string> files;  ///< other data than the run's own
-  std::string split = "validation";
+  SplitName split = SplitName::validation;
   std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
-  std::string missing;          ///< refuse | fill, when not as the run's data.missing
+  std::optional<MissingRule> missing;  ///< when not as the run's data.missing
   std::string output;           ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
   bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
@@ -142,12 +145,12 @@ struct Trained {
 };
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
-  DatasetSpec spec = options.split == "train" ? data.train : data.validation;
+  DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
   if (!options.files.empty()) spec.files = options.files;
   if (!options.samples.empty()) spec.samples = options.samples;
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == Labels::unread) spec.labels.clear();
-  if (!options.missing.empty()) spec.missing = options.missing == "fill" ? MissingRule::fill : MissingRule::refuse;
+  if (options.missing) spec.missing = *options.missing;
   // Splits are often of one size: the run's labels would fit other samples without being theirs.
   if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
     throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
@@ -300,14 +303,11 @@ void write_predictions(const ModelOptions& options, Comm& world) {
 void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("run", options.run, "folder of a finished run")->required();
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
-  sub.add_option("--split", options.split, "train or validation: whose data set names to use")
-      ->check(CLI::IsMember({"train", "validation"}))
-      ->capture_default_str();
+  const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
+  add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
   sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
-  sub.add_option("--missing", options.missing,
-                 "rows that were never written: refuse them, or take the fill value; the run's data.missing unless "
-                 "given")
-      ->check(CLI::IsMember({"refuse", "fill"}));
+  add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
+             "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
   sub.add_flag("--checkpoint", options.checkpoint, "use the newest checkpoint of a run that is not done");
 }
 

@@ -13,9 +13,13 @@
 
 namespace mrmf {
 
-/// The words of an option in files and on command lines, in the order of its enumerators; for the enums declared below.
+/// The words of an option in files and on command lines, in the order of its enumerators. An enum whose words only its
+/// key knows has none here.
 template <class E>
 std::vector<std::string> words_of();
+
+template <>
+std::vector<std::string> words_of<MissingRule>();
 
 enum class OptimizerKind { adam, adamw, sgd };
 template <>

@@ -161,7 +161,7 @@ void add_data(Keys& keys) {
       "channels of a sample, its last axis: other data is refused, and a shape that looks unusual is taken as meant");
   add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
       "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
-  add(keys, "data.missing", MRMF_FIELD(data.train.missing), one_of({"refuse", "fill"}),
+  add(keys, "data.missing", MRMF_FIELD(data.train.missing), one_of(words_of<MissingRule>()),
       "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
       "value for them");
   add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
@@ -273,6 +273,11 @@ void add_run(Keys& keys) {
 }
 
 }  // namespace
+
+template <>
+std::vector<std::string> words_of<MissingRule>() {
+  return {"refuse", "fill"};
+}
 
 template <>
 std::vector<std::string> words_of<OptimizerKind>() {
