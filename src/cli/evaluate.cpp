@@ -35,9 +35,9 @@ struct ModelOptions {
   std::string run;                 ///< a finished run folder
   std::vector<std::string> files;  ///< other data than the run's own
   SplitName split = SplitName::validation;
-  std::string samples, labels;  ///< data set names, when not the run's; predict needs no labels
+  std::string samples, labels;         ///< data set names, when not the run's; predict needs no labels
   std::optional<MissingRule> missing;  ///< when not as the run's data.missing
-  std::string output;           ///< predict: HDF5 file to write
+  std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
   bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
 };
