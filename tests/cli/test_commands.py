@@ -63,6 +63,7 @@ class Commands(support.MrmfTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("threads: 2 (OpenMP grants no more of 4)", done.stdout)
 
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "the address sanitizer needs more memory than the limit here")
     def test_threads_that_the_system_refuses_are_a_clear_error(self):
         def little_memory():
             resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
