@@ -72,8 +72,8 @@ void write_dataset(FuzzedDataProvider& from, hid_t file, const char* name, bool 
     H5Pset_virtual(creation, space, from.ConsumeBool() ? "." : "nowhere.h5", from.ConsumeBool() ? name : "labels",
                    space);
   const hid_t data = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-  // Not through a virtual one: it may be its own source, and HDF5 would write to it for ever.
-  if (data >= 0 && place != 3 && elements <= 4096 && H5Tget_size(type) <= 16 && from.ConsumeBool()) {
+  // Into no other file, and not through a virtual one: it may be its own source, and HDF5 would write to it for ever.
+  if (data >= 0 && place < 2 && elements <= 4096 && H5Tget_size(type) <= 16 && from.ConsumeBool()) {
     const std::vector<char> values(static_cast<std::size_t>(elements) * 16 + 16, from.ConsumeIntegral<char>());
     H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
   }
