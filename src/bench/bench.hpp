@@ -142,7 +142,7 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
 
 /// `mrmf bench io`: how fast samples come out of the files, beside a plain read of the same bytes.
 struct BenchIo {
-  Config config;      ///< data, batch, resolution of the last step of the plan
+  Config config;      ///< data, batch, resolution of the last phase of the plan
   int rounds = 1;     ///< medians are printed
   OutputOption json;  ///< for the figures
 };

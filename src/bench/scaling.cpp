@@ -99,7 +99,7 @@ EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
   return *middle;
 }
 
-// The last training step of the plan as a run of its own.
+// The last phase of the plan as a run of its own.
 Config last_step_alone(const Config& config, int epochs) {
   const Phase phase = make_plan(config).last;
   Config alone = config;

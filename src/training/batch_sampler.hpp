@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// What a training step of the plan draws its randomness from, beside the seed.
+/// What a phase of the plan draws its randomness from, beside the seed.
 std::uint64_t phase_key(const Phase& phase);
 
 /// The sample ids of one of the order's steps.

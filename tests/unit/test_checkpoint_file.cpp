@@ -28,7 +28,7 @@ struct Saved {
     settings.name = optimizer;
     return {*backend, small_model(length, seed), settings, {1, 1, 1}};
   }
-  // All numbers differ from those of a new learner.
+  // All numbers differ from those of a new model.
   ModelState trained(OptimizerKind optimizer) {
     ModelState made = model_state(1, optimizer);
     train_a_little(*backend, made.model, 5);
