@@ -42,17 +42,20 @@ double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const 
   return record.split.compute.mean + record.split.communication.mean;
 }
 
+// What is still unknown is measured, and `keep` is called after each model: a stop between the two loses one epoch.
+template <typename Keep>
 TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx,
-                  MeasuredTeams& kept) try {
+                  MeasuredTeams& measured, const Keep& keep) try {
   const Timer timer;
   ctx.data.load(ctx.team);
   const auto seconds_of = [&](const Phase& phase) {
-    if (const std::optional<double> earlier = kept.find_seconds(phase.stage, phase.role)) return *earlier;
+    const auto [place, unknown] = measured.seconds.try_emplace({phase.stage, phase.role}, 0);
+    if (!unknown) return place->second;
     ctx.report.log(
         fmt::format("stage {}: measuring an epoch of the {} model on all ranks", phase.stage, to_string(phase.role)));
-    const double seconds = epoch_seconds(config, plan, phase, ctx);
-    kept.keep_seconds(phase.stage, phase.role, seconds);
-    return seconds;
+    place->second = epoch_seconds(config, plan, phase, ctx);
+    keep();
+    return place->second;
   };
   const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
   const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
@@ -62,6 +65,9 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
                   "{:.3f} s coarse "
                   "(at most {})",
                   stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
+  measured.sizes[stage.fuse.stage] = teams;
+  measured.seconds.clear();
+  keep();
   return teams;
 } catch (const Stopped& stopped) {
   ctx.report.log(
@@ -70,64 +76,60 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   throw;
 }
 
-}  // namespace
-
-MeasuredTeams::MeasuredTeams(const Config& config, Comm& world, bool kept)
-    : path_(kept ? path_in(config.run) : ""), origin_(origin_of(config, world.size())), world_(&world) {
-  collective_try(world, [&] {
-    std::error_code unknown;
-    if (world.root() && kept && std::filesystem::exists(path_, unknown)) text_ = read_file(path_);
-  });
-  world.broadcast(text_, 0);
-  if (text_.empty()) text_ = "{}";
-}
-
-std::optional<TeamSizes> MeasuredTeams::find(int stage) try {
-  require_shallow_json(text_, path_);
-  const Json all = Json::parse(text_);
-  const auto found = all.find(std::to_string(stage));
-  if (found == all.end()) return {};
-  const TeamSizes teams{whole_number<int>(found->at("dense")), whole_number<int>(found->at("coarse"))};
-  if (teams.dense < 1 || teams.coarse < 1 || teams.ranks() != world_->size())
-    throw ConfigError(fmt::format(
-        "{}: the teams of stage {} were measured on {} ranks, and this run has {}; continue on {} ranks, or "
-        "give --overwrite to begin anew",
-        path_, stage, teams.ranks(), world_->size(), teams.ranks()));
-  return teams;
+// JSON: {"origin": "...", "1": {"dense": 3, "coarse": 2}, "seconds": {"2": {"dense": 0.7}}}
+MeasuredTeams parse(const std::string& text, const std::string& path, const std::string& origin) try {
+  require_shallow_json(text, path);
+  MeasuredTeams measured;
+  const Json all = Json::parse(text);
+  for (const auto& [key, value] : all.items()) {
+    if (key == "origin" || key == "seconds") continue;
+    measured.sizes[std::stoi(key)] = {whole_number<int>(value.at("dense")), whole_number<int>(value.at("coarse"))};
+  }
+  if (all.value("origin", "") != origin || !all.contains("seconds")) return measured;
+  for (const auto& [stage, roles] : all.at("seconds").items())
+    for (const Role role : {Role::coarse, Role::dense})
+      if (roles.contains(to_string(role)))
+        measured.seconds[{std::stoi(stage), role}] = roles.at(to_string(role)).get<double>();
+  return measured;
 } catch (const Error&) {
   throw;
 } catch (const std::exception& error) {
-  throw DataError(path_ + ": not what mrmf writes there (" + error.what() + "); begin anew with --overwrite");
+  throw DataError(path + ": not what mrmf writes there (" + error.what() + "); begin anew with --overwrite");
 }
 
-std::optional<double> MeasuredTeams::find_seconds(int stage, Role role) {
-  const Json all = Json::parse(text_, nullptr, false);
-  if (!all.is_object() || all.value("origin", "") != origin_) return {};
-  const Json::json_pointer place("/seconds/" + std::to_string(stage) + "/" + to_string(role));
-  if (!all.contains(place) || !all.at(place).is_number()) return {};
-  return all.at(place).get<double>();
+}  // namespace
+
+std::optional<TeamSizes> measured_sizes(const MeasuredTeams& measured, int stage, const RunConfig& run, int ranks) {
+  const auto found = measured.sizes.find(stage);
+  if (found == measured.sizes.end()) return {};
+  const TeamSizes& teams = found->second;
+  if (teams.dense < 1 || teams.coarse < 1 || teams.ranks() != ranks)
+    throw ConfigError(
+        fmt::format("{}: the teams of stage {} were measured on {} ranks, and this run has {}; continue on {} "
+                    "ranks, or give --overwrite to begin anew",
+                    path_in(run), stage, teams.ranks(), ranks, teams.ranks()));
+  return teams;
 }
 
-void MeasuredTeams::keep(int stage, const TeamSizes& teams) {
-  Json all = Json::parse(text_);
-  all[std::to_string(stage)] = {{"dense", teams.dense}, {"coarse", teams.coarse}};
-  all.erase("seconds");
-  write(all.dump());
+MeasuredTeams read_measured_teams(const Config& config, Comm& world) {
+  const std::string path = path_in(config.run);
+  std::string text;
+  collective_try(world, [&] {
+    std::error_code unknown;
+    if (world.root() && std::filesystem::exists(path, unknown)) text = read_file(path);
+  });
+  world.broadcast(text, 0);
+  return text.empty() ? MeasuredTeams{} : parse(text, path, origin_of(config, world.size()));
 }
 
-void MeasuredTeams::keep_seconds(int stage, Role role, double seconds) {
-  Json all = Json::parse(text_);
-  all["seconds"][std::to_string(stage)][to_string(role)] = seconds;
-  write(all.dump());
-}
-
-void MeasuredTeams::write(const std::string& text) {
-  Json all = Json::parse(text);
-  all["origin"] = origin_;
-  text_ = all.dump();
-  if (path_.empty()) return;
-  collective_try(*world_, [&] {
-    if (world_->root()) write_file(path_, text_ + "\n", Replace::file);
+void write_measured_teams(const MeasuredTeams& measured, const Config& config, Comm& world) {
+  Json all{{"origin", origin_of(config, world.size())}};
+  for (const auto& [stage, teams] : measured.sizes)
+    all[std::to_string(stage)] = {{"dense", teams.dense}, {"coarse", teams.coarse}};
+  for (const auto& [model, seconds] : measured.seconds)
+    all["seconds"][std::to_string(model.first)][to_string(model.second)] = seconds;
+  collective_try(world, [&] {
+    if (world.root()) write_file(path_in(config.run), all.dump() + "\n", Replace::file);
   });
 }
 
@@ -185,14 +187,16 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx) {
   std::optional<TeamSizes> teams = given_teams(config.method, ctx.team.size());
-  if (!teams) {
-    MeasuredTeams earlier(config, ctx.team, ctx.saving != nullptr);
-    teams = earlier.find(stage.fuse.stage);
-    if (!teams) {
-      teams = measure(config, plan, stage, ctx, earlier);
-      earlier.keep(stage.fuse.stage, *teams);
-    }
+  const bool kept = ctx.saving != nullptr;  // a run without checkpoints has nowhere to keep them
+  MeasuredTeams measured;
+  if (!teams && kept) {
+    measured = read_measured_teams(config, ctx.team);
+    teams = measured_sizes(measured, stage.fuse.stage, config.run, ctx.team.size());
   }
+  if (!teams)
+    teams = measure(config, plan, stage, ctx, measured, [&] {
+      if (kept) write_measured_teams(measured, config, ctx.team);
+    });
   require_trainable(config, stage, *teams, ctx.data.shape().samples);
   ctx.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
                              stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));

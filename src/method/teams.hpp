@@ -3,8 +3,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
-#include <string>
+#include <utility>
 
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
@@ -35,29 +36,20 @@ void require_trainable(const Config& config, const Stage& stage, const TeamSizes
 /// be trained for are its share. Collective over ctx.team, the world.
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx);
 
-/// What a run has measured to cut its ranks into teams, kept in its folder: a run that goes on must cut them as before,
-/// and one that was stopped on the way need not measure again what it knows.
-class MeasuredTeams {
- public:
-  /// Collective over the world. A run without a folder to keep them in has none.
-  MeasuredTeams(const Config& config, Comm& world, bool kept);
-
-  /// DataError: the file is none of ours. ConfigError: they were measured on another number of ranks. Collective.
-  std::optional<TeamSizes> find(int stage);
-  void keep(int stage, const TeamSizes& teams);
-
-  /// Seconds of an epoch on all ranks, of the stage's model of this role; none for another configuration's.
-  std::optional<double> find_seconds(int stage, Role role);
-  void keep_seconds(int stage, Role role, double seconds);
-
- private:
-  void write(const std::string& text);
-
-  std::string path_;    // empty: nowhere
-  std::string origin_;  // a hash of the configuration and the number of ranks
-  std::string text_;    // JSON: {"origin": "...", "1": {"dense": 3, "coarse": 2}, "seconds": {"2": {"dense": 0.7}}}
-  Comm* world_;
+/// What a run has measured to cut its ranks into teams. It is kept in the run's folder: a run that goes on must cut
+/// them as before, and one that was stopped on the way need not measure again what it knows.
+struct MeasuredTeams {
+  std::map<int, TeamSizes> sizes;                  ///< of a stage
+  std::map<std::pair<int, Role>, double> seconds;  ///< of an epoch on all ranks, of a stage's model of this role
 };
+
+/// What the run's folder has, nothing where it has none; seconds of another configuration, or of another number of
+/// ranks, do not count. DataError: the file is none of ours. Collective over the world.
+MeasuredTeams read_measured_teams(const Config& config, Comm& world);
+/// Those of a stage, if they are known. ConfigError: they were measured on another number of ranks than this.
+std::optional<TeamSizes> measured_sizes(const MeasuredTeams& measured, int stage, const RunConfig& run, int ranks);
+/// Collective over the world.
+void write_measured_teams(const MeasuredTeams& measured, const Config& config, Comm& world);
 
 /// Forgets what was measured: for a run that begins anew, or is done. The root acts.
 void forget_teams(const RunConfig& run, const Comm& world);
