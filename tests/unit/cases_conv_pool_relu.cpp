@@ -33,6 +33,7 @@ LayerCases conv_pool_relu_cases() {
       {"1-D, 3->32, k4, pool 4", line(4, 35, 3), conv(32, {1, 1, 4}), by4},
       {"1-D, 3->8, k4, pool 2", line(4, 35, 3), conv(8, {1, 1, 4}), max_pool({1, 1, 2})},
       {"1-D, 1->5, k3, pool 4", line(4, 30, 1), conv(5, {1, 1, 3}), by4},
+      {"1-D, 1->2, k3, pool 4, no rest", line(4, 34, 1), conv(2, {1, 1, 3}), by4},
       {"1-D, 4->16, k5, pool 3", line(4, 32, 4), conv(16, {1, 1, 5}), max_pool({1, 1, 3})},
       {"1-D, same padding", line(4, 17, 3), conv(30, {1, 1, 4}, true), by4},
       {"1-D, zeros after only", line(4, 17, 3), padded, by4},

@@ -27,7 +27,7 @@ struct Subject {
     for (Index row = 0; row < c.in.n; ++row) ids.push_back(row * 3000000007 + 11);
     step = {.training = true, .seed = 5, .number = 3, .ids = ids, .ranks = nullptr};
   }
-  LayerMemory buffers(Index rows) { return {backend, *layer, layer_case.in, rows}; }
+  LayerMemory buffers(Index rows) { return {*layer, layer_case.in, rows}; }
 };
 
 float rounded(float value, int bits) {

@@ -1,6 +1,10 @@
 #include "tests/unit/layer_memory.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -19,16 +23,25 @@ Index total(const std::vector<Part>& parts) {
 
 }  // namespace
 
-Guarded::Guarded(Backend& backend, Index count)
-    : arena_(backend.allocate(count + 2 * static_cast<Index>(kGuard))), count_(static_cast<std::size_t>(count)) {
-  std::ranges::fill(arena_.span(), kGuardValue);
+void Guarded::Unmap::operator()(std::byte* pages) const { munmap(pages, bytes); }
+
+Guarded::Guarded(Index count) : count_(static_cast<std::size_t>(count)) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t used = static_cast<std::size_t>(aligned(count) + static_cast<Index>(kGuard)) * sizeof(float);
+  const std::size_t forbidden = (used + page - 1) / page * page, bytes = forbidden + page;
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MRMF_CHECK(pages != MAP_FAILED, "no memory for a test's buffer");
+  pages_ = {static_cast<std::byte*>(pages), Unmap{bytes}};
+  MRMF_CHECK(mprotect(pages_.get() + forbidden, page, PROT_NONE) == 0, "the page behind a test's buffer");
+  floats_ = {reinterpret_cast<float*>(pages_.get() + forbidden - used), used / sizeof(float)};
+  std::ranges::fill(floats_, kGuardValue);
   poison();
 }
 
 bool Guarded::intact() const {
   const auto guard = [](float value) { return value == kGuardValue; };
-  return std::ranges::all_of(arena_.span().first(kGuard), guard) &&
-         std::ranges::all_of(arena_.span().last(kGuard), guard);
+  return std::ranges::all_of(floats_.first(kGuard), guard) &&
+         std::ranges::all_of(floats_.subspan(kGuard + count_), guard);
 }
 
 void Guarded::poison() { std::ranges::fill(span(), std::numeric_limits<float>::quiet_NaN()); }
@@ -38,17 +51,17 @@ void Guarded::set(ConstSpan values) {
   std::ranges::copy(values, span().begin());
 }
 
-LayerMemory::LayerMemory(Backend& backend, const Layer& layer, const Shape& input, Index rows)
+LayerMemory::LayerMemory(const Layer& layer, const Shape& input, Index rows)
     : in(input.rows(rows)),
       out(layer.output().rows(rows)),
-      x(backend, in.count()),
-      y(backend, out.count()),
-      dy(backend, out.count()),
-      dx(backend, in.count()),
-      params(backend, total(layer.footprint().params)),
-      grads(backend, total(layer.footprint().params)),
-      state(backend, total(layer.footprint().state)),
-      cache(backend, layer.footprint().cache) {}
+      x(in.count()),
+      y(out.count()),
+      dy(out.count()),
+      dx(in.count()),
+      params(total(layer.footprint().params)),
+      grads(total(layer.footprint().params)),
+      state(total(layer.footprint().state)),
+      cache(layer.footprint().cache) {}
 
 void LayerMemory::fill(const Layer& layer, std::uint64_t seed) {
   Rng rng(seed);

@@ -23,7 +23,7 @@ struct Chain {
     for (const LayerSpec& spec : specs) {
       const Shape in = layers.empty() ? c.in : layers.back()->output();
       layers.push_back(make_layer(backend, in, spec, 0));
-      buffers.emplace_back(backend, *layers.back(), in, in.n);
+      buffers.emplace_back(*layers.back(), in, in.n);
     }
   }
   /// The step on what `from`, the fused layer's memory, holds.
@@ -85,7 +85,7 @@ TEST_CASE("batch norm: fused with ReLU and pooling it does what the three layers
       INFO(backend->name(), ": ", c.title);
       const auto layer = make_case(*backend, c);
       if (!layer) continue;
-      LayerMemory b(*backend, *layer, c.in, c.in.n);
+      LayerMemory b(*layer, c.in, c.in.n);
       b.fill(*layer, 5);
       Chain chain(*backend, c);
       const Step step;
