@@ -1,6 +1,7 @@
-// NCCL between threads and between processes.
+// NCCL between threads and between processes: ranks that differ, that are lost, that ask for too much too early.
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -27,25 +28,24 @@ void on_ranks(int ranks, const std::function<void(int)>& body) {
     });
 }
 
-/// One rank's communicator and stream. Errors are CHECKed: doctest's REQUIRE throws, which threads must not.
+/// One rank's communicator and stream. NCCL's errors are CHECKed: doctest's REQUIRE throws, which threads must not.
 struct Rank {
-  Rank(int ranks, const ncclUniqueId& id, int rank) {
-    CHECK(ncclCommInitRank(&comm, ranks, id, rank) == ncclSuccess);
-    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  Rank(int ranks, const ncclUniqueId& id, int rank, bool blocking = true) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking ? 1 : 0;
+    CHECK(ncclCommInitRankConfig(&comm, ranks, id, rank, &config) == (blocking ? ncclSuccess : ncclInProgress));
   }
-  ~Rank() {
-    ncclCommDestroy(comm);
-    cudaStreamDestroy(stream);
+  ~Rank() { CHECK(ncclCommDestroy(comm) == ncclSuccess); }
+  ncclResult_t sum(const DeviceFloats& values, std::size_t count) const {
+    return ncclAllReduce(values.get(), values.get(), count, ncclFloat32, ncclSum, comm, stream);
   }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
   ncclResult_t async() const {
     ncclResult_t error = ncclSuccess;
     ncclCommGetAsyncError(comm, &error);
     return error;
   }
   ncclComm_t comm = nullptr;
-  cudaStream_t stream = nullptr;
+  TestStream stream;
 };
 
 bool becomes(const std::function<bool()>& condition) {
@@ -56,41 +56,17 @@ bool becomes(const std::function<bool()>& condition) {
 
 }  // namespace
 
-TEST_CASE("all-reduce, broadcast and all-gather, over more than one chunk") {
+TEST_CASE("a sum goes on although its host is busy elsewhere") {
   const ncclUniqueId id = new_id();
-  constexpr std::size_t kCount = 100001;  // floats: two chunks
-  on_ranks(3, [&](int r) {
-    Rank rank(3, id, r);
-    std::vector<float> mine(kCount);
-    for (std::size_t i = 0; i < kCount; ++i) mine[i] = static_cast<float>(i) + 0.25f * static_cast<float>(r);
-    DeviceFloats sum(mine), from_one(mine), all(3 * kCount), largest(mine);
-    CHECK(ncclAllReduce(sum.get(), sum.get(), kCount, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
-    CHECK(ncclGroupStart() == ncclSuccess);
-    CHECK(ncclBroadcast(from_one.get(), from_one.get(), kCount, ncclFloat32, 1, rank.comm, rank.stream) == ncclSuccess);
-    CHECK(ncclAllGather(largest.get(), all.get(), kCount, ncclFloat32, rank.comm, rank.stream) == ncclSuccess);
-    CHECK(ncclGroupEnd() == ncclSuccess);
-    CHECK(ncclAllReduce(largest.get(), largest.get(), kCount, ncclFloat32, ncclMax, rank.comm, rank.stream) ==
-          ncclSuccess);
-    CHECK(cudaStreamSynchronize(rank.stream) == cudaSuccess);
-    const std::size_t at = 77777;
-    const auto base = static_cast<float>(at);
-    CHECK(sum.values()[at] == (base + (base + 0.25f)) + (base + 0.5f));
-    CHECK(from_one.values()[at] == base + 0.25f);
-    CHECK(largest.values()[at] == base + 0.5f);
-    CHECK(all.values()[2 * kCount + at] == base + 0.5f);
-    CHECK(rank.async() == ncclSuccess);
-  });
-}
-
-TEST_CASE("a collective goes on although its host is busy elsewhere") {
-  const ncclUniqueId id = new_id();
+  constexpr std::size_t kCount = 100001;  // two chunks
   std::atomic<bool> first_done = false;
   on_ranks(2, [&](int r) {
     Rank rank(2, id, r);
-    DeviceFloats value(std::vector<float>{1.0f});
-    CHECK(ncclAllReduce(value.get(), value.get(), 1, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
+    DeviceFloats values(std::vector<float>(kCount, static_cast<float>(1 + r)));
+    CHECK(rank.sum(values, kCount) == ncclSuccess);
     if (r == 0) {
       CHECK(cudaStreamSynchronize(rank.stream) == cudaSuccess);
+      CHECK(values.values() == std::vector<float>(kCount, 3.0f));
       first_done = true;
     } else {
       CHECK(becomes([&] { return first_done.load(); }));  // without ever asking the device
@@ -98,52 +74,23 @@ TEST_CASE("a collective goes on although its host is busy elsewhere") {
   });
 }
 
-TEST_CASE("collectives are captured and replayed") {
+TEST_CASE("two ranks on one device are refused") {
   const ncclUniqueId id = new_id();
   on_ranks(2, [&](int r) {
-    Rank rank(2, id, r);
-    DeviceFloats value(std::vector<float>{1.0f});
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
-    CHECK(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    CHECK(ncclAllReduce(value.get(), value.get(), 1, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
-    CHECK(cudaStreamEndCapture(rank.stream, &graph) == cudaSuccess);
-    CHECK(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
-    for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, rank.stream) == cudaSuccess);
-    CHECK(cudaStreamSynchronize(rank.stream) == cudaSuccess);
-    CHECK(value.values()[0] == 8.0f);
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
+    cudaSetDevice(0);
+    ncclComm_t comm = nullptr;
+    CHECK(ncclCommInitRank(&comm, 2, id, r) == ncclInvalidUsage);
+    CHECK(std::string(ncclGetLastError(comm)).find("Duplicate GPU detected") == 0);
+    ncclCommDestroy(comm);
   });
-}
-
-TEST_CASE("two ranks on one device are refused unless NCCL_HOSTID tells them apart") {
-  for (const bool apart : {false, true}) {
-    const ncclUniqueId id = new_id();
-    const auto rank_in_child = [&](int r) {
-      return in_child([&, r] {
-        if (apart) setenv("NCCL_HOSTID", r ? "one" : "zero", 1);
-        cudaSetDevice(0);
-        ncclComm_t comm = nullptr;
-        const ncclResult_t result = ncclCommInitRank(&comm, 2, id, r);
-        if (apart) return result == ncclSuccess && ncclCommDestroy(comm) == ncclSuccess ? 0 : 1;
-        const bool named = std::string(ncclGetLastError(nullptr)).find("Duplicate GPU detected") == 0;
-        return result == ncclInvalidUsage && named ? 0 : 1;
-      });
-    };
-    const pid_t first = rank_in_child(0), second = rank_in_child(1);
-    CHECK(status_of(first) == 0);
-    CHECK(status_of(second) == 0);
-  }
 }
 
 TEST_CASE("different counts are an error with a text, not a hang") {
   const ncclUniqueId id = new_id();
   on_ranks(2, [&](int r) {
     Rank rank(2, id, r);
-    DeviceFloats value(8);
-    const std::size_t count = r ? 7 : 8;
-    CHECK(ncclAllReduce(value.get(), value.get(), count, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
+    DeviceFloats values(8);
+    CHECK(rank.sum(values, r ? 7 : 8) == ncclSuccess);
     CHECK(cudaStreamSynchronize(rank.stream) == cudaSuccess);
     CHECK(rank.async() == ncclInvalidUsage);
     CHECK(std::string(ncclGetLastError(rank.comm)).find("of 7 elements") != std::string::npos);
@@ -162,7 +109,7 @@ TEST_CASE("a peer whose process ends is a remote error; its collective waits unt
   cudaSetDevice(0);
   Rank rank(2, id, 0);
   DeviceFloats value(std::vector<float>{1.0f});
-  CHECK(ncclAllReduce(value.get(), value.get(), 1, ncclFloat32, ncclSum, rank.comm, rank.stream) == ncclSuccess);
+  CHECK(rank.sum(value, 1) == ncclSuccess);
   CHECK(rank.async() == ncclSuccess);
   kill(peer, SIGKILL);
   CHECK(becomes([&] { return rank.async() == ncclRemoteError; }));
@@ -178,45 +125,16 @@ TEST_CASE("a peer whose process ends is a remote error; its collective waits unt
 TEST_CASE("a non-blocking communicator reports progress, and its first collective comes after the poll") {
   const ncclUniqueId id = new_id();
   on_ranks(2, [&](int r) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t comm = nullptr;
-    CHECK(ncclCommInitRankConfig(&comm, 2, id, r, &config) == ncclInProgress);
-    const auto ready = [&] {
-      ncclResult_t state = ncclInProgress;
-      ncclCommGetAsyncError(comm, &state);
-      return state == ncclSuccess;
-    };
+    Rank rank(2, id, r, false);
+    const auto ready = [&] { return rank.async() == ncclSuccess; };
     CHECK(becomes(ready));
-    cudaStream_t stream = nullptr;
-    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     DeviceFloats value(std::vector<float>{1.0f});
-    const auto reduce = [&] { return ncclAllReduce(value.get(), value.get(), 1, ncclFloat32, ncclSum, comm, stream); };
-    CHECK(reduce() == ncclInProgress);
-    CHECK(cudaStreamQuery(stream) == cudaSuccess);  // nothing there yet
-    CHECK(reduce() == ncclInvalidArgument);         // the first call is still in progress
+    CHECK(rank.sum(value, 1) == ncclInProgress);
+    CHECK(cudaStreamQuery(rank.stream) == cudaSuccess);  // nothing there yet
+    CHECK(rank.sum(value, 1) == ncclInvalidArgument);    // the first call is still in progress
     CHECK(becomes(ready));
-    CHECK(reduce() == ncclSuccess);
-    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(rank.sum(value, 1) == ncclSuccess);
+    CHECK(cudaStreamSynchronize(rank.stream) == cudaSuccess);
     CHECK(value.values()[0] == 4.0f);
-    CHECK(ncclCommDestroy(comm) == ncclSuccess);
-    cudaStreamDestroy(stream);
-  });
-}
-
-TEST_CASE("a split gives each color a communicator, ordered by key") {
-  const ncclUniqueId id = new_id();
-  on_ranks(3, [&](int r) {
-    Rank rank(3, id, r);
-    ncclComm_t part = nullptr;
-    CHECK(ncclCommSplit(rank.comm, r == 1 ? NCCL_SPLIT_NOCOLOR : 5, -r, &part, nullptr) == ncclSuccess);
-    CHECK((part == nullptr) == (r == 1));
-    if (!part) return;
-    int place = -1, count = 0;
-    CHECK(ncclCommUserRank(part, &place) == ncclSuccess);
-    CHECK(ncclCommCount(part, &count) == ncclSuccess);
-    CHECK(count == 2);
-    CHECK(place == (r == 2 ? 0 : 1));
-    CHECK(ncclCommDestroy(part) == ncclSuccess);
   });
 }

@@ -4,14 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <functional>
-#include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/launch_emulated.hpp"
 
 #define REQUIRE_CUDA(call) REQUIRE_MESSAGE((call) == cudaSuccess, cudaGetErrorString(cudaPeekAtLastError()))
+
+using mrmf::cuda::emulated_launch;
 
 /// A device array of floats; copies go through cudaMemcpy, which waits for blocking streams only.
 class DeviceFloats {
@@ -38,55 +39,31 @@ class DeviceFloats {
   float* data_ = nullptr;
 };
 
-/// A non-blocking stream.
-class TestStream {
+/// What CUDA makes, for the length of a scope.
+template <class Handle, auto create, auto destroy>
+class Owned {
  public:
-  TestStream() { REQUIRE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~TestStream() { cudaStreamDestroy(stream_); }
-  TestStream(const TestStream&) = delete;
-  TestStream& operator=(const TestStream&) = delete;
-  operator cudaStream_t() const { return stream_; }
-  void synchronize() const { REQUIRE_CUDA(cudaStreamSynchronize(stream_)); }
+  Owned() { REQUIRE_CUDA(create(&handle_)); }
+  ~Owned() { destroy(handle_); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  operator Handle() const { return handle_; }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  Handle handle_ = nullptr;
 };
+inline cudaError_t create_non_blocking(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+}
+inline cudaError_t create_event(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+inline cudaError_t allocate_pinned(float** value) {
+  return cudaMallocHost(reinterpret_cast<void**>(value), sizeof(float));
+}
+using TestStream = Owned<cudaStream_t, create_non_blocking, cudaStreamDestroy>;
+using TestEvent = Owned<cudaEvent_t, create_event, cudaEventDestroy>;
+using PinnedFloat = Owned<float*, allocate_pinned, cudaFreeHost>;
 
-class TestEvent {
- public:
-  TestEvent() { REQUIRE_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDefault)); }
-  ~TestEvent() { cudaEventDestroy(event_); }
-  TestEvent(const TestEvent&) = delete;
-  TestEvent& operator=(const TestEvent&) = delete;
-  operator cudaEvent_t() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-/// An environment variable for the length of a scope.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    const char* before = std::getenv(name);
-    had_ = before != nullptr;
-    if (had_) before_ = before;
-    setenv(name, value, 1);
-  }
-  ~Environment() {
-    if (had_)
-      setenv(name_, before_.c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::string before_;
-  bool had_;
-};
+inline void synchronize(cudaStream_t stream) { REQUIRE_CUDA(cudaStreamSynchronize(stream)); }
 
 /// Runs `body` in a child process; its return value is the exit code.
 inline pid_t in_child(const std::function<int()>& body) {
@@ -98,12 +75,4 @@ inline int status_of(pid_t child) {
   int status = -1;
   waitpid(child, &status, 0);
   return status;
-}
-
-inline std::vector<float> random_floats(std::size_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> values(-1.0f, 1.0f);
-  std::vector<float> result(count);
-  for (float& value : result) value = values(generator);
-  return result;
 }
