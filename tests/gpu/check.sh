@@ -69,7 +69,9 @@ leave() {
   if [ -z "${KEEP:-}" ]; then rm -rf "$work"; fi
 }
 trap leave EXIT
-trap 'exit 143' TERM INT
+# A step runs in the background: bash would wait for one in the foreground before it looks at a signal.
+running=
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null; exit 143' TERM INT
 cd "$work" || exit 2
 steps=steps-$part.tsv
 rm -f "$steps" page.md
@@ -94,7 +96,10 @@ step() {  # name, seconds, command...
     return
   fi
   export limit
-  timeout -k 5 "$limit" bash -c "$(declare -f); \"\$@\"" step "$@" >"log-${name// /-}.txt" 2>&1 </dev/null || code=$?
+  timeout -k 5 "$limit" bash -c "$(declare -f); \"\$@\"" step "$@" >"log-${name// /-}.txt" 2>&1 </dev/null &
+  running=$!
+  wait "$running" || code=$?
+  running=
   detail=$(grep -v '^ *$' "log-${name// /-}.txt" | tail -n 1 | tr '\t' ' ' | cut -c 1-200)
   case $code in
     0) note "$name" ok $((SECONDS - start)) "$detail" ;;
