@@ -98,7 +98,7 @@ def epochs_table(shop, what):
     header = ["ranks", "GPUs in the paper", "data", "I/O (s)", "compute (s)", "communication (s)", "epoch (s)",
               "paper: I/O", "compute", "communication", "epoch"]
     return markdown(header, rows) + (
-        f"\nOurs: one fusion, {repetitions(runs)}; without the first epoch of each training step. On several ranks: the mean "
+        f"\nOurs: one fusion, {repetitions(runs)}; without the first epoch of each phase. On several ranks: the mean "
         "over them (least–most).\n")
 
 
