@@ -20,7 +20,7 @@ constexpr std::uint64_t kDigits = 16;
 
 std::string digits(std::uint64_t number) { return fmt::format("{:016x}", number); }
 
-// Where an HDF5 file ends by its own header (the superblock, of offsets of 8 bytes); 0: its header is none.
+// Where an HDF5 file ends according to its superblock, which has 8-byte offsets. 0: there is no such superblock.
 std::uint64_t stated_end(const std::string& head) {
   constexpr char signature[] = "\211HDF\r\n\032\n";
   if (head.size() < 64 || head.compare(0, 8, signature, 8) != 0) return 0;
@@ -35,7 +35,8 @@ std::uint64_t stated_end(const std::string& head) {
 
 void write_checksummed(const std::string& path, std::string_view bytes, Replace replace) {
   OutputFile file(path, replace);
-  file.append(bytes);  // by itself: a copy with the checksum behind it would cost as much as reading all of it back
+  // A separate write: a copy of the bytes with the checksum appended would cost as much as reading them all back.
+  file.append(bytes);
   file.append(digits(XXH3_64bits(bytes.data(), bytes.size())));
   file.commit();
 }

@@ -22,8 +22,8 @@ struct Plan {
   Index channels, row, plane;  ///< fine elements from one row and plane to the next
 };
 
-/// One coarse row: adds up the fine rows it covers in `sums` (stream by stream, so that the loop over a row is long and
-/// vectorises), then neighbours along the row.
+/// One coarse row. Adds up the fine rows in `sums`, one whole row after another, so that the loop is long and
+/// vectorises; then adds neighbours along the row.
 template <typename Element>
 void coarsen_row(const Element* fine, const Plan& plan, std::vector<double>& sums, float* coarse) {
   std::fill(sums.begin(), sums.end(), 0.0);
@@ -77,7 +77,7 @@ namespace {
 
 constexpr Index block_bytes = Index{1} << 26;  // of rows that a rank has in memory at once
 
-/// One data set of samples on its way.
+/// A data set that is being averaged.
 struct Samples {
   std::string name;
   RowReader reader;
@@ -115,7 +115,7 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// The data sets to average, as asked or by their axes; `others` are the rest.
+/// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
 std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, std::vector<std::string>& others) {
   std::vector<std::string> chosen;
   std::string unreadable;
@@ -127,7 +127,7 @@ std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, 
     (wanted ? chosen : others).push_back(name);
   }
   for (const std::string& name : copy.samples) {
-    const auto axes = std::ssize(source.info(name).shape) - 2;  // also says what is there when this is not
+    const auto axes = std::ssize(source.info(name).shape) - 2;  // throws when there is no such data set
     if (axes != copy.axes)
       throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes) +
                         " axes; give --factor as many numbers");
@@ -241,7 +241,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   averaged.emplace_back("/");
   target.copy_attributes(copy.source, averaged);
   target.commit();
-  // Of the root: where files come over a network, other ranks may not see the new one yet.
+  // The root's answer counts: on network file systems, other ranks may not see the new file yet.
   collective_try(world, [&] {
     if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
   });

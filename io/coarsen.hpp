@@ -22,18 +22,18 @@ struct StoredSamples {
   const void* data = nullptr;
 };
 
-/// Lines of the coarse data along the last axis: lines [first, first + count) of all there are in all samples.
-/// Averages blocks of factor[0] x factor[1] x factor[2] positions of what each element is as float32, channel by
-/// channel, into `coarse`, which begins with the first of the lines. Sums in double, in one order. On this thread.
+/// Averages blocks of factor[0] x factor[1] x factor[2] positions as float32, channel by channel. Makes lines [first,
+/// first + count) of the coarse data; a line runs along the last axis, and all samples are counted. `coarse` begins
+/// with the first of these lines. Sums in double, always in the same order. On the calling thread.
 void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse);
 
-/// What coarse_copy() makes of what.
+/// What coarse_copy() is asked for.
 struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
   int axes = 1;                             ///< of the samples
-  std::vector<std::string> samples;         ///< data sets to average; empty: all that have so many axes
+  std::vector<std::string> samples;         ///< data sets to average; empty: all with that many axes
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
   std::string program;  ///< name and version, for the provenance
@@ -42,15 +42,15 @@ struct CoarseCopy {
 /// What was written.
 struct CoarseFile {
   std::vector<std::string> samples;
-  Index count = 0;  ///< samples in all of these data sets
+  Index count = 0;  ///< samples in all of these data sets together
   Index bytes = 0;  ///< of the target
 };
 
-/// Collective; each rank averages its part of the rows. Writes the target with the source's data sets: samples averaged
-/// (contiguous), all others as they are, the attributes of all but references, and the attribute "coarsened" of the
-/// root: JSON with the source's name, size and shapes, the factor and the program. The same bytes for any number of
-/// ranks. The target appears whole or not at all. DataError, ConfigError (on every rank): nothing to average, a factor
-/// that does not divide, rows that are missing (of any data set), NaN, a mean that uint16 cannot hold.
+/// Collective; each rank averages its part of the rows. The target has the source's data sets: averaged samples
+/// (contiguous) and all others unchanged. It has the source's attributes except references. The root group's attribute
+/// "coarsened" is JSON with the source's name, size and shapes, the factor and the program. The bytes are the same for
+/// any number of ranks, and the target appears whole or not at all. DataError or ConfigError on every rank: nothing to
+/// average, a factor that does not divide, missing rows (of any data set), NaN, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

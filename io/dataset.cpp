@@ -1,4 +1,4 @@
-// A data set's shape and checks by its files' headers alone, and whether all ranks see the same files.
+// Shape and checks of a data set from its files' headers alone, and whether all ranks see the same files.
 #include "io/dataset.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 std::string place(const std::string& file, const std::string& dataset) { return file + ": data set '" + dataset + "'"; }
 
-/// (n, F) or (n, spatial..., C) as the shape of one sample.
+/// The shape of one sample from (n, F) or (n, spatial..., C).
 Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
   if (shape.size() < 2 || shape.size() > 5)
     throw DataError(where + " has shape " + shape_text(shape) +
@@ -49,7 +49,7 @@ Index label_count(const DatasetInfo& labels, Index samples, const std::string& w
   return labels.shape.size() == 1 ? 1 : labels.shape[1];
 }
 
-/// One file; n of the result's sample is 0.
+/// One file. The `n` of the sample's shape is 0.
 DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   const Hdf5File file = Hdf5File::open(path, Comm::self());
   const std::string where = place(path, spec.samples);
@@ -132,9 +132,9 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
 
 namespace {
 
-constexpr Index most_bytes = Index{1} << 16;  // of a row
+constexpr Index most_bytes = Index{1} << 16;  // read of one row
 
-/// A consecutive piece out of the middle of a row.
+/// A consecutive piece from the middle of a row.
 h5::Block middle(const std::vector<Index>& shape, Index row, Index element_bytes) {
   h5::Block piece{std::vector<Index>(shape.size(), 0), shape, 0};
   piece.first[0] = row;

@@ -6,7 +6,7 @@
 namespace mrmf {
 namespace {
 
-/// Whether any of `count` elements is NaN or infinite: without a way out of the loop, so that it is vectorised.
+/// Whether any of `count` elements is NaN or infinite. No early exit, so that the loop is vectorised.
 template <typename Element>
 bool any_not_finite(const Element* from, Index count) {
   int bad = 0;

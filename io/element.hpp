@@ -13,12 +13,12 @@ namespace mrmf {
 /// Element types that files may hold. Reading converts all of them to float32.
 enum class ElementType { float16, float32, float64, int16, uint16, other };
 std::string to_string(ElementType type);
-/// "float16, ... can be read": the end of every message about a type that cannot.
+/// "float16, ... can be read": the end of every message about an unreadable type.
 std::string readable_types();
 /// Bytes of one element in memory.
 Index size_of(ElementType type);
 
-/// IEEE binary16, which C++20 has no type for.
+/// IEEE binary16; C++20 has no type for it.
 struct Half {
   std::uint16_t bits;
 };
@@ -30,7 +30,7 @@ inline float half_to_float(std::uint16_t half) {
   const std::uint32_t exponent = bits & exponent_mask;
   bits += (127u - 15u) << 23;
   if (exponent == exponent_mask) bits += (128u - 16u) << 23;  // infinity and NaN
-  if (exponent == 0)  // a subnormal half: give it a leading one, and take that one away again as a float
+  if (exponent == 0)  // a subnormal half: add an implicit leading one, then subtract it as a float
     bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits + (1u << 23)) - std::bit_cast<float>(113u << 23));
   return std::bit_cast<float>(bits | (half & 0x8000u) << 16);
 }

@@ -19,14 +19,14 @@ void DriverFile::check() const {
   if (error_) std::rethrow_exception(error_);
 }
 
-// Structures are written again and again while the file grows, so they stay in memory; data go to the file.
+// HDF5 rewrites its structures again and again while the file grows, so they stay in memory. Data go to the file.
 void DriverFile::write(bool data, haddr_t at, std::span<const std::byte> bytes) noexcept {
   remember([&] {
     if (data) {
       output_->write(at, bytes);
       return;
     }
-    // One run of bytes with all that it touches.
+    // Merge the bytes with all runs that they touch.
     haddr_t first = at, last = at + bytes.size();
     auto from = structures_.upper_bound(at);
     if (from != structures_.begin() && std::prev(from)->first + std::prev(from)->second.size() >= at) --from;
@@ -49,7 +49,7 @@ void DriverFile::write(bool data, haddr_t at, std::span<const std::byte> bytes) 
 }
 
 void DriverFile::read(haddr_t at, std::span<std::byte> to) noexcept {
-  std::ranges::fill(to, std::byte{0});  // whatever fails below
+  std::ranges::fill(to, std::byte{0});  // in case the read below fails
   remember([&] {
     output_->read(at, to);
     for (const auto& [first, run] : structures_) {
@@ -71,7 +71,7 @@ void DriverFile::close() noexcept {
 
 namespace {
 
-/// The library's handle of an open file: its own part first.
+/// The library's handle of an open file. The library's own part comes first.
 struct Handle {
   H5FD_t library{};
   DriverFile* file = nullptr;
@@ -121,7 +121,7 @@ H5FD_class_t driver_class() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 14, 0)
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(H5_VFD_RESERVED + 77);  // above the library's own
+  driver.value = static_cast<H5FD_class_value_t>(H5_VFD_RESERVED + 77);  // above the library's own values
 #endif
   driver.name = "mrmf";
   driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
@@ -144,7 +144,7 @@ H5FD_class_t driver_class() {
 
 File DriverFile::create() {
   const H5FD_class_t driver = driver_class();
-  const Driver id(H5FDregister(&driver));  // an open file keeps it
+  const Driver id(H5FDregister(&driver));  // an open file keeps the driver registered
   const Properties access = write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
   DriverFile* const self = this;
   require(id && H5Pset_driver(access.get(), id.get(), static_cast<const void*>(&self)) >= 0,

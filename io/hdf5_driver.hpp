@@ -1,8 +1,8 @@
-// HDF5 files that are written through OutputFile. Private to io/.
+// HDF5 files written through OutputFile. Private to io/.
 //
-// The library writes late: small data sets when they are closed, its own structures when the file is. Where a write
-// then fails, some of its closing functions say nothing, and later ones crash. So its file driver is ours: it never
-// fails towards the library, remembers the first error, and check() throws it.
+// The library writes late: small data sets when they are closed, its own structures when the file is. When such a write
+// fails, some of its closing functions report nothing, and later ones crash. So the file driver is ours: it never fails
+// towards the library, remembers the first error, and check() throws it.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@
 
 namespace mrmf::h5 {
 
-/// What the driver writes into; it must outlive the library's file.
+/// The file that the driver writes into. Must outlive the library's file.
 class DriverFile {
  public:
   explicit DriverFile(OutputFile& output) : output_(&output) {}
@@ -26,7 +26,7 @@ class DriverFile {
   /// Throws the first error that the driver met, if any.
   void check() const;
 
-  // What the library's callbacks do. None throws.
+  // The library's callbacks. None throws.
   void write(bool data, haddr_t at, std::span<const std::byte> bytes) noexcept;
   void read(haddr_t at, std::span<std::byte> to) noexcept;
   void extend(haddr_t end) noexcept;

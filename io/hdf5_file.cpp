@@ -14,7 +14,7 @@
 namespace mrmf {
 namespace {
 
-/// `reason` is taken at once: the library's next call clears its errors.
+/// Takes `reason` at once: the library's next call clears its errors.
 h5::File open_here(const std::string& path, std::string& reason) {
   const h5::Properties access = h5::file_access();
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
@@ -76,11 +76,11 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
 namespace h5 {
 namespace {
 
-constexpr int most_links = 16;  // one leading to the next, as in the library
+constexpr int most_links = 16;  // links in a chain, as many as the library follows
 
 bool exists(hid_t file, const std::string& name, int links);
 
-/// Whether what a link leads to may be opened. DataError where that would be a FIFO, which would be waited for.
+/// Whether a link's target may be opened. DataError for a FIFO: opening it would wait.
 bool may_follow(hid_t file, const std::string& name, int links) {
   H5L_info_t link{};
   if (links == 0 || H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT) < 0) return false;
@@ -129,7 +129,7 @@ namespace {
 
 herr_t add_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
   H5O_info_t object{};
-  // What other files hold is not looked at: there may be thousands, and some may not be there.
+  // Other files are not looked into: there may be thousands, and some may be missing.
   const bool here = link->type == H5L_TYPE_HARD || link->type == H5L_TYPE_SOFT;
   const bool known = here && H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) >= 0;
   if (known ? object.type == H5O_TYPE_DATASET : link->type == H5L_TYPE_EXTERNAL)
@@ -149,7 +149,7 @@ Space select(hid_t file_space, const Block& block) {
   const std::vector<hsize_t> first(block.first.begin(), block.first.end());
   const std::vector<hsize_t> count(block.count.begin(), block.count.end());
   H5Sselect_hyperslab(file_space, H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
-  // Of the same rank: between unlike ranks the library goes element by element.
+  // The memory space has the block's rank: between spaces of different ranks the library copies element by element.
   return Space(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
 }
 
@@ -157,11 +157,11 @@ Space select(hid_t file_space, const Block& block) {
 
 namespace {
 
-/// Bytes per read. Types that are converted pass through a buffer of the smaller size.
+/// Bytes per read. Converted types pass through a buffer of the smaller size.
 constexpr Index largest_read = Index{1} << 30;
 constexpr Index largest_converted_read = Index{1} << 26;
 
-/// The string that a data set or attribute of one element holds; `read` fills a buffer given the memory type.
+/// The string in a data set or attribute of one element. `read` fills a buffer, given the memory type.
 template <typename Read>
 std::string string_of(hid_t file_type, hid_t space, const std::string& what, Read&& read) {
   if (H5Tget_class(file_type) != H5T_STRING || H5Sget_simple_extent_npoints(space) != 1)

@@ -1,5 +1,5 @@
-// HDF5's library: its lock, RAII for its identifiers, the text of its last error, its element types, and what an open
-// file holds. Private to io/.
+// Tools around the HDF5 library: its lock, RAII for its identifiers, its error text and element types, and the state of
+// an open file. Private to io/.
 #pragma once
 
 #include <hdf5.h>
@@ -15,15 +15,15 @@
 
 namespace mrmf::h5 {
 
-/// Held around every use of the library, because data is read ahead on threads, and parallel builds of HDF5 keep one
-/// state per process and no lock of their own. The same thread may take it again.
-/// Collective calls are made under it: a thread that waits for it never holds up another rank.
+/// Held around every use of the library. Threads read data ahead, and parallel builds of HDF5 have one state per
+/// process without a lock of their own. The same thread may take it again. Collective calls may be made under it: a
+/// thread that waits for it never holds up another rank.
 class Lock {
  public:
   Lock() : held_(mutex()) {}
 
  private:
-  /// The library's state is the process's, and so is its lock.
+  /// Per process, as the library's state is.
   static std::recursive_mutex& mutex() {
     static std::recursive_mutex one;
     return one;
@@ -50,7 +50,7 @@ class Handle {
   hid_t get() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }
   hid_t release() { return std::exchange(id_, H5I_INVALID_HID); }
-  /// False when the library could not close it (a file: its last bytes could not be written).
+  /// False when the library could not close it (for a file: could not write its last bytes).
   bool close() { return id_ < 0 || Close(release()) >= 0; }
 
  private:
@@ -67,11 +67,11 @@ using Type = Handle<H5Tclose>;
 using Properties = Handle<H5Pclose>;
 using Driver = Handle<H5FDunregister>;
 
-/// Switches HDF5's own printing of errors off: their text goes into our one-line messages.
+/// Switches off HDF5's own printing of errors: their text goes into our one-line messages.
 void silence();
 
-/// "HDF5 says: <the innermost message of the last failed call>", or "" when it left none. Every call of the library, a
-/// close included, starts with a clean slate: ask before the next one.
+/// "HDF5 says: <the innermost message of the last failed call>", or "" when there is none. Every call of the library
+/// clears the errors of the one before, even a close: ask before the next call.
 std::string last_error();
 
 /// Throws DataError("<what>; HDF5 says: ...").
@@ -81,27 +81,27 @@ inline void require(bool succeeded, const std::string& what) {
   if (!succeeded) fail(what);
 }
 
-/// File access without locks, which network file systems often refuse, also to readers.
+/// File access without locks, which network file systems often refuse, even to readers.
 Properties file_access();
 
-/// The same for a file being written, in the formats of one fixed library version whichever library writes.
+/// The same for writing a file, in the formats of one fixed library version, whichever library writes.
 Properties write_access();
 
-/// Which of our element types a file's type is, in either byte order.
+/// Our element type for a file's type, in either byte order.
 ElementType element_type(hid_t file_type);
 
 /// A user's name for any HDF5 type: "64-bit integer", "string", "compound".
 std::string describe(hid_t file_type);
 
-/// The type as this machine holds it in memory; the library swaps bytes on the way. HDF5 1.10 has no half type of
-/// its own, so float16 is built from the file's type.
+/// The type as this machine holds it in memory; the library swaps bytes on the way. HDF5 1.10 has no half-precision
+/// type, so float16 is built from the file's type.
 Type memory_type(ElementType type, hid_t file_type);
 
 }  // namespace mrmf::h5
 
 namespace mrmf {
 
-/// What an open file holds.
+/// The state of an open file.
 struct Hdf5File::State {
   std::string path;
   h5::File file;
@@ -118,13 +118,13 @@ namespace h5 {
 
 struct Block;
 
-/// DataError that says apart what is wrong with a file that should be readable. On one rank.
+/// DataError that says what is wrong with a file that should be readable. On one rank.
 void check_readable(const std::string& path);
-/// Whether a link of this path exists; the library's own test needs every group before it to exist.
+/// Whether a link of this path exists. The library's own test needs every group on the way to exist.
 bool exists(hid_t file, const std::string& name);
-/// Whether it is there and a data set.
+/// Whether it exists and is a data set.
 bool is_dataset(hid_t file, const std::string& name);
-/// The data sets directly in a group, alphabetically, and the links to other files, whatever they lead to.
+/// The names of a group's own data sets and of its links to other files, whatever these lead to. Alphabetical.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
 /// Selects a block in the file's space and returns the matching memory space.
 Space select(hid_t file_space, const Block& block);

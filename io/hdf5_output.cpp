@@ -17,7 +17,7 @@
 namespace mrmf::h5 {
 namespace {
 
-/// Where something is copied from and to; the paths are for messages.
+/// Source and target of a copy; the paths are for messages.
 struct CopyPlaces {
   hid_t from, to;
   std::string source, target;
@@ -49,7 +49,7 @@ bool lies_elsewhere(const Dataset& dataset) {
   return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
 }
 
-// Some rows at a time, as they are stored.
+// Copies some rows at a time, as they are stored.
 void copy_values(const Dataset& from, const Dataset& to, const Type& type, const std::string& what) {
   const Space space(H5Dget_space(from.get()));
   const int axes = H5Sget_simple_extent_ndims(space.get());
@@ -77,14 +77,14 @@ void copy_values(const Dataset& from, const Dataset& to, const Type& type, const
   }
 }
 
-// The layout and filters of the original; contiguous where its values lie elsewhere.
+// The original's layout and filters; contiguous when its values lie elsewhere.
 Properties creation_of(const Dataset& from, bool elsewhere) {
   Properties creation(elsewhere ? H5Pcreate(H5P_DATASET_CREATE) : H5Dget_create_plist(from.get()));
   H5Pset_obj_track_times(creation.get(), false);
   return creation;
 }
 
-// A contiguous one may not grow.
+// A contiguous data set may not grow.
 void fix_extent(const Space& space) {
   const int axes = H5Sget_simple_extent_ndims(space.get());
   if (axes <= 0) return;
@@ -93,7 +93,7 @@ void fix_extent(const Space& space) {
   H5Sset_extent_simple(space.get(), axes, extent.data(), extent.data());
 }
 
-// The attributes of a group or data set that is in both files, but for references and those that are there already.
+// Copies the attributes of a group or data set that both files have, except references and those already there.
 void copy_attributes(const CopyPlaces& places, const std::string& object) {
   const Object here(H5Oopen(places.from, object.c_str(), H5P_DEFAULT));
   const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
@@ -108,16 +108,15 @@ void copy_attributes(const CopyPlaces& places, const std::string& object) {
                      places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target);
 }
 
-// A data set of any type, with its layout, filters, attributes and the groups on its way. Values that lie in other
-// files (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would
-// lead nowhere. References are left empty. Not by H5Ocopy: in HDF5 1.10 it ends in a segmentation fault where the
-// original cannot be read.
+// Copies a data set of any type with its layout, filters, attributes and parent groups. Values that lie in other files
+// (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would lead
+// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
 void copy_dataset(const CopyPlaces& places, const std::string& name) {
   const std::string what = places.source + ": data set '" + name + "' for " + places.target;
   const Dataset from(H5Dopen2(places.from, name.c_str(), H5P_DEFAULT));
   require(bool(from), what + " cannot be opened");
   const bool elsewhere = lies_elsewhere(from);
-  const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a type with a name is the file's own
+  const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a named type belongs to its own file
   const Space space(H5Dget_space(from.get()));
   if (elsewhere) fix_extent(space);
   const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation = creation_of(from, elsewhere);
@@ -138,7 +137,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are written as this machine holds them");
 
-/// Where a data set lies.
+/// A data set's place in the file.
 struct Place {
   Index offset = 0;  // of its first byte
   ElementType type = ElementType::float32;
@@ -151,7 +150,7 @@ Index product(std::span<const Index> sizes) {
 
 std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
 
-/// Making objects of an open file; `path` is for messages.
+/// Functions that make objects in an open file; `path` is for messages.
 h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const Place& place) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
@@ -214,16 +213,16 @@ struct Hdf5Output::State {
   Comm comm;
   OutputFile output;
   h5::DriverFile driver;
-  h5::File file;  // of the root
+  h5::File file;  // open on the root
   std::map<std::string, Place> places;
-  Index wanted = 0, written = 0;  // bytes of all data sets; of rows by this rank
+  Index wanted = 0, written = 0;  // bytes of all data sets; bytes of rows that this rank wrote
 
   State(const std::string& target, Replace replace, const Comm& ranks)
       : comm(ranks.duplicate()), output(target, replace, comm), driver(output) {}
 
   const std::string& path() const { return output.target(); }
 
-  /// Collective: what the root does to its file, and everyone's error.
+  /// Collective. The root acts on its file; its error is thrown on all ranks.
   template <typename Action>
   void on_root(const Action& action) {
     const h5::Lock lock;
@@ -245,7 +244,7 @@ Hdf5Output::Hdf5Output(const std::string& target, Replace replace, const Comm& c
 
 Hdf5Output::~Hdf5Output() {
   const h5::Lock lock;
-  state_->file.close();  // into a partial file that goes with it
+  state_->file.close();  // the partial file is removed with the output
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
@@ -274,7 +273,7 @@ void Hdf5Output::write_elements(const std::string& name, std::initializer_list<I
   const Place& place = found->second;
   MRMF_CHECK(size_of(place.type) == static_cast<Index>(sizeof(Element)), at(state_->path(), name));
   const std::string where = at(state_->path(), name);
-  // Whole pieces of the last axis that is named, in one piece of each axis before.
+  // The values are whole pieces along the last axis that `first` names, at one index of each axis before it.
   const std::size_t axis = first.size() - 1;
   const Index piece = product(std::span(place.shape).subspan(axis + 1));
   const Index count = piece == 0 ? 0 : static_cast<Index>(values.size()) / piece;
@@ -379,7 +378,7 @@ std::string Hdf5Image::bytes() {
   const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
   const auto size = flushed ? H5Fget_file_image(file, nullptr, 0) : -1;
   h5::require(size > 0, state_->name + ": cannot be made in memory");
-  constexpr std::size_t behind = 64;  // for a checksum: adding it must not copy all
+  constexpr std::size_t behind = 64;  // room for a checksum: appending it must not copy everything
   std::string bytes;
   bytes.reserve(static_cast<std::size_t>(size) + behind);
   bytes.resize(static_cast<std::size_t>(size));

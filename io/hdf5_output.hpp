@@ -1,4 +1,4 @@
-// HDF5 files that are written: on disk by one or many ranks, and in memory.
+// HDF5 files for writing: on disk by one or many ranks, and in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace mrmf {
 
-/// An HDF5 file that appears at commit(), whole, or never (io/output_file.hpp). Its bytes are the same for any number
-/// of ranks: data sets are contiguous, their places known as soon as they are made, and without times and fill values.
-/// So the root alone writes HDF5's structures, and every rank its own rows, by the system's calls.
+/// An HDF5 file that appears whole at commit(), or never (io/output_file.hpp). Its bytes are the same for any number of
+/// ranks: data sets are contiguous and get their places at once, without times or fill values. The root alone writes
+/// HDF5's structures; every rank writes its own rows with system calls.
 ///
 /// Data sets are named by path ("a" or "group/a"); groups are created. Errors are DataError: file, data set, what is
 /// wrong, what to do.
@@ -28,21 +28,21 @@ class Hdf5Output {
   Hdf5Output(const Hdf5Output&) = delete;
   Hdf5Output& operator=(const Hdf5Output&) = delete;
 
-  /// Collective: a contiguous data set of float32 or uint16. The ranks together write every element of it once.
+  /// Collective: a contiguous data set of float32 or uint16. Together, the ranks write every element exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
-  /// By any rank: rows [first, first + rows) from `values`, of the data set's own type.
+  /// On any rank: writes `values`, of the data set's own type, as rows from `first` on.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
-  /// The same for planes [first, first + planes) of one row's first axis, from `values`.
+  /// The same for planes along the first axis of one row, from plane `first` on.
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 
-  // Collective; what the root says counts.
+  // Collective. The root's arguments count.
   void write_text(const std::string& name, const std::string& text);       ///< a (1,) variable-length string
   void write_attribute(const std::string& name, const std::string& text);  ///< of the root group, below 64 KiB
-  /// Data sets of another file, with their attributes, as they are there.
+  /// Copies data sets of another file, with their attributes.
   void copy_datasets(const std::string& source, const std::vector<std::string>& names);
-  /// The attributes of objects ("/" is the root) that this file has not; not references, whose objects are others here.
+  /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here.
   void copy_attributes(const std::string& source, const std::vector<std::string>& objects);
 
   /// Collective: closes the file and puts it in its place. FaultError when rows have not been written.
@@ -55,8 +55,8 @@ class Hdf5Output {
   std::unique_ptr<State> state_;
 };
 
-/// An HDF5 file in this process's memory, with data sets, texts and attributes as above. `name` is for messages.
-/// `size`: bytes that it takes at once, and again whenever they are not enough; best a little more than it will hold.
+/// An HDF5 file in this process's memory, with data sets, texts and attributes as above. `name` is for messages. `size`
+/// is the number of bytes taken at once, and again whenever they run out; best a little more than the file will need.
 class Hdf5Image {
  public:
   Hdf5Image(const std::string& name, std::size_t size);
@@ -67,7 +67,7 @@ class Hdf5Image {
   void add(const std::string& dataset, const std::vector<Index>& shape, ConstSpan values);  ///< float32, whole
   void write_text(const std::string& name, const std::string& text);
   void write_attribute(const std::string& name, const std::string& text);
-  /// The file's bytes; the last thing that is done with it.
+  /// The file's bytes. Call it last.
   std::string bytes();
 
  private:
@@ -75,7 +75,7 @@ class Hdf5Image {
   std::unique_ptr<State> state_;
 };
 
-/// Every data set of a file by its path, also those in groups, alphabetically. DataError when it cannot be opened.
+/// The paths of all data sets of a file, including those in groups, alphabetically. DataError when it cannot be opened.
 std::vector<std::string> all_datasets(const std::string& path);
 
 }  // namespace mrmf

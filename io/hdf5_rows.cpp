@@ -13,7 +13,7 @@
 namespace mrmf::h5 {
 namespace {
 
-/// Appends the part of `box` that lies along `axis`, where all axes before it have count 1.
+/// Appends the part of `box` from `axis` on. All axes before it have count 1.
 void append(const Block& box, std::size_t axis, Index limit, std::vector<Block>& result) {
   const Index inner = std::accumulate(box.count.begin() + static_cast<std::ptrdiff_t>(axis) + 1, box.count.end(),
                                       Index{1}, std::multiplies<>());
@@ -92,15 +92,15 @@ std::vector<Block> blocks(const Block& box, Index limit) {
 
 namespace {
 
-/// That one call of the library reads: it makes selections for each of them first.
+/// Chunks that one call of the library reads. It first makes a selection for each of them.
 constexpr Index most_chunks = 64;
 
-/// A chunk that is one row is wanted once, and parts of a row are wanted together: none need stay, though chunks that
-/// are not packed are read a piece at a time unless there is room for one. Of longer chunks, those of one row stay: the
-/// next row is in them.
+/// How many chunks the library's cache keeps. A chunk of one row is needed once, and the parts of a row are needed
+/// together, so none need stay. But chunks without filters are read piece by piece unless there is room for one. Of
+/// longer chunks, all those of a row stay: they also hold the next row.
 struct ChunkCache {
-  double chunks = 0, bytes = 0;  // how many stay, of how many bytes each; from a file, so beyond any Index perhaps
-  double at_once = 0;            // that one call of the library touches
+  double chunks = 0, bytes = 0;  // chunks that stay, and bytes of each; from a file, so perhaps beyond any Index
+  double at_once = 0;            // chunks that one call of the library touches
 
   ChunkCache(const Storage& storage, const std::vector<Index>& shape)
       : bytes(static_cast<double>(storage.element_bytes)) {
@@ -114,14 +114,14 @@ struct ChunkCache {
   }
 
   static constexpr double few_chunks = 16;
-  // The library keeps at most one chunk per slot of its table, so there are many slots; a prime of them.
+  // The library keeps at most one chunk per slot of its table, so there are many slots (at most a prime).
   double slots() const { return std::min(100 * chunks + 1, 1048583.0); }
-  // Beside its elements, a chunk that stays has a record of where it is. Of a few chunks that is nothing.
+  // Besides its elements, a chunk that stays has a record of its place. For a few chunks that is negligible.
   double memory() const {
     constexpr double record = 512, slot = sizeof(void*);
     return chunks * bytes + (chunks > few_chunks ? chunks * record + slots() * slot : 0);
   }
-  // While chunks are read, each has selections of its own, and a part of their index stays (io/sample_files.cpp).
+  // While chunks are read, each has its own selections, and part of their index stays (io/sample_files.cpp).
   double reading() const {
     constexpr double selections = 16384, index = 1 << 22;
     return at_once > few_chunks ? at_once * selections + index : 0;
@@ -254,7 +254,7 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
   return reason;
 }
 
-// When several rows cannot be read together, the row that is to blame is looked for.
+// When several rows cannot be read together, looks for the row at fault.
 void Rows::read(const Block& block, void* to) const {
   std::optional<std::string> reason = try_read(block, to);
   if (!reason) return;

@@ -19,40 +19,39 @@ struct Block {
   Index elements = 0;
 };
 
-/// Rows [first, first + count) of a data set of this shape, in storage order, as blocks of at most `limit` elements.
-/// A row that is larger by itself is cut along its own first axis, and so on.
+/// Rows [first, first + count) of a data set of this shape, in storage order, as blocks of at most `limit` elements. A
+/// row that exceeds the limit is cut along its own first axis, and so on.
 std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
 
-/// The same for a box, whose elements are one consecutive run: one index on the first axes, a range on the next, all of
-/// the rest.
+/// The same for a box of consecutive elements: one index on the first axes, a range on the next, and all of the rest.
 std::vector<Block> blocks(const Block& box, Index limit);
 
-/// How many chunks a box has a part of; the largest Index where there are more.
+/// The number of chunks that a box overlaps; the largest Index if there are more.
 Index chunks_of(const Block& box, const std::vector<Index>& chunk);
 
-/// Calls visit(part) for boxes that together are `box`, cut along chunks' borders so that each has a part of at most
-/// `most` chunks. They are no consecutive runs of elements.
+/// Calls visit(part) for boxes that together make up `box`, cut along chunk borders. Each overlaps at most `most`
+/// chunks. Their elements are not consecutive.
 void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
                           const std::function<void(const Block&)>& visit);
 
-/// Opens a data set of a file; DataError when there is none of that name (names those there are and the nearest).
+/// Opens a data set of a file. DataError when there is none of that name (lists those there are, and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
 std::vector<Index> shape_of(hid_t space);
 
 /// How a data set lies in its file.
 struct Storage {
-  std::optional<Index> offset;  ///< where it begins, when it is one run of bytes as this machine holds them in memory
+  std::optional<Index> offset;  ///< where it begins, if it is one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
   Index element_bytes = 0;   ///< in the file
   ChunkMemory memory;
 };
 
-/// Callers hold a Lock while they use it.
+/// An open data set. Callers hold a Lock while they use it.
 class Rows {
  public:
-  /// Keeps unpacked chunks of at most `most_cached` bytes. DataError when the data set is not there, not an array, or
-  /// of a type that cannot be read.
+  /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when the data set is missing, not an array, or of
+  /// an unreadable type.
   Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached);
 
   ElementType type() const { return type_; }
@@ -62,13 +61,13 @@ class Rows {
 
   /// DataError when rows were never written (io/hdf5_sources.hpp).
   void require_written() const;
-  /// DataError when [first, first + count) is not there.
+  /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
-  /// Reads a block as this machine holds its elements. DataError: which row cannot be read.
+  /// Reads a block in this machine's own format. DataError names the row that cannot be read.
   void read(const Block& block, void* to) const;
 
  private:
-  /// Why it cannot be read; none when it was.
+  /// Why the block cannot be read; nothing when it was.
   std::optional<std::string> try_read(const Block& block, void* to) const;
 
   Dataset dataset_;

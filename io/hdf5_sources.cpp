@@ -27,7 +27,7 @@ std::string text_of(Get get) {
   return text;
 }
 
-/// printf's way with "%b" and "%%", as the library has it.
+/// Replaces "%b" and "%%" as printf would; so does the library.
 std::string numbered_text(const std::string& text, hsize_t number) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -108,9 +108,9 @@ namespace {
 
 using Sizes = std::vector<hsize_t>;
 
-constexpr std::size_t most_levels = 16;  // of virtual data sets made of virtual data sets
+constexpr std::size_t most_levels = 16;  // levels of virtual data sets made of virtual data sets
 
-/// A data set, whatever it is called.
+/// Identifies a data set, whatever its name.
 using Identity = std::tuple<dev_t, ino_t, haddr_t>;
 
 Identity identity(const std::string& path, hid_t dataset) {
@@ -129,7 +129,7 @@ Sizes extent_of(hid_t space) {
 
 bool empty(const Sizes& extent) { return std::ranges::find(extent, hsize_t{0}) != extent.end(); }
 
-/// The first chunk that is not there, in the order of rows. Looked for only when there is one.
+/// The first missing chunk, in the order of rows. Searched only when the number of chunks is too small.
 std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation, const Sizes& extent) {
   Sizes chunk(H5S_MAX_RANK);
   chunk.resize(static_cast<std::size_t>(std::max(H5Pget_chunk(creation.get(), H5S_MAX_RANK, chunk.data()), 0)));
@@ -155,11 +155,11 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
     }
     std::size_t axis = at.size() - 1;
     while ((at[axis] += chunk[axis]) >= extent[axis] && axis > 0) at[axis--] = 0;
-    if (at[0] >= extent[0]) return gap;  // the counts differ: some chunk is not there
+    if (at[0] >= extent[0]) return gap;  // none found, but the counts differ: some chunk is missing
   }
 }
 
-/// Files of raw bytes beside the HDF5 file; the library takes zeros for what is behind their end.
+/// Checks the files of raw bytes beside the HDF5 file. The library reads zeros behind their end.
 std::optional<Gap> external_gap(const std::string& path, const Properties& creation) {
   const char* const variable = std::getenv("HDF5_EXTFILE_PREFIX");
   std::string prefix = variable == nullptr ? "" : variable;
@@ -183,7 +183,7 @@ std::optional<Gap> external_gap(const std::string& path, const Properties& creat
   return std::nullopt;
 }
 
-/// A box that a regular selection is; counts and blocks may be H5S_UNLIMITED.
+/// The box of a regular selection; counts and blocks may be H5S_UNLIMITED.
 struct Slab {
   Sizes start, stride, count, block;
 
@@ -215,10 +215,10 @@ struct Slab {
         regular(is) {}
 };
 
-/// Walks over a data set and what it is made of.
+/// Walks over a data set and its sources.
 class Walk {
  public:
-  /// Throws for what must not be opened. With `gaps`, returns the first; without, only follows sources.
+  /// Throws for sources that must not be opened. With `gaps`, returns the first gap; without, only follows the sources.
   std::optional<Gap> look(const std::string& path, const Dataset& dataset, const std::string& what, bool gaps) {
     const Properties creation(H5Dget_create_plist(dataset.get()));
     const H5D_layout_t layout = H5Pget_layout(creation.get());
@@ -279,7 +279,7 @@ class Walk {
   /// Keeps the gap with the lowest row.
   static void note(const SourceName& name, const Source& source, const Space& selected, const Space& taken,
                    std::optional<Gap>& gap) {
-    if (name.numbered()) return;  // they end where the first is not there, and so do the rows
+    if (name.numbered()) return;  // numbered sources end at the first missing one, and so do the rows
     const Index row = first_row(selected);
     const std::string from = "come from data set '" + name.dataset + "' of " + name.file + ", ";
     std::optional<Gap> found;
@@ -301,9 +301,9 @@ class Walk {
     return static_cast<Index>(low.front());
   }
 
-  /// Whether a source has other elements than those that are taken from it.
+  /// Whether a source's extent does not fit the elements taken from it.
   static bool beyond(const Space& selected, const Space& taken, const Sizes& extent) {
-    if (H5Sget_select_type(taken.get()) == H5S_SEL_ALL) {  // the file does not say how many those were
+    if (H5Sget_select_type(taken.get()) == H5S_SEL_ALL) {  // "all": the file does not say how many that was
       double there = 1;
       for (const hsize_t size : extent) there *= static_cast<double>(size);
       return there != static_cast<double>(H5Sget_select_npoints(selected.get()));
@@ -317,7 +317,7 @@ class Walk {
     return false;
   }
 
-  /// Rows that no source was named for.
+  /// The first row for which no source is named.
   std::optional<Gap> uncovered(const Place& at, const Properties& creation,
                                const std::vector<std::pair<std::size_t, Source>>& sources) const {
     const Space left(H5Dget_space(at.dataset.get()));
@@ -345,7 +345,7 @@ class Walk {
     if (const auto axis = slab.unlimited()) {
       const Slab from(taken.get());
       const auto along = from.unlimited();
-      // How much of the unlimited axis the source has; of numbered ones, extent.front() is how many there are.
+      // How much of the unlimited axis the source has. For numbered sources, extent.front() is their number.
       const hsize_t have = along && *along < source.size()
                                ? source[*along] - std::min(source[*along], from.start[*along])
                            : source.empty() ? 0
@@ -385,7 +385,7 @@ class Walk {
     return all;
   }
 
-  /// "a-%b.h5": sources with numbers from 0 on, as many as there are. Its extent says how many.
+  /// "a-%b.h5": sources numbered from 0, as many as exist. The extent of the result is their number.
   Source look_numbered(const Place& at, const SourceName& name) {
     Source all{true, {0}, std::nullopt};
     for (hsize_t number = 0;; ++number) {
@@ -416,7 +416,7 @@ class Walk {
     return known_.emplace(key, std::move(source)).first->second;
   }
 
-  /// The library keeps them all open, and one more that it cannot open would be fill values.
+  /// The library keeps all sources open. One that it could no longer open would read as fill values.
   void require_descriptors(const std::string& what) const {
     constexpr std::size_t others = 64;
     rlimit limit{};

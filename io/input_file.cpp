@@ -59,7 +59,7 @@ std::string read_file(const std::string& path, Index most) {
       throw DataError(path + ": is larger than the " + std::to_string(most) + " bytes that such a file may have");
   };
   too_large(file.bytes());
-  // The files of /proc say that they are empty; a file may grow while it is read.
+  // Files in /proc report a size of 0, and a file may grow while it is read.
   constexpr Index room = 4096;
   std::string text;
   Index done = 0;

@@ -1,5 +1,5 @@
-// Files opened for reading with the operating system's own calls. Every file that a user names is opened here first: a
-// FIFO or a device would keep its reader waiting for ever.
+// Regular files, opened for reading with system calls. Every file that a user names is opened here first: a FIFO or a
+// device could keep its reader waiting forever.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// Owns a descriptor of the operating system.
+/// Owns a file descriptor.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -29,7 +29,7 @@ class FileDescriptor {
 
   int number() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
-  /// False, and errno, when the system tells only now that something could not be written.
+  /// False, with errno set, when the system reports only now that something could not be written.
   bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0; }
 
  private:
@@ -39,21 +39,21 @@ class FileDescriptor {
 /// A regular file, open for reading.
 class InputFile {
  public:
-  /// Never waits. DataError that says apart: no such file, a folder, a FIFO, socket or device, no permission, too many
+  /// Never waits. DataError distinguishes: no such file, a folder, a FIFO, socket or device, no permission, too many
   /// open files.
   explicit InputFile(const std::string& path);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
   int number() const { return number_; }
-  Index bytes() const { return bytes_; }  ///< when it was opened
+  Index bytes() const { return bytes_; }  ///< at the time of opening
 
  private:
   int number_;
   Index bytes_ = 0;
 };
 
-/// What a file holds. DataError as above, and where it is larger than `most` bytes or cannot be read.
+/// The contents of a file. DataError as above, and when it has more than `most` bytes or cannot be read.
 std::string read_file(const std::string& path, Index most = std::numeric_limits<Index>::max());
 
 }  // namespace mrmf

@@ -11,7 +11,7 @@ Index saturated_product(Index a, Index b) {
 
 std::string shape_text(const std::vector<Index>& shape) {
   std::string text;
-  for (const Index size : shape)  // as the file has it, also where that is no Index
+  for (const Index size : shape)  // as the file has it, even if it does not fit an Index
     text += (text.empty() ? "" : ", ") + std::to_string(static_cast<std::uint64_t>(size));
   return "(" + text + ")";
 }
@@ -31,8 +31,8 @@ void require_countable(const std::vector<Index>& shape, const std::string& what)
 
 namespace {
 
-/// The position behind the string that begins at `at`; a string that does not end on its line ends with it, as a parser
-/// stops there, unless it is one over several lines.
+/// The position behind the string that begins at `at`. An unterminated one-line string ends with its line, where a
+/// parser stops, too.
 std::size_t behind_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string_view three = quote == '"' ? "\"\"\"" : "'''";
@@ -99,28 +99,28 @@ namespace {
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-// Within a string over several lines, [first, last): a character that is not ASCII, right behind a backslash that ends
-// a line and the space after it.
+// Looks in [first, last), the inside of a multi-line string, for a non-ASCII character directly behind a line-ending
+// backslash and the space after it.
 std::size_t odd_continuation(std::string_view text, std::size_t first, std::size_t last) {
   for (std::size_t i = first; i + 1 < last; ++i) {
     if (text[i] != '\\') continue;
     std::size_t next = i + 1;
     while (next < last && is_space(text[next])) ++next;
     if (next > i + 1 && next < last && !is_ascii(text[next])) return next;
-    if (next == i + 1) ++i;  // it escapes something
+    if (next == i + 1) ++i;  // the backslash escapes the next character
   }
   return text.size();
 }
 
-// Where toml++ 3.3 asks whether a letter is a space, its answer is undefined for most that are not ASCII
-// (is_non_ascii_horizontal_whitespace). TOML allows none there. The text's size when there is none.
+// The first non-ASCII character where TOML allows none; the text's size when there is none. For most such characters
+// toml++ 3.3 has undefined behaviour when it tests for a space (is_non_ascii_horizontal_whitespace).
 std::size_t first_odd_letter(std::string_view text) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  char before = '\n';  // the last character that is no space
+  char before = '\n';  // the last character that is not a space
   for (std::size_t i = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; i < text.size();) {
     const bool begins = std::string_view("\n=[{,.").find(before) != std::string_view::npos;
     if (!is_space(text[i]) || text[i] == '\n') before = text[i];
-    // Within a number or word, a quote begins no string: the parser goes on as in that.
+    // Within a number or word, a quote begins no string: the parser reads on.
     if (begins && (text[i] == '"' || text[i] == '\'')) {
       const std::size_t end = behind_string(text, i);
       const std::size_t odd = text.substr(i, 3) == "\"\"\"" ? odd_continuation(text, i + 3, end) : text.size();

@@ -1,6 +1,6 @@
-// Limits on what files may say, checked before anything is done with it: sizes, which may be anything below 2^64, and
-// how deep texts are nested. Nesting is found without recursion: parsers and what walks over their results recurse, and
-// a text that is deep enough ends a program by its stack.
+// Limits on the contents of files, checked before anything else: sizes, which a file may give as anything below 2^64,
+// and nesting depth. Nesting is found without recursion. Parsers do recurse, as does the code that walks over their
+// results, so a text that is nested deeply enough would overflow the stack.
 #pragma once
 
 #include <string>
@@ -11,15 +11,14 @@
 
 namespace mrmf {
 
-/// Elements of the largest data set, or of all files together. Bytes of several of them still fit an Index.
+/// Elements of the largest data set, or of all files together. The bytes of several such still fit an Index.
 constexpr Index kMostElements = Index{1} << 52;
 constexpr Index kMostRowElements = Index{1} << 34;  ///< of one row
 
-/// DataError naming the shape when a data set has a size below 0 (2^63 or more in the file) or more elements than
-/// these.
+/// DataError with the shape when a data set exceeds these numbers, or has a size below 0 (2^63 or more in the file).
 void require_countable(const std::vector<Index>& shape, const std::string& what);
 
-/// a * b of numbers of at least 0; the largest Index where that is too large.
+/// a * b for nonnegative numbers; the largest Index when that overflows.
 Index saturated_product(Index a, Index b);
 
 /// "(96, 64, 3)"
@@ -28,16 +27,16 @@ std::string shape_text(const std::vector<Index>& shape);
 constexpr Index kMostTomlBytes = Index{1} << 20;  ///< of a configuration
 constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key
 
-/// The deepest nesting of brackets outside of strings and comments, or the most names joined by dots where that is
-/// more. Not less than a TOML parser would find before it meets an error.
+/// The deepest nesting of brackets outside strings and comments, or the most names in a dotted key if that is more. At
+/// least what a TOML parser would find before it meets an error.
 int toml_nesting(std::string_view text);
 /// The same for JSON.
 int json_nesting(std::string_view text);
 
-/// ConfigError naming `origin` when the text of a configuration is larger or nested more deeply than any can be, or has
-/// a character that is not ASCII where none may be (the parser's answer to it is undefined).
+/// ConfigError naming `origin` when a configuration's text is too large, nested too deeply, or has a non-ASCII
+/// character where none may be (the parser's behaviour is then undefined).
 void require_shallow_toml(std::string_view text, const std::string& origin);
-/// DataError likewise for JSON read from a file of ours.
+/// DataError likewise, for JSON from one of our own files.
 void require_shallow_json(std::string_view text, const std::string& origin);
 
 }  // namespace mrmf

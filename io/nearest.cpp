@@ -24,7 +24,7 @@ int edit_distance(const std::string& a, const std::string& b) {
 
 namespace {
 
-/// By their first letters, which are enough to tell what is near: a distance takes the product of two lengths.
+/// Compares the first letters only, which are enough: the cost is the product of the two lengths.
 int near_distance(const std::string& word, const std::string& candidate) {
   constexpr std::size_t letters = 64;
   return edit_distance(word.substr(0, letters), candidate.substr(0, letters));
@@ -47,7 +47,7 @@ std::string list_near(const std::string& word, const std::vector<std::string>& c
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  // A third of the letters may be wrong, at most three: "bacth" means "batch", "foo" and "y" mean nothing.
+  // A third of the letters may be wrong, at most three: "bacth" means "batch"; "foo" and "y" mean nothing.
   const int letters = static_cast<int>(word.size());
   int allowed = letters > 1 ? std::clamp(letters / 3, 1, 3) : 0;
   std::string best;

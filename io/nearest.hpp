@@ -6,13 +6,13 @@
 
 namespace mrmf {
 
-/// Fewest insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// The fewest insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 int edit_distance(const std::string& a, const std::string& b);
 
-/// The candidate nearest to `word` (the first of equals), or "" when none is near enough to be meant.
+/// The candidate nearest to `word` (the first of equals), or "" when none is near enough.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
-/// "a, b, c": all candidates as they come; of many the ten nearest to `word`, and how many there are beside them.
+/// "a, b, c": all candidates in their order; if there are many, the ten nearest to `word` and the number of others.
 std::string list_near(const std::string& word, const std::vector<std::string>& candidates);
 
 /// "; did you mean <quote>X<quote>?", or "" when nothing is near.

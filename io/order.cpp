@@ -18,7 +18,7 @@ Range own_rows(const OrderSettings& settings) {
   return {first.first, last.first + last.count - first.first};
 }
 
-/// These rows' indices, shuffled or as they are.
+/// The indices of these rows, in order or shuffled.
 std::vector<std::int64_t> indices(const Range& rows, bool shuffle, std::uint64_t key) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(rows.count));
   std::iota(ids.begin(), ids.end(), rows.first);
@@ -28,7 +28,7 @@ std::vector<std::int64_t> indices(const Range& rows, bool shuffle, std::uint64_t
   return ids;
 }
 
-/// The sample indices of each of this rank's shards in the order of an epoch.
+/// The sample indices of each of this rank's shards, in an epoch's order.
 std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::uint64_t key) {
   const Index own = s.shards / s.ranks;
   const auto all = indices({0, visits_all(s) ? s.samples : 0}, true, key);
@@ -126,8 +126,8 @@ void check(const OrderSettings& s) {
 }
 
 bool leaves_ranks_idle(const OrderSettings& s) {
-  const bool idle_shards = s.samples / s.shards < steps_per_epoch(s);  // one row per step, and shards of two sizes
-  return idle_shards && s.samples % s.shards <= s.shards - s.shards / s.ranks;  // the last rank's are all small
+  const bool idle_shards = s.samples / s.shards < steps_per_epoch(s);           // one row per step, shards of two sizes
+  return idle_shards && s.samples % s.shards <= s.shards - s.shards / s.ranks;  // the last rank has only small shards
 }
 
 }  // namespace mrmf

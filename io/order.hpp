@@ -1,11 +1,11 @@
-// Which samples a rank visits, and when: pure functions, no files, no MPI.
+// The order in which a rank visits samples: pure functions, no files, no MPI.
 //
-// The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of
-// them. An epoch shuffles inside each shard, or all samples before they are cut: any rank may then visit any of them.
-// Every step takes the same share of every shard, so with a fixed
-// number of shards the global mini-batches are the same samples on any number of ranks. The steps of an epoch have
-// equal sizes up to one row per shard: no sample is left out and none is seen twice. Within a step the rows of all
-// ranks, rank after rank, are the same sequence on any number of ranks.
+// The data set is cut into `shards` contiguous pieces (sizes differ by at most one); a rank owns shards/ranks of them.
+// An epoch shuffles inside each shard, or shuffles all samples before the cut; then any rank may visit any of them.
+// Every step takes the same share of every shard. So with a fixed number of shards the global mini-batches hold the
+// same samples on any number of ranks. The steps of an epoch have equal sizes up to one row per shard: no sample is
+// left out and none is seen twice. Within a step the rows of all ranks, rank after rank, are the same sequence on any
+// number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct EpochOrder {
   std::vector<std::int64_t> ids;   ///< global sample indices of this rank, step after step
   std::vector<Range> steps;        ///< this rank's rows of `ids` per step (may be empty for a rank, never for all)
   std::vector<Index> global_rows;  ///< rows of the whole team per step: the weight of the mean gradient
-  std::vector<Index> shard_rows;   ///< of epoch_order: rows per step from each of this rank's shards, step after step
+  std::vector<Index> shard_rows;   ///< from epoch_order: rows per step from each of this rank's shards, step after step
 };
 
 struct OrderSettings {
@@ -39,10 +39,10 @@ struct OrderSettings {
   bool across = false;  ///< shuffle over all samples, rather than each shard by itself
 };
 
-/// Does every rank visit every sample, sooner or later?
+/// Whether every rank eventually visits every sample.
 bool visits_all(const OrderSettings& settings);
 
-/// The rows of the data set that this rank visits, sooner or later.
+/// The rows of the data set that this rank eventually visits.
 Range visited_rows(const OrderSettings& settings);
 
 /// Largest number of rows that one step takes from one shard.
@@ -57,10 +57,10 @@ Index largest_batch(const OrderSettings& settings);
 /// The order of one epoch: a pure function of its arguments.
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
 
-/// Rows one after the other, `batch` at a time.
+/// Rows in order, `batch` at a time.
 EpochOrder in_order(Range rows, Index batch);
 
-/// True when some step of an epoch brings no sample to some rank: one row per shard and step, uneven shards.
+/// Whether some step of an epoch gives some rank no sample: one row per shard and step, uneven shards.
 bool leaves_ranks_idle(const OrderSettings& settings);
 
 /// ConfigError when the settings are impossible: batch larger than the shard, shards not a multiple of ranks, ...

@@ -26,8 +26,8 @@
 namespace mrmf {
 namespace {
 
-// A signal's handler sees nothing but the process's own memory, and may take no lock and no memory: hence a table of
-// fixed size, the only one of its kind.
+// A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a table of fixed size,
+// the only one of its kind.
 struct Place {
   std::atomic<bool> taken{false}, watched{false};
   std::array<char, PATH_MAX> path{};
@@ -42,7 +42,7 @@ void remove_all_and_end(int signal) {
   std::raise(signal);
 }
 
-// Only where a signal would end the process by itself.
+// Sets a handler only where a signal would end the process by default.
 void watch_signals() {
   for (const int signal : kEnding) {
     struct sigaction now {};
@@ -94,7 +94,7 @@ namespace fs = std::filesystem;
                        : "; check its folder, and the rights, space and quota there"));
 }
 
-/// Calls until no signal interrupts; the call's result.
+/// Repeats a call until no signal interrupts it; returns its result.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   for (;;)
@@ -105,13 +105,13 @@ int open_file(const std::string& path, int flags) {
   return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); });
 }
 
-// 0, or errno. Some file systems have nothing to sync, above all for folders, and say so.
+// 0, or errno. Some file systems cannot sync, above all folders, and say so; that counts as success.
 int sync(int descriptor) {
   if (uninterrupted([&] { return ::fsync(descriptor); }) == 0) return 0;
   return errno == EINVAL || errno == ENOSYS || errno == ENOTSUP ? 0 : errno;
 }
 
-// 0, or errno. At the offset, or where the file's mode says.
+// 0, or errno. Writes at `offset`, or without one where the file's mode says.
 int write_all(int descriptor, std::span<const std::byte> bytes, std::optional<std::uint64_t> offset) {
   constexpr std::size_t most = std::size_t{1} << 30;  // Linux takes less than 2 GiB at once
   while (!bytes.empty()) {
@@ -128,7 +128,7 @@ int write_all(int descriptor, std::span<const std::byte> bytes, std::optional<st
   return 0;
 }
 
-// How many bytes there were, or -1 and errno.
+// The number of bytes read, or -1 with errno set.
 ssize_t read_all(int descriptor, std::uint64_t offset, std::span<std::byte> to) {
   std::size_t done = 0;
   while (done < to.size()) {
@@ -145,20 +145,20 @@ void sync_folder_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   FileDescriptor open(uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  if (!open && errno == EACCES) return;  // a folder may be written to and not be read
+  if (!open && errno == EACCES) return;  // a folder may be writable but not readable
   const int reason = open ? sync(open.number()) : errno;
   if (reason != 0) fail(folder, "cannot be put on disk", reason);
 }
 
 std::string random_digits() {
   std::uint64_t number = 0;
-  // Without the system's own source, O_EXCL still keeps two files apart.
+  // Without the system's random numbers, O_EXCL still keeps two files apart.
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
     number = static_cast<std::uint64_t>(::getpid()) * 0x9e3779b97f4a7c15U;
   return fmt::format("{:016x}", number);
 }
 
-/// Makes a file that was not there before and returns its name. A signal removes it from its first moment on.
+/// Creates a new file and returns its name. From its first moment on, a fatal signal removes it.
 std::string create_partial(const std::string& target, FileDescriptor& file, std::optional<UnfinishedFile>& unfinished) {
   for (int attempt = 0;; ++attempt) {
     std::string path = target + ".partial-" + random_digits();
@@ -175,17 +175,17 @@ std::string create_partial(const std::string& target, FileDescriptor& file, std:
   throw ConfigError(target + ": is there already; give --overwrite to replace it, or name another output");
 }
 
-// 0, or errno; EEXIST where the target is there.
+// 0, or errno; EEXIST when the target exists.
 int rename_to_new(const std::string& from, const std::string& to) {
   const auto done = [](int result) { return result == 0 ? 0 : errno; };
   int reason =
       done(uninterrupted([&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE); }));
   if (reason != EINVAL && reason != ENOSYS && reason != ENOTSUP) return reason;
-  // Not every file system can: a second name, which fails where there is one, and the first one goes.
+  // Some file systems cannot. Then link a second name, which fails if it exists, and unlink the first.
   reason = done(uninterrupted([&] { return ::link(from.c_str(), to.c_str()); }));
   if (reason == 0) return done(::unlink(from.c_str()));
   if (reason != EPERM && reason != ENOTSUP && reason != ENOSYS && reason != EMLINK) return reason;
-  // Nor that: an empty file takes the name, which fails where there is one, and is replaced.
+  // Nor that. Then create an empty file of that name, which fails if it exists, and replace it.
   FileDescriptor place(open_file(to, O_WRONLY | O_CREAT | O_EXCL));
   if (!place) return errno;
   reason = done(uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }));
@@ -237,7 +237,7 @@ void require_output(const std::string& target, Replace replace, const std::vecto
   if (replace == Replace::nothing) refuse_existing(target);
 }
 
-// Errors of one rank are everyone's.
+// Throws one rank's error on all.
 template <typename Action>
 void OutputFile::on_all(const Action& action) {
   if (comm_)
@@ -288,7 +288,8 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 void OutputFile::append(std::string_view bytes) { write(end_, std::as_bytes(std::span(bytes))); }
 
-// What is written again is compared as it was written last; of a range that was in part, the rest is not compared.
+// Bytes that are written twice are compared with the last write. Where a range is overwritten in part, its rest is not
+// compared.
 void OutputFile::forget(std::uint64_t offset, std::uint64_t size) {
   auto at = written_.upper_bound(offset);
   if (at != written_.begin() && std::prev(at)->first + std::prev(at)->second.size > offset) --at;
@@ -338,7 +339,7 @@ void OutputFile::commit() {
   on_all([&] {
     const int reason = sync(file_.number());
     if (reason != 0) fail(target_, "cannot be put on disk", reason);
-    // Interrupted, it is closed all the same, and what was synced is on disk.
+    // After an interruption it is closed all the same, and everything synced is on disk.
     if (!file_.close() && errno != EINTR) fail(target_, "cannot be closed", errno);
     read_back();
   });
@@ -376,7 +377,7 @@ void LineFile::write(const std::string& line) {
   const std::string text = line + '\n';
   const int reason = write_all(file_.number(), std::as_bytes(std::span(text)), std::nullopt);
   if (reason == 0) return;
-  // Best left out, the error itself is told.
+  // Failing to remove the partial line is ignored: the first error matters more.
   if (known) [[maybe_unused]]
     const int ignored = ::ftruncate(file_.number(), before.st_size);
   fail(path_, "cannot be written", reason);

@@ -1,10 +1,11 @@
-// Every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh). Three modes:
+// Output files: every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh).
+// Three modes:
 //
-//   create    OutputFile, Replace::nothing   a new file; what is in its place, or comes meanwhile, stays
+//   create    OutputFile, Replace::nothing   a new file; one that is there already, or appears meanwhile, stays
 //   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
 //   append    LineFile                       records and logs, line by line
 //
-// Every call of the system is checked, the last bytes, the close and the rename too.
+// Every system call is checked, including the last write, the close and the rename.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@
 namespace mrmf {
 
 /// A file that must not outlive the process unfinished. While it lives, a signal that would end the process (SIGINT,
-/// SIGTERM, SIGHUP, SIGUSR1) removes the file first. Where the program handles such a signal itself, nothing changes:
-/// it then ends by its own way, and destructors run. A few can live at a time; further ones are not watched.
+/// SIGTERM, SIGHUP, SIGUSR1) removes the file first. Signals that the program handles itself are left alone: it then
+/// ends in its own way, and destructors run. Only a few files can be watched at a time; further ones are not.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);
@@ -32,29 +33,29 @@ class UnfinishedFile {
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
  private:
-  int place_ = -1;  // in the table; -1: not watched
+  int place_ = -1;  // index in the table; -1: not watched
 };
 
-/// What a handler of a signal calls before it ends the process: removes the files that are watched.
+/// Removes all watched files. Signal handlers call it before they end the process.
 void remove_unfinished_files();
 
-/// What an output may take the place of when it is done. Never a folder, a link or a device.
+/// What a finished output may replace. Never a folder, a link or a device.
 enum class Replace { nothing, file };
 
-/// The one rule for every output of every command. ConfigError when `target` is there and may not be replaced, is no
+/// The one rule for every output of every command. ConfigError when `target` exists and may not be replaced, is not a
 /// plain file, is one of `inputs` (by whatever name), or has a control character in its name. On one rank.
 void require_output(const std::string& target, Replace replace, const std::vector<std::string>& inputs = {});
 
-/// Bytes that are to become a file. They go to a file of a unique name beside it ("<target>.partial-<16 hex digits>"),
-/// which is removed unless commit() is reached; also when a signal ends the process, but for SIGKILL. So a command that
-/// fails leaves nothing half-written, and two that write one target do not meet.
+/// A file in the making. Its bytes go to a file of a unique name beside it ("<target>.partial-<16 hex digits>"). That
+/// is removed unless commit() is reached, even when a signal other than SIGKILL ends the process. So a command that
+/// fails leaves nothing half-written, and two commands with one target do not collide.
 ///
-/// One process writes it, or all ranks of a communicator: each makes one and writes where it likes; ranges of ranks do
-/// not overlap. A rank that fails throws alone (collective_try() of mpi/comm.hpp makes it everyone's); only the
-/// constructor and commit() are collective.
+/// One process writes it, or all ranks of a communicator: each makes an OutputFile and writes where it likes; the
+/// ranks' ranges do not overlap. Only the constructor and commit() are collective. In other members a failing rank
+/// throws alone; collective_try() of mpi/comm.hpp throws its error on all.
 class OutputFile {
  public:
-  /// ConfigError as require_output(); DataError when the file cannot be made.
+  /// ConfigError as require_output(); DataError when the file cannot be created.
   OutputFile(std::string target, Replace replace);
   OutputFile(std::string target, Replace replace, const Comm& comm);
   OutputFile(const OutputFile&) = delete;
@@ -64,19 +65,19 @@ class OutputFile {
   const std::string& target() const { return target_; }
   const std::string& path() const { return partial_; }  ///< where the bytes are until commit()
 
-  /// All of them, or DataError: the file, the system's reason, what to do.
+  /// Writes all bytes, or DataError: the file, the system's reason, what to do.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  void append(std::string_view bytes);  ///< behind what this rank has written last
-  /// What is there, then zeros.
+  void append(std::string_view bytes);  ///< behind this rank's last write
+  /// Reads what is there, then zeros.
   void read(std::uint64_t offset, std::span<std::byte> to) const;
-  /// Asks the file system for so many bytes in all, so that a full one is told before the work. DataError: it has not
-  /// as many. File systems that cannot tell are believed.
+  /// Reserves this many bytes in all, so that a full file system is noticed before the work. DataError when it has
+  /// fewer. A file system that cannot tell is believed.
   void reserve(std::uint64_t bytes);
   void resize(std::uint64_t bytes);
 
-  /// Collective. When it returns, the file is in its place and on disk: synced, closed, read back and compared with
-  /// what was written, renamed, its folder synced. ConfigError when another command has put a file there meanwhile,
-  /// with Replace::nothing. DataError otherwise; what was in its place is then still there.
+  /// Collective. On return the file is in its place and on disk: synced, closed, read back and compared, renamed, its
+  /// folder synced. ConfigError with Replace::nothing when another command has put a file there meanwhile. DataError
+  /// otherwise; a file that was there before is then still there.
   void commit();
 
  private:
@@ -96,22 +97,22 @@ class OutputFile {
   FileDescriptor file_;
   std::optional<UnfinishedFile> unfinished_;  // on the root
   std::map<std::uint64_t, Extent> written_;   // by this rank
-  std::uint64_t end_ = 0;                     // of what it wrote last
+  std::uint64_t end_ = 0;                     // end of its last write
   bool committed_ = false;
 };
 
-/// A whole file of these bytes. On one rank. Errors as OutputFile's; what was there before is then still there.
+/// Writes a whole file. On one rank. Errors as OutputFile's; a file that was there before is then still there.
 void write_file(const std::string& target, std::string_view bytes, Replace replace);
 
-/// Lines added to a file of our own; every one is there for others as soon as write() returns.
+/// Lines appended to a file of our own. Others can read each as soon as write() returns.
 class LineFile {
  public:
   enum class Start { empty, append };
-  /// DataError when it cannot be made or opened, or is no plain file.
+  /// DataError when it cannot be created or opened, or is not a plain file.
   LineFile(std::string path, Start start);
-  /// DataError when it cannot be added; then no part of it is in the file.
+  /// DataError when it cannot be appended; then no part of it is in the file.
   void write(const std::string& line);
-  /// Other lines in the place of all: the old file or the new one is there at any moment.
+  /// Replaces all lines. At any moment either the old or the new file is there.
   void replace(const std::vector<std::string>& lines);
   /// Returns when all lines are on disk.
   void sync() const;
@@ -123,8 +124,8 @@ class LineFile {
   FileDescriptor file_;
 };
 
-/// The folder of an output. Its end removes those folders that it made and that are empty, as they are when nothing
-/// came of the output. On one rank. Errors as make_folders()'s.
+/// The folder of an output. The destructor removes those of its folders that it made and that are still empty, as they
+/// are when the output failed. On one rank. Errors as make_folders()'s.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& folder);
@@ -136,18 +137,17 @@ class OutputFolder {
   std::vector<std::string> made_;  // outermost first
 };
 
-/// Makes the folders that are missing on the way to `folder`; returns those that it made, outermost first. DataError
-/// when one cannot be made; those made before it are then removed again. ConfigError for a control character in its
-/// name.
+/// Makes the missing folders on the way to `folder`; returns those it made, outermost first. DataError when one cannot
+/// be made; those made before it are then removed. ConfigError for a control character in its name.
 std::vector<std::string> make_folders(const std::string& folder);
 
-/// A file that a command writes, as its command line names it. Where its option is not given, nothing is written.
+/// A file that a command writes, as named by an option. Without the option, nothing is written.
 struct OutputOption {
   std::string file;
   Replace replace = Replace::nothing;
 
   bool given() const { return !file.empty(); }
-  /// Before the work begins: errors as require_output()'s.
+  /// Call before the work begins. Errors as require_output()'s.
   void require(const std::vector<std::string>& inputs = {}) const {
     if (given()) require_output(file, replace, inputs);
   }

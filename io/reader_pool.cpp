@@ -12,7 +12,7 @@ ReaderPool::ReaderPool(int threads, Read read) : read_(std::move(read)) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::exception& error) {
     std::unique_lock lock(mutex_);
-    stop_ = true;  // or those that have started would never end
+    stop_ = true;  // otherwise the threads already started would never end
     lock.unlock();
     work_there_.notify_all();
     throw FaultError("cannot start " + std::to_string(threads) + " threads that read data (" + error.what() +

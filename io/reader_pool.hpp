@@ -14,7 +14,7 @@
 
 namespace mrmf {
 
-/// Neighbouring rows, and where they go.
+/// Neighbouring rows and where to read them to.
 struct ReadTask {
   Range rows;
   std::byte* to = nullptr;
@@ -22,25 +22,25 @@ struct ReadTask {
 
 class ReaderPool {
  public:
-  /// Runs on the pool's threads; what it throws comes out of wait().
+  /// Runs on the pool's threads; wait() rethrows its errors.
   using Read = std::function<void(const ReadTask&, Scratch&)>;
 
-  /// What was submitted together. Lives until it was waited for or cancelled.
+  /// Tasks submitted together. Must live until they are waited for or cancelled.
   struct Ticket {
     Index left = 0;
     Index failed_row = std::numeric_limits<Index>::max();
-    std::exception_ptr error;  // of the first row that failed, whichever thread was first
+    std::exception_ptr error;  // error of the first row that failed, whichever thread was first
   };
 
-  ReaderPool(int threads, Read read);  ///< FaultError: so many threads cannot be started
+  ReaderPool(int threads, Read read);  ///< FaultError when that many threads cannot be started
   ReaderPool(const ReaderPool&) = delete;
   ReaderPool& operator=(const ReaderPool&) = delete;
   ~ReaderPool();
 
   void submit(Ticket& ticket, const std::vector<ReadTask>& tasks);
-  /// Until all of the ticket's tasks are done; throws the error of the first row among those that failed.
+  /// Waits for all of the ticket's tasks; throws the error of the first row that failed.
   void wait(Ticket& ticket);
-  /// Drops what has not begun and waits for the rest; errors are dropped, too.
+  /// Drops tasks that have not begun and waits for the rest; drops their errors, too.
   void cancel();
 
  private:

@@ -7,8 +7,8 @@
 namespace mrmf {
 namespace {
 
-constexpr Index block_bytes = Index{1} << 22;         // neighbours read together: long enough for a disk
-constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those that are read meanwhile
+constexpr Index block_bytes = Index{1} << 22;         // of neighbours read together: long enough for a disk
+constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those being read meanwhile
 
 }  // namespace
 
@@ -24,7 +24,7 @@ RowCache::RowCache(Range rows, Index row_bytes, Index capacity)
       static_cast<std::size_t>((all ? rows.count : kept_blocks_ * block_rows_) * row_bytes));
 }
 
-// Of the blocks, as many as have a place, evenly spread (as a line is drawn on a grid).
+// Spreads the blocks that have a place evenly over all, as a line is drawn on a grid.
 Index RowCache::slot(Index block) const {
   const Index before = block * kept_blocks_ / blocks_;
   return (block + 1) * kept_blocks_ / blocks_ > before ? before : -1;
@@ -35,12 +35,12 @@ std::byte* RowCache::place(Index row) const {
   return here < 0 ? nullptr : memory_.get() + (here * block_rows_ + at % block_rows_) * row_bytes_;
 }
 
-/// A batch on its way, or in use.
+/// A batch being read or in use.
 struct RowStream::Batch {
   ReaderPool::Ticket ticket;
-  std::vector<const std::byte*> rows;   // per id
-  std::vector<Index> arriving;          // rows that get their place
-  std::unique_ptr<std::byte[]> memory;  // of rows that have none
+  std::vector<const std::byte*> rows;   // one per id
+  std::vector<Index> arriving;          // rows being read into their places
+  std::unique_ptr<std::byte[]> memory;  // for rows without a place
   Index memory_rows = 0;
 
   std::byte* reserve(Index count, Index row_bytes) {
@@ -103,7 +103,7 @@ void RowStream::expect(const EpochOrder& order) {
   if (!pool_) return;
   std::vector<Range> steps = order.steps;
   std::erase_if(steps, [](const Range& step) { return step.count == 0; });
-  if (fetched_ == 0 && steps == order_.steps && order.ids == order_.ids) return;  // they are on their way
+  if (fetched_ == 0 && steps == order_.steps && order.ids == order_.ids) return;  // already being read
   forget();
   order_.ids = order.ids;
   order_.steps = std::move(steps);
@@ -150,8 +150,8 @@ void RowStream::done() {
   read_ahead();
 }
 
-// Rows that are not there yet go to their place, or one after the other into the batch's own memory: neighbours in the
-// file stay neighbours, and are read at once.
+// Rows not yet in memory are read to their places, or in id order into the batch's own memory. So neighbours in the
+// file stay neighbours and are read at once.
 void RowStream::begin(Batch& batch, std::span<const std::int64_t> ids) {
   std::vector<std::size_t> by_id(ids.size());
   std::iota(by_id.begin(), by_id.end(), std::size_t{0});

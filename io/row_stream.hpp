@@ -9,16 +9,16 @@
 
 namespace mrmf {
 
-/// Room for a fixed choice of rows, which stay in memory once they were read: the same in every epoch, for in shuffled
-/// epochs whatever was used last is as far from its next use as anything else. They are spread evenly over the range,
-/// in blocks of neighbours, so that every stretch of an epoch finds the same share of its rows here.
+/// Room for a fixed choice of rows, which stay in memory once read. The choice is the same in every epoch: in shuffled
+/// epochs the row used last is as far from its next use as any other. The rows are spread evenly over the range, in
+/// blocks of neighbours, so that every stretch of an epoch finds the same share of them here.
 class RowCache {
  public:
-  /// For about `capacity` of these rows, at most; no memory is touched yet.
+  /// Room for at most `capacity` of these rows; touches no memory yet.
   RowCache(Range rows, Index row_bytes, Index capacity);
 
   Index kept() const { return kept_; }  ///< rows that have a place
-  /// Where a row goes; null: it has no place here.
+  /// A row's place; null if it has none.
   std::byte* place(Index row) const;
   bool resident(Index row) const { return resident_[static_cast<std::size_t>(row - rows_.first)]; }
   void mark_resident(Index row) { resident_[static_cast<std::size_t>(row - rows_.first)] = true; }
@@ -32,18 +32,18 @@ class RowCache {
   std::vector<bool> resident_;
 };
 
-/// What a rank's memory is spent on.
+/// How much memory a rank has, and what for.
 struct StreamBudget {
-  Index rows = 0, row_bytes = 0;  ///< of the rank's part of the data, in the form it is kept in
-  Index batch_rows = 1;           ///< the most that one batch has
-  Index scratch = 0;              ///< bytes that the readers need beside what they deliver
-  Index bytes = 0;                ///< that may be used
+  Index rows = 0, row_bytes = 0;  ///< of the rank's part of the data, as kept in memory
+  Index batch_rows = 1;           ///< most rows of one batch
+  Index scratch = 0;              ///< bytes that the readers need besides the rows
+  Index bytes = 0;                ///< bytes that may be used
 };
 struct StreamPlan {
-  Index least = 0;    ///< bytes without which it cannot be: one batch and the next
+  Index least = 0;    ///< bytes needed at least: one batch and the next
   Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its place
   Index cached = 0;   ///< rows that stay in memory
-  Index bytes = 0;    ///< that these take with the readers' scratch
+  Index bytes = 0;    ///< bytes of these and the readers' scratch
 };
 StreamPlan plan_stream(const StreamBudget& budget);
 
@@ -53,12 +53,12 @@ class RowStream {
     Range rows;
     Index row_bytes = 0;
     StreamPlan plan;
-    Index task_rows = 1;  ///< neighbours that are read at once, at most
+    Index task_rows = 1;  ///< most neighbours read at once
     int threads = 1;
   };
-  /// `read` makes rows from the files; runs on the threads.
+  /// `read` makes rows from the files, on the threads.
   RowStream(const Settings& settings, ReaderPool::Read read);
-  /// All rows have a place, and the caller fills place() itself.
+  /// Every row has a place; the caller fills place() itself.
   RowStream(Range rows, Index row_bytes);
   ~RowStream();
 
@@ -69,12 +69,12 @@ class RowStream {
   void load_all();
   void mark_all();
 
-  /// The batches that fetch() will ask for, in this order; reading begins. What was expected before is forgotten.
+  /// Announces the batches of the coming fetch() calls, in order. Starts reading them and forgets earlier expectations.
   void expect(const EpochOrder& order);
-  /// Where each of these rows is, until done(). Throws what reading them threw. A batch that was not expected is read
-  /// at once.
+  /// Where each of these rows is, valid until done(). Throws the errors of reading them. A batch that was not expected
+  /// is read at once.
   const std::vector<const std::byte*>& fetch(std::span<const std::int64_t> ids);
-  /// The rows of the last fetch are no longer needed: their memory serves a later batch.
+  /// Ends the use of the last fetch's rows; their memory serves a later batch.
   void done();
 
  private:

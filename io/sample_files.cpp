@@ -18,7 +18,7 @@ namespace {
 
 constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
 
-/// Of indices of chunks the library would keep up to 32 MiB per file; a row's part of them is used once.
+/// The library would keep up to 32 MiB of chunk indices per file, but the part for a row is used only once.
 void limit_index_memory(const h5::Properties& access) {
   H5AC_cache_config_t cache{};
   cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -31,7 +31,7 @@ void limit_index_memory(const h5::Properties& access) {
 
 h5::File open_file(const std::string& path) {
   h5::silence();
-  const InputFile regular(path);  // or says why not
+  const InputFile regular(path);  // throws if it is not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
   h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
@@ -52,7 +52,7 @@ std::string way_text(const h5::Storage& storage) {
 struct RowReader::State {
   h5::File file;
   std::unique_ptr<h5::Rows> rows;
-  std::unique_ptr<InputFile> plain;  // where the bytes are read without the library
+  std::unique_ptr<InputFile> plain;  // set when the bytes are read without the library
   ElementType type;
   std::vector<Index> shape;
   Index row_bytes = 0, offset = 0;
@@ -123,7 +123,7 @@ ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 
 void RowReader::require_written() const {
   const h5::Lock lock;
-  if (state_->rows) state_->rows->require_written();  // else it is one run of bytes, all there
+  if (state_->rows) state_->rows->require_written();  // otherwise it is one run of bytes, all written
 }
 
 void RowReader::read(Index first, Index count, std::byte* to) const {
@@ -136,7 +136,7 @@ void RowReader::read(Index first, Index count, std::byte* to) const {
 
 namespace {
 
-/// The rows that both hold.
+/// The rows in both ranges.
 Range common(Range a, Range b) {
   const Index begin = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
   return {begin, std::max<Index>(end - begin, 0)};

@@ -12,9 +12,9 @@ namespace mrmf {
 namespace {
 
 constexpr Extent original{1, 1, 1};
-constexpr Index part_elements = Index{1} << 18;  // enough that starting on a part costs nothing beside it
+constexpr Index part_elements = Index{1} << 18;  // so many that starting on a part costs nothing in comparison
 
-/// The flat buffer of a (T, C) sample, read as (C, T), as channels-last.
+/// Reads the flat buffer of a (T, C) sample as (C, T), and stores it channels-last.
 void turn(ConstSpan flat, const Shape& sample, Span x) {
   const Index positions = product(sample.spatial), channels = sample.channels;
   for (Index c = 0; c < channels; ++c)
@@ -53,8 +53,8 @@ void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Sp
 
 namespace {
 
-constexpr Index task_bytes = Index{1} << 23;  // of neighbouring rows that one read brings
-// Threads that read at once where nothing but the disk is in their way; fewer where each needs memory of its own.
+constexpr Index task_bytes = Index{1} << 23;  // bytes of neighbouring rows per read
+// Threads that read at once when only the disk limits them; fewer when each needs memory of its own.
 constexpr int direct_readers = 8, direct_converters = 4;
 
 Index task_rows(Index row_bytes) { return std::max<Index>(1, task_bytes / std::max<Index>(row_bytes, 1)); }
@@ -69,12 +69,12 @@ bool keeps_original(const StoreSettings& settings, const Extent& resolution) {
   return resolution == original || settings.averaging == Averaging::epoch;
 }
 
-/// Bytes for unpacked chunks: while streaming a small part of what there is, since most rows come at random.
+/// Bytes for unpacked chunks. While streaming, a small part of the budget, since most rows come in random order.
 Index most_cached(const StoreSettings& settings) {
   return settings.stream ? std::min(kMostCached, settings.budget / 8) : kMostCached;
 }
 
-// Adds the seconds between its making and its end.
+// Adds the seconds of its lifetime to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(std::atomic<double>& sum) : sum_(sum) {}
@@ -168,7 +168,7 @@ bool SampleStore::averages_at_use(const Extent& resolution) const {
 }
 
 void SampleStore::require(const Extent& resolution, Index most_rows) {
-  sample(resolution);  // refuses what cannot be
+  sample(resolution);  // throws for an impossible resolution
   const Extent kept = kept_resolution(resolution);
   if (levels_.contains(kept)) return;
   if (settings_.stream) {

@@ -1,4 +1,4 @@
-// This rank's part of a data set, at every resolution that was asked for: in memory, or read ahead batch by batch.
+// This rank's part of a data set at all required resolutions: in memory, or read ahead batch by batch.
 #pragma once
 
 #include <atomic>
@@ -13,74 +13,74 @@
 
 namespace mrmf {
 
-/// From a row as it is kept in memory to the sample that the model sees.
+/// How a row in memory becomes the sample that the model sees.
 struct SampleForm {
   Shape stored;  ///< of the row
   ElementType type = ElementType::float32;
-  Extent factor{1, 1, 1};  ///< averaged on the way
+  Extent factor{1, 1, 1};  ///< averaging on the way
   SampleLayout layout = SampleLayout::transpose;
 };
 
-/// Into how many parts a sample of this form may be cut, for as many threads.
+/// The number of parts that a sample of this form may be cut into, one per thread.
 Index form_parts(const SampleForm& form);
 
 /// Part `number` of `of`.
 struct FormPart {
   Index number = 0, of = 1;
 };
-/// Makes a part of the sample from the row: averaged, as float32, channels-last. part.of is at most form_parts(form); x
+/// Makes a part of the sample from the row: averaged, as float32, channels-last. part.of is at most form_parts(form). x
 /// is the whole sample.
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
 
-/// Lower resolutions are averaged once and kept, or from the original whenever a batch is made. Both give the same
+/// When lower resolutions are averaged: once, and kept, or from the original for every batch. Both give the same
 /// numbers, bit for bit.
 enum class Averaging { load, epoch };
 
 struct StoreSettings {
   bool stream = false;  ///< samples are read when their batch comes; else all are read at the start
   Averaging averaging = Averaging::load;
-  Index budget = 0;  ///< streaming: bytes of this rank for this data set, labels not counted
+  Index budget = 0;  ///< streaming: bytes for this data set on this rank, without labels
 };
 
-/// Samples keep their type (DatasetShape::type; averaged ones are float32) until a batch is made of them.
+/// The samples of this rank. They keep their type (DatasetShape::type; float32 if averaged) until a batch is made.
 class SampleStore {
  public:
-  /// Collective. Each rank reads its labels, and unless it streams its samples, and checks them for NaN and infinity
-  /// (DataError: file, data set, row in that file); when one rank fails, all throw its error.
+  /// Collective. Each rank reads its labels and, unless it streams, its samples. Checks them for NaN and infinity
+  /// (DataError: file, data set, row in that file). When one rank fails, all throw its error.
   SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,
               const StoreSettings& settings = {});
   ~SampleStore();
 
   /// Makes the data of this resolution ready if it is not yet: each block of factors' neighbours becomes their mean,
-  /// channel by channel. Streaming, the memory of other resolutions becomes this one's, for batches of at most
+  /// channel by channel. When streaming, this resolution takes over the memory of the others, for batches of at most
   /// `most_rows`. ConfigError when a factor does not divide its axis.
   void require(const Extent& resolution, Index most_rows = 1);
-  /// Frees a resolution that no later step of the plan needs. Unless streaming, others are made from the original
-  /// {1, 1, 1}: release that one only when all that will be needed have been required.
+  /// Frees a resolution that no later phase of the plan needs. Unless streaming, other resolutions are made from the
+  /// original {1, 1, 1}: release it only after all that will be needed have been required.
   void release(const Extent& resolution);
 
   Shape sample(const Extent& resolution) const;
   Index outputs() const { return shape_.outputs; }
   Range owned() const { return owned_; }
-  /// Whether batches of this resolution are averaged from the original when they are made, and in its own layout: then
-  /// whoever can may gather the original and average it later.
+  /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
+  /// may then gather the original and average it later.
   bool averages_at_use(const Extent& resolution) const;
   bool streams() const { return settings_.stream; }
-  const std::string& way() const { return way_; }  ///< for people: how the files are read
+  const std::string& way() const { return way_; }  ///< how the files are read, for people
 
-  /// Streaming: the batches that gather() will be asked for, in this order, so that they are read ahead.
+  /// Streaming: announces the batches of the coming gather() calls, in order, so that they are read ahead.
   void expect(const Extent& resolution, const EpochOrder& order);
 
   /// Copies samples and labels of the given global ids (all owned) into x and targets, one row per id. With
-  /// `reinterpret`, position t and channel c of a sample of T positions come from element c * T + t of its buffer.
+  /// `reinterpret`, position t and channel c of a sample with T positions come from element c * T + t of its buffer.
   /// Streaming: DataError on this rank alone.
   void gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets);
 
-  /// Seconds that went to averaging samples since the last call, and to nothing else: not to reading them or to making
-  /// batches of those averaged before. Of threads that read ahead, the sum over the threads.
+  /// Seconds spent on averaging samples since the last call. Reading them does not count, nor does making batches of
+  /// samples averaged before. For threads that read ahead, the sum over the threads.
   double take_averaging_seconds() { return averaging_.exchange(0); }
 
-  /// Streaming: what would be spent where at a resolution with batches of `most_rows`.
+  /// Streaming: how memory would be spent at this resolution, with batches of `most_rows`.
   static StreamPlan plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
                          const Extent& resolution, Index most_rows);
 

@@ -1,5 +1,5 @@
-// The one check family of the project. A check is always on; it throws and never exits.
-// Each error class is one exit code of the program (docs/guide/messages.md).
+// The project's only family of checks. A check is always on; it throws and never exits. Each error class is one exit
+// code of the program (docs/guide/messages.md).
 #pragma once
 
 #include <stdexcept>
@@ -39,7 +39,7 @@ struct FaultError : Error {
 
 }  // namespace mrmf
 
-/// States a fact the code relies on. Not for user input: that deserves a ConfigError or DataError.
+/// States a fact that the code relies on. Not for user input, which deserves a ConfigError or DataError.
 #define MRMF_CHECK(condition, message)                                                 \
   do {                                                                                 \
     if (!(condition)) ::mrmf::check_failed(__FILE__, __LINE__, #condition, (message)); \

@@ -1,4 +1,4 @@
-// Scalar formulas written once and used by every backend, so that backends agree to the last bit where they can.
+// Scalar formulas that all backends share, so that they agree to the last bit where they can.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace mrmf {
 
-/// True when dropout keeps feature `feature` of sample `id`. One philox block serves eight features, 16 bits each,
-/// so the drop probability is rate rounded to a multiple of 1/65536.
+/// A dropout layer's mask: whether dropout keeps a feature of a sample. One philox block serves eight features, 16 bits
+/// each, so the drop probability is rate rounded to a multiple of 1/65536.
 struct DropoutMask {
   std::uint64_t key;
   std::uint32_t step_low, threshold;
@@ -47,8 +47,8 @@ MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
   return x;
 }
 
-/// dx of the activation, from its output y (slope > 0 keeps the sign of the input). As PyTorch: dy passes where y is
-/// NaN.
+/// dx of the activation from its output y (slope > 0 keeps the sign of the input). dy passes where y is NaN, as in
+/// PyTorch.
 MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
   switch (kind) {
     case ActivationKind::relu: return y <= 0 ? 0 : dy;

@@ -1,4 +1,4 @@
-// Where a call stands in a run, and what it needs of the ranks that train one model together.
+// The state of a call within a run, and its connection to the ranks that train one model together.
 #pragma once
 
 #include <array>
@@ -11,33 +11,33 @@
 
 namespace mrmf {
 
-/// What sums over the ranks took, in seconds.
+/// Time taken by sums over the ranks, in seconds.
 struct SumTime {
-  double waited = 0;  ///< calculation stood still for them
-  double hidden = 0;  ///< they went on beside calculation (0 where that cannot be told)
+  double waited = 0;  ///< computation stood still for the sums
+  double hidden = 0;  ///< the sums ran beside computation (0 where that is unknown)
 };
 
-/// Sums over the ranks that train one model together, of values in the backend's memory; in place, the same result on
-/// every rank.
+/// In-place sums, over the ranks that train one model together, of values in the backend's memory. Every rank gets the
+/// same result.
 class AllReduce {
  public:
   virtual ~AllReduce() = default;
   virtual void sum(std::span<double> values) = 0;
-  /// Begins the sum of these gradients, which may go on beside the calls that follow...
+  /// Begins the sum of these gradients; it may run beside the calls that follow...
   virtual void start(Span part) = 0;
-  /// ...until here: what comes after sees the sums of all that was started.
+  /// ...until here: later calls see all sums that were started.
   virtual void finish() = 0;
-  /// What the sums took since the last call of this.
+  /// Time of the sums since the last call.
   virtual SumTime take_time() = 0;
 };
 
-/// The ranks that train one model together, as a backend needs them to make its own communicator.
+/// The ranks that train one model together; a backend makes its own communicator from this.
 struct Peers {
   int rank = 0, size = 1;
   std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
 };
 
-/// One update of a span of parameters (src/training/optimizer.hpp says what the numbers mean).
+/// One update of a span of parameters (src/training/optimizer.hpp explains the numbers).
 struct SgdStep {
   float learning_rate = 0, momentum = 0, weight_decay = 0;
 };
@@ -48,7 +48,7 @@ struct AdamStep {
   float correction1 = 1, correction2 = 1;  ///< 1 - beta^t, t: updates that these moments have seen
 };
 
-/// Where a call stands in the run, and every number that changes from step to step: a device backend that replays a
+/// Where a call stands in the run, and every number that changes from step to step. A device backend that replays a
 /// recorded step takes them from here (Backend::begin).
 struct Step {
   bool training = true;
@@ -56,10 +56,10 @@ struct Step {
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
   AllReduce* ranks = nullptr;           ///< null: batch-norm statistics are this rank's own
-  Index index = 0;                      ///< of the step in its epoch: where keep() puts the loss
-  float loss_weight = 1;                ///< of each row's loss in the gradient
-  SgdStep sgd{};                        ///< of the update that ends the step: one of the two
-  std::array<AdamStep, 2> adam{};       ///< of two groups of parameters, whose moments may differ in age
+  Index index = 0;                      ///< the step's index in its epoch: where keep() puts the loss
+  float loss_weight = 1;                ///< weight of each row's loss in the gradient
+  SgdStep sgd{};                        ///< of the update that ends the step: either this or adam
+  std::array<AdamStep, 2> adam{};       ///< for two groups of parameters, whose moments may differ in age
 };
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-// Shapes and views. No libraries, no device code: every folder may include this.
+// Shapes and views of tensors. No libraries, no device code: every folder may include this.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "kernels/check.hpp"
 
-// Marks functions that device code calls, too: nothing more than the words that nvcc needs and other compilers lack.
+// Marks functions that device code calls, too: just the words that nvcc needs and other compilers do not know.
 #ifdef __CUDACC__
 #define MRMF_HD __host__ __device__
 #else
@@ -33,7 +33,7 @@ struct Shape {
   Index n = 0;
   Extent spatial{1, 1, 1};
   Index channels = 1;
-  int axes = 0;  ///< spatial axes that mean something (0..3); the unused ones lead and are 1
+  int axes = 0;  ///< spatial axes in use (0..3); the unused ones come first and are 1
 
   Index per_sample() const { return product(spatial) * channels; }
   Index count() const { return n * per_sample(); }

@@ -49,7 +49,7 @@ class Activation final : public Layer {
  private:
   Backend& backend_;
   ActivationKind kind_;
-  float slope_;  // as Backend::activate reads it
+  float slope_;  // as Backend::activate takes it
   Shape output_;
 };
 

@@ -6,8 +6,8 @@
 namespace mrmf {
 namespace {
 
-/// A batch norm, alone or with what the backend runs behind it in the same pass: parameters and signature are the batch
-/// norm's own, so a fused and an unfused model may exchange them.
+/// A batch norm, alone or with the layers that the backend runs behind it in the same pass. Parameters and signature
+/// are those of the batch norm itself, so a fused and an unfused model may exchange them.
 class BatchNorm final : public Layer {
  public:
   BatchNorm(Index channels, const Shape& output, std::unique_ptr<NormOp> op)
@@ -36,7 +36,7 @@ class BatchNorm final : public Layer {
   }
 
  private:
-  /// Parameters, gradients, state and cache are all two values per channel, one kind after the other.
+  /// Parameters, gradients, state and cache each hold two values per channel, one kind after the other.
   Span first(Span both) const { return both.first(channels_); }
   Span second(Span both) const { return both.subspan(channels_, channels_); }
 

@@ -8,7 +8,8 @@
 namespace mrmf {
 namespace {
 
-/// "conv 3->30 k4 s1", "... s1 same", "... s1 p1+2" (zeros before + after). Same padding differs per input size.
+/// "conv 3->30 k4 s1", "... s1 same", "... s1 p1+2" (zeros before + after). The pads of "same" depend on the input
+/// size.
 std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
   std::string padding;
   if (same_padding)
@@ -95,7 +96,7 @@ class ConvPoolRelu final : public Layer {
         stored_(backend.stored(output_)),
         op_(std::move(parts.op)) {}
 
-  /// The convolution's own: a fused and an unfused model may exchange parameters.
+  /// The same as the convolution's: a fused and an unfused model may exchange parameters.
   std::string signature() const override { return conv_signature(conv_, output_.axes, same_padding_); }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
@@ -157,7 +158,7 @@ class NormConv final : public Layer {
 
   std::string signature() const override { return "batch_norm + " + conv_signature(conv_, output_.axes, false); }
   Shape output() const override { return output_; }
-  /// Parameters and state are listed by the two layers of the network.
+  /// The network's two layers list the parameters and state.
   Footprint footprint() const override { return {.params = {}, .state = {}, .cache = statistics() + in_.count()}; }
   double flop() const override { return conv_flop(conv_); }
   void prepare(Index rows) override { op_->prepare(rows); }

@@ -6,7 +6,7 @@
 namespace mrmf {
 namespace {
 
-/// The mask is computed anew in backward, so nothing is kept.
+/// Dropout that keeps nothing: backward computes the mask anew.
 class Dropout final : public Layer {
  public:
   Dropout(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number)

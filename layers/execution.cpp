@@ -11,13 +11,13 @@ bool is_kind(const std::vector<LayerSpec>& specs, std::size_t i, LayerKind kind)
   return i < specs.size() && specs[i].kind == kind;
 }
 
-/// A fused layer and how many layers of the list it stands for.
+/// A fused layer and the number of layers in the list that it replaces.
 struct Fused {
   std::unique_ptr<Layer> layer;
   std::size_t count = 0;
 };
 
-// conv, max_pool, relu in a row.
+// conv, max_pool and relu in a row.
 Fused conv_pool_relu(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
   if (!is_kind(specs, i, LayerKind::conv) || !is_kind(specs, i + 1, LayerKind::max_pool) ||
       !is_kind(specs, i + 2, LayerKind::relu))
@@ -25,7 +25,7 @@ Fused conv_pool_relu(Backend& backend, const Shape& in, const std::vector<LayerS
   return {make_conv_pool_relu(backend, in, specs[i], specs[i + 1]), 3};
 }
 
-// batch_norm, relu or leaky_relu, and average_pool where it follows and fits.
+// batch_norm, relu or leaky_relu, and average_pool if it follows and fits.
 Fused norm_relu_pool(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
   if (!is_kind(specs, i, LayerKind::batch_norm) ||
       !(is_kind(specs, i + 1, LayerKind::relu) || is_kind(specs, i + 1, LayerKind::leaky_relu)))
@@ -36,14 +36,14 @@ Fused norm_relu_pool(Backend& backend, const Shape& in, const std::vector<LayerS
   return {make_norm_relu_pool(backend, in, {specs[i], specs[i + 1], std::nullopt}), 2};
 }
 
-// batch_norm and conv, at the input: what stands further down must give a dx.
+// batch_norm and conv at the input. Further down the fused layer would have to give a dx.
 Fused norm_conv(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
   if (i > 0 || in.axes == 0 || !is_kind(specs, 0, LayerKind::batch_norm) || !is_kind(specs, 1, LayerKind::conv))
     return {};
   return {make_norm_conv(backend, in, specs[0], specs[1]), 2};
 }
 
-/// What the backend offers for the layers from i on, if anything.
+/// The backend's fused layer for the layers from i on, if any.
 Fused offer(Backend& backend, const Shape& in, const std::vector<LayerSpec>& specs, std::size_t i) {
   for (const auto& find : {conv_pool_relu, norm_relu_pool, norm_conv})
     if (Fused fused = find(backend, in, specs, i); fused.layer) return fused;
@@ -69,7 +69,7 @@ void place_outputs(Backend& backend, Execution& execution) {
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings) {
   const std::vector<LayerSpec>& specs = settings.network.layers;
   Execution execution;
-  bool read_later = false;  // some backward reads the output of the units so far
+  bool read_later = false;  // some backward reads the current output
   for (std::size_t i = 0; i < network.size();) {
     const Entry& entry = network.entry(i);
     Unit unit;
@@ -84,7 +84,7 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
       }
     }
     unit.out = unit.run->output();
-    // The caller owns x, so the first unit may not write over it; nor may a unit over an output still to be read.
+    // The caller owns x, so the first unit may not write over it. No unit may write over an output that is read later.
     const Footprint footprint = unit.run->footprint();
     unit.in_place = !execution.units.empty() && (footprint.identity || (footprint.in_place && !read_later));
     read_later = footprint.reads_output || (unit.in_place && footprint.identity && read_later);

@@ -1,5 +1,5 @@
-// How a network is run: its layers in order, fused where the backend offers it, in place where that is allowed; and
-// where each unit's output and cache lie. Needs no tensor memory, so what a run will take can be known beforehand.
+// Plan of a network's execution: its layers in order, fused where the backend offers it, in place where allowed, and
+// the places of each unit's output and cache. Needs no tensor memory, so a run's memory can be known beforehand.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace mrmf {
 struct Unit {
   std::size_t first = 0, last = 0;  ///< layers [first, last)
   Layer* run = nullptr;             ///< the layer itself, or the fused one
-  bool in_place = false;            ///< its output lies where its input does
+  bool in_place = false;            ///< the output uses the input's memory
   Place cache;                      ///< in the cache arena
   Place output;                     ///< in the activation arena, for max_rows
   Shape out;                        ///< n = max_rows
@@ -21,11 +21,11 @@ struct Unit {
 
 struct Execution {
   std::vector<Unit> units;
-  std::vector<std::unique_ptr<Layer>> fused;  ///< the layers that the network itself does not hold
+  std::vector<std::unique_ptr<Layer>> fused;  ///< fused layers, which the network itself does not hold
   Index cache = 0, activations = 0;           ///< floats of the arenas
-  Index widest = 0;                           ///< floats of the largest output: of each of the two gradient arenas
+  Index widest = 0;                           ///< floats of the largest output, the size of both gradient arenas
 
-  /// Floats of every arena of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache,
+  /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache,
   /// activations and their gradients.
   Index floats(const Network& network, int moments) const;
 };
@@ -33,7 +33,7 @@ struct Execution {
 struct ModelSettings {
   NetworkSettings network;
   std::uint64_t seed = 1;  ///< of the initial parameters
-  bool fuse = true;        ///< run the backend's fused operations where it offers them
+  bool fuse = true;        ///< use the backend's fused operations where it offers them
 };
 
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings);

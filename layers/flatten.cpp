@@ -3,8 +3,8 @@
 namespace mrmf {
 namespace {
 
-/// In channels-last order flattening is a change of shape alone, and in place it does nothing; unless the backend pads
-/// the channels of one of the two.
+/// Flatten. In channels-last order it only changes the shape, so it does nothing in place, unless the backend pads the
+/// channels of one of the two shapes.
 class Flatten final : public Layer {
  public:
   Flatten(Backend& backend, const Shape& in)

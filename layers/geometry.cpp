@@ -40,7 +40,7 @@ void require_fit(const Shape& in, const LayerSpec& spec, const Extent& padded) {
                         to_string(spec.window, in.axes), to_string(in)));
 }
 
-/// A window that lies in the padding alone would see nothing but zeros; on an axis the data lacks, the window is 1.
+/// A window that lies only in the padding would see nothing but zeros. On an axis that the data lack, the window is 1.
 void require_pads(const Shape& in, const LayerSpec& spec) {
   for (std::size_t a = 0; a < 3; ++a)
     for (const Index pad : {spec.pad_before[a], spec.pad_after[a]})

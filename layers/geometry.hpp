@@ -1,5 +1,5 @@
-// From a spec and an input shape to the geometry of a convolution or pooling: padding, defaults, what is impossible;
-// and where max pooling keeps its winners.
+// The geometry of a convolution or pooling from a spec and an input shape: padding, defaults, checks. Also the place
+// where max pooling keeps its winners.
 #pragma once
 
 #include "kernels/tensor.hpp"
@@ -14,13 +14,13 @@ PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec);
 /// The output of a layer whose spatial sizes become `spatial`.
 Shape output_shape(const Shape& in, const Extent& spatial, Index channels);
 
-/// Per used axis, last `axes` of the extent: "4", "3x3x3".
+/// The used axes, the last `axes` of the extent: "4", "3x3x3".
 std::string to_string(const Extent& extent, int axes);
 
 /// ConfigError "<layer>: <what>" unless the fact holds. The layer is named by its spec's name, else its kind.
 void require(bool fact, const LayerSpec& spec, const std::string& what);
 
-/// Max pooling keeps one byte per output element from forward to backward, in a cache that is measured in floats.
+/// Floats of cache for max pooling's winners: one byte per output element, kept from forward to backward.
 constexpr Index winner_floats(Index elements) { return (elements + Index{sizeof(float)} - 1) / Index{sizeof(float)}; }
 
 inline std::span<std::uint8_t> winners(Span cache, Index elements) {

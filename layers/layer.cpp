@@ -9,7 +9,7 @@ Index Part::count() const { return std::accumulate(shape.begin(), shape.end(), I
 
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
-// The makers of the kinds, each defined in the kind's own file.
+// Makers of the layer kinds, each defined in its kind's own file.
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);

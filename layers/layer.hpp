@@ -1,9 +1,10 @@
-// The layer contract, and what makes layers. A layer is written once, for every backend and every resolution.
+// The layer contract and the makers of layers. A layer is written once, for every backend and every resolution.
 //
-// A layer owns its operation objects and no tensor memory: the model owns the arenas and lends slices of them.
-// So an all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans and never on layers.
+// A layer owns its operation objects but no tensor memory: the model owns the arenas and lends slices of them. So an
+// all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans, never on layers.
 //
-// Fence: these methods and no more. The model is a list, not a graph; no registry, no plug-ins, no callbacks.
+// Limits of the design: these methods and no more. The model is a list, not a graph; no registry, plug-ins or
+// callbacks.
 #pragma once
 
 #include <memory>
@@ -22,9 +23,9 @@ constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
 
 /// This layer's slices of the model's arenas, valid for one call.
 struct LayerBuffers {
-  const Step& step;  ///< training or evaluation, and where in the run
+  const Step& step;  ///< training or evaluation, and the position in the run
   ConstSpan params;  ///< trained values
-  Span grads;        ///< their gradients; backward overwrites all of it
+  Span grads;        ///< their gradients; backward overwrites all of them
   Span state;        ///< kept but not trained (running mean and variance)
   Span cache;        ///< from forward to backward of the same step
 };
@@ -41,7 +42,7 @@ struct Footprint {
   std::vector<Part> state;
   Index cache = 0;            ///< floats, for the largest number of rows
   bool in_place = false;      ///< forward may write y over x, and backward dx over dy
-  bool identity = false;      ///< y is x in another shape: always in place, and never a change to the memory
+  bool identity = false;      ///< y is x in another shape: always in place, without touching memory
   bool reads_output = false;  ///< backward reads y, so the next layer must not overwrite it
 };
 
@@ -52,9 +53,9 @@ class Layer {
   virtual std::string signature() const = 0;
   virtual Shape output() const = 0;  ///< for the largest number of rows, fixed at construction
   virtual Footprint footprint() const = 0;
-  virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts two; conv and dense only
+  virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts as two; conv and dense only
   virtual void initialise(Rng& rng, Span params, Span state) const;  ///< default: nothing to initialise
-  virtual void prepare(Index rows) { (void)rows; }  ///< make plans for this number of rows before the clock starts
+  virtual void prepare(Index rows) { (void)rows; }  ///< makes plans for this number of rows before timing starts
 
   /// Writes all of y. x.shape.n rows, at most the number the layer was built for.
   virtual void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) = 0;
@@ -62,27 +63,27 @@ class Layer {
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
 
-/// A layer of any kind, from its input shape (n = the largest number of rows) and its spec. `number` is its position in
-/// the model: it keys the masks, so two dropouts differ. ConfigError for impossible shapes, with the layer's name and
-/// the sizes.
+/// A layer of any kind from its input shape (n = the largest number of rows) and its spec. `number` is its position in
+/// the model. It is the key of the dropout mask, so two dropouts differ. ConfigError for an impossible shape, with the
+/// layer's name and the sizes.
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
 
-/// The fused convolution + max pool + ReLU as one layer with the convolution's parameters,
-/// or null where the backend offers none for this geometry.
+/// The fused convolution + max pool + ReLU as one layer with the convolution's parameters. Null if the backend offers
+/// none for this geometry.
 std::unique_ptr<Layer> make_conv_pool_relu(Backend& backend, const Shape& in, const LayerSpec& conv,
                                            const LayerSpec& pool);
 
-/// Batch norm with the ReLU or leaky ReLU behind it, and the average pool behind that where `pool` is given, as one
-/// layer with the batch norm's parameters; null where the backend offers none.
+/// Batch norm fused with the ReLU or leaky ReLU behind it and, if `pool` is given, the average pool behind that. One
+/// layer with the batch norm's parameters; null if the backend offers none.
 struct NormReluPoolSpecs {
   LayerSpec norm, relu;
   std::optional<LayerSpec> pool;
 };
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
 
-/// The batch norm of a network's input with the convolution behind it, as one layer that gives no dx; null where the
-/// backend offers none. It stands for two layers of the list: the parameters and gradients are those of the batch norm
-/// and, from the next 64-byte boundary on, of the convolution.
+/// The batch norm of a network's input fused with the convolution behind it: one layer that gives no dx. Null if the
+/// backend offers none. It replaces two layers of the list: its parameters and gradients are those of the batch norm
+/// and, from the next 64-byte boundary on, those of the convolution.
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv);
 
 }  // namespace mrmf

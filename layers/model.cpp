@@ -59,7 +59,7 @@ void Model::prepare(Index rows) {
 }
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
-  const auto place = [&](auto member) {  // of the first layer to the last that has any
+  const auto place = [&](auto member) {  // from the first layer to the last that has any
     Place whole = network_.entry(unit.first).*member;
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
       if (const Place& next = network_.entry(i).*member; next.count > 0) whole.count = next.end() - whole.first;
@@ -94,7 +94,7 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
 Span Model::output_gradient(Index rows) { return activation(gradient_[0].span(), network_.output().rows(rows)); }
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
-  auto open = static_cast<Index>(grads_.size());  // what lies behind is being summed
+  auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
   const Index rows = x.shape.n;
   std::size_t side = 0;
   for (std::size_t i = execution_.units.size(); i-- > 0;) {

@@ -1,8 +1,8 @@
-// A network with its memory: the arenas, and forward and backward over the list.
+// A network with its memory: the arenas, and forward and backward over the list of layers.
 //
-// Arenas: parameters, gradients, state (batch-norm statistics), activations; each one allocation, layer-major. So an
-// all-reduce, an optimizer step, a checkpoint, a rank-consistency hash and a fusion each act on a span. Contents move
-// at fusion, addresses never do.
+// Arenas hold parameters, gradients, state (batch-norm statistics) and activations. Each is one allocation in the order
+// of layers, so an all-reduce, an optimizer step, a checkpoint, a rank-consistency hash and a fusion each act on a
+// span. A fusion moves contents, never addresses.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace mrmf {
 
-/// The bottom or the top layers of a model: what a fusion moves.
+/// The bottom or top layers of a model, as a fusion moves them.
 struct Group {
   Span params, state;
   std::vector<std::string> signatures;  ///< "conv1: conv 3->30 k4", one per layer
 };
 
-/// Floats behind the gradients that take part in their all-reduce.
+/// Floats behind the gradients that are summed along with them.
 inline constexpr Index kReducedScalars = 16;
 
-/// Sums of gradients over ranks while backward goes on: every time this many floats or more are ready.
+/// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* ranks = nullptr;
   Index bucket = std::numeric_limits<Index>::max();
@@ -30,7 +30,7 @@ struct GradientSums {
 
 class Model {
  public:
-  /// `params`: those of a model of the same network, to compute with; empty: the model has its own, initialised.
+  /// Computes with `params`, those of a model of the same network; if empty, with its own, which it initialises.
   Model(Backend& backend, const ModelSettings& settings, Span params = {});
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
@@ -42,8 +42,7 @@ class Model {
   ConstSpan params() const { return params_at_; }
   Span state() { return state_.span(); }
   ConstSpan state() const { return state_.span(); }
-  /// Gradients, laid out as params(). reduced() is the same memory and some floats more for scalars that travel with
-  /// it.
+  /// Gradients, laid out as params(). reduced() is the same memory plus some floats for scalars that are summed along.
   Span grads() { return grads_.span().first(params_at_.size()); }
   Span reduced() { return grads_.span(); }
 
@@ -55,17 +54,17 @@ class Model {
 
   /// The network's output for x (at most max_rows rows); valid until the next forward.
   ConstTensor forward(const Step& step, ConstTensor x);
-  /// Memory for the gradient of the loss with respect to the output; backward() reads it and uses it up.
+  /// Memory for the gradient of the loss with respect to the output. backward() reads and overwrites it.
   Span output_gradient(Index rows);
-  /// After forward with the same step and x. Overwrites grads(). With `sums`, reduced() is summed over the ranks, part
-  /// by part while backward goes on, and is done for what follows.
+  /// Call after forward with the same step and x. Overwrites grads(). With `sums`, reduced() is summed over the ranks,
+  /// part by part during backward; later calls see the complete sums.
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
 
-  /// Where the loss goes that travels with the gradients: one float of reduced().
+  /// The float of reduced() for the loss, which is summed along with the gradients.
   Span loss() { return grads_.span().subspan(params_at_.size(), 1); }
 
   const std::vector<Unit>& units() const { return execution_.units; }
-  /// A unit's slices of the arenas: for running one alone.
+  /// A unit's slices of the arenas, for running one alone.
   LayerBuffers buffers_of(const Unit& unit, const Step& step);
 
  private:

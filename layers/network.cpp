@@ -27,7 +27,7 @@ std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name)
   return static_cast<std::size_t>(found - entries.begin());
 }
 
-// Sizes from configuration and data, before anything is computed with them: their product may be beyond any Index.
+// Checks sizes from configuration and data before any computation: their product may not fit an Index.
 void require_countable(const Shape& in, const LayerSpec& spec) {
   constexpr double most = 0x1p48;
   const auto units = static_cast<double>(std::max<Index>(spec.units, 1)), channels = static_cast<double>(in.channels);

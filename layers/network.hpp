@@ -1,5 +1,5 @@
-// A network's structure: the list of layers for one resolution, where each lies in the arenas, and the cut between
-// bottom and top. It holds no tensor memory, so looking at a network of any size is cheap.
+// A network's structure: the list of layers for one resolution, their places in the arenas, and the cut between bottom
+// and top. Holds no tensor memory, so even a huge network is cheap to look at.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@
 namespace mrmf {
 
 struct NetworkSettings {
-  Shape sample;                   ///< of one sample at the wanted resolution; n is ignored
+  Shape sample;                   ///< shape of one sample at the wanted resolution; n is ignored
   Index max_rows = 1;             ///< largest batch per rank
   std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
   std::string cut;                ///< name of the first layer of the top group; empty: the first flatten, else dense
 };
 
-/// A place in an arena, in floats. Layers start on 64-byte boundaries; what lies between them is zero and stays so.
+/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps are zero and stay so.
 struct Place {
   Index first = 0, count = 0;
   Index end() const { return first + count; }
 };
 
-/// What lies there.
+/// The part of the arena at this place.
 inline Span part(Span arena, const Place& place) {
   return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
 }
 
-/// One layer of the list and its places in the parameter and state arenas.
+/// One layer of the list, with its places in the parameter and state arenas.
 struct Entry {
   std::string name;
   LayerKind kind = LayerKind::relu;

@@ -1,4 +1,4 @@
-// A layer as data: what a preset or the [[model.layers]] of a config says. Shapes are not in it: they follow from
+// A layer as data: an entry of a preset, or of [[model.layers]] in a configuration. It has no shapes: these follow from
 // the input and the resolution when the model is built.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace mrmf {
 
 enum class LayerKind { conv, max_pool, average_pool, batch_norm, flatten, dense, relu, leaky_relu, tanh, dropout };
 
-/// The kinds there are, in the order of LayerKind, each with its word in a configuration.
+/// The layer kinds in the order of LayerKind, each with its word in a configuration.
 struct LayerKindWord {
   LayerKind kind;
   const char* word;
@@ -31,7 +31,7 @@ inline constexpr LayerKindWord kLayerKinds[] = {{LayerKind::conv, "conv"},
                                                 {LayerKind::leaky_relu, "leaky_relu"},
                                                 {LayerKind::tanh, "tanh"},
                                                 {LayerKind::dropout, "dropout"}};
-// A word is read as the kind at its place.
+// A word's kind is its place in the list.
 static_assert([] {
   for (std::size_t i = 0; i < std::size(kLayerKinds); ++i)
     if (kLayerKinds[i].kind != static_cast<LayerKind>(i)) return false;
@@ -43,11 +43,12 @@ inline std::string to_string(LayerKind kind) {
   return kLayerKinds[place].word;
 }
 
-/// How weights and biases start. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero biases.
+/// Initial values of weights and biases. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero
+/// biases.
 enum class Initialiser { pytorch, glorot, he };
 
-/// Sizes that were given as one number, which stands for every axis of the data. The number lies at the last axis until
-/// settle_axes() copies it to the others.
+/// Sizes given as one number for every axis of the data. The number is at the last axis until settle_axes() copies it
+/// to the others.
 struct OneForAll {
   bool window = false, stride = false, padding = false;
   bool operator==(const OneForAll&) const = default;
@@ -64,7 +65,7 @@ struct LayerSpec {
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the window
   Extent pad_after{0, 0, 0};
   OneForAll one_for_all{};
-  bool same_padding = false;  ///< conv: out = ceil(in / stride), the odd one after (TensorFlow's "same"); no pads
+  bool same_padding = false;  ///< conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads
   float rate = 0.0F;          ///< dropout
   float slope = 0.01F;        ///< leaky ReLU, for negative values
   float scale = 1.0F;         ///< tanh: y = scale * tanh(x)
@@ -74,10 +75,11 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
-/// Gives every axis of the data what was given once for all of them. Nothing is left to settle afterwards.
+/// Copies sizes given once to every axis of the data. Leaves nothing to settle.
 void settle_axes(std::vector<LayerSpec>& layers, int axes);
 
-/// Connections of one unit: inputs it reads and outputs it feeds, for a convolution times the kernel's positions.
+/// Connections of one unit: the inputs it reads and the outputs it feeds; for a convolution, times the kernel's
+/// positions.
 struct Fan {
   Index in, out;
 };

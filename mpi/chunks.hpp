@@ -1,4 +1,4 @@
-// Long spans in pieces: MPI counts elements in an int, and some transports count bytes in one.
+// Cuts long spans into pieces: MPI counts elements in an int, and some transports count bytes in one.
 #pragma once
 
 #include <algorithm>

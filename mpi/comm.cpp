@@ -20,9 +20,9 @@ namespace {
 
 using mpi::check;
 
-// MPI counts elements in an int, and some transports count bytes in one: long spans go in pieces.
+// MPI counts elements in an int, and some transports count bytes in one, so long spans go in pieces.
 constexpr std::size_t max_bytes = std::size_t{1} << 30;
-constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values that are in fixed point at a time
+constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values in fixed point at a time
 
 template <typename T>
 MPI_Datatype mpi_type();
@@ -78,7 +78,7 @@ struct Comm::State {
     return std::make_unique<State>(made);
   }
 
-  // All verbs are MPI's non-blocking ones and a wait of our own, so that no wait is without an end.
+  // All verbs use MPI's non-blocking calls and our own wait, so that every wait can end.
   void barrier() const {
     mpi::Request request("MPI_Ibarrier");
     check(MPI_Ibarrier(comm, request.begun()), "MPI_Ibarrier");
@@ -160,7 +160,7 @@ Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
 Comm Comm::duplicate() const { return split(0, rank()); }
 Comm Comm::split(int colour) const { return split(colour, rank()); }
 
-// A barrier first: a rank that does not come is then an exception, and only one that comes and hangs is not.
+// A barrier first: a rank that never arrives then causes an exception. Only one that arrives and then hangs does not.
 Comm Comm::split(int colour, int order) const {
   state_->barrier();
   MPI_Comm made = MPI_COMM_NULL;
@@ -201,7 +201,7 @@ PendingSum Comm::start_sum(std::span<float> values) {
   auto pending = std::make_unique<PendingSum::State>();
   pending->limit = state_->limit;
   if (state_->any_order)
-    state_->add(values);  // in two steps, the second of which needs the first: there is nothing to go on beside
+    state_->add(values);  // two dependent steps, so nothing can overlap
   else
     for_each_chunk(values, max_bytes / sizeof(float),
                    [&](std::span<float> part) { pending->parts.push_back(state_->start_reduce(part, MPI_SUM)); });
@@ -230,7 +230,7 @@ std::vector<double> Comm::gather(double value) {
 void Comm::barrier() { state_->barrier(); }
 
 bool Comm::agree(std::uint64_t value) {
-  // The largest value and the smallest (as the complement of the largest complement) in one reduction.
+  // One reduction gives both the largest and the smallest value (as the complement of the largest complement).
   std::uint64_t extremes[2] = {value, ~value};
   state_->reduce(std::span<std::uint64_t>(extremes), MPI_MAX);
   return extremes[0] == ~extremes[1];
@@ -242,7 +242,7 @@ namespace {
 
 MPI_Comm raw(const Comm& comm) { return *static_cast<const MPI_Comm*>(comm.handle()); }
 
-/// Where each rank's piece begins, and the sum of all counts.
+/// The start of each rank's piece, and the sum of all counts.
 std::pair<std::vector<int>, std::size_t> places(const std::vector<int>& counts) {
   std::vector<int> first;
   std::size_t all = 0;

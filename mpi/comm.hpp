@@ -1,4 +1,4 @@
-// Message passing: RAII over MPI, with spans and never a length at a call site. mpi.h stays behind comm.cpp and io/.
+// Message passing: RAII over MPI, with spans in place of lengths at call sites. mpi.h stays behind comm.cpp and io/.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace mrmf {
 
-/// Initialises MPI for the life of the program and finalises it; one per process, in main, before any Comm or Hdf5File
-/// and outliving them. Works without mpirun too (one rank). Sets Open MPI's defaults where the user's environment is
-/// silent. Only the thread that made it may use a Comm (MPI_THREAD_FUNNELED).
+/// Initialises MPI for the life of the program and finalises it. One per process, in main; it must outlive every Comm
+/// and Hdf5File. Works without mpirun too (one rank). Sets defaults of Open MPI that the user's environment does not
+/// set. Only the thread that made it may use a Comm (MPI_THREAD_FUNNELED).
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
@@ -23,21 +23,21 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
   static int rank();   ///< in the world
   static int ranks();  ///< of the world
-  /// Ends every rank of the world at once, without unwinding; for main's last resort only.
+  /// Ends all ranks of the world at once, without unwinding. Only main's last resort.
   [[noreturn]] static void abort(int exit_code);
   /// "Open MPI v4.1.4, ..." for logs and results.
   static std::string version();
 };
 
-/// A sum under way. Move-only; its span must live until it is done. Destroying one that is not done waits for nothing:
-/// only an error's way out may do that.
+/// A sum under way. Move-only; its span must live until it is done. Destroying an unfinished one does not wait; only
+/// the unwinding after an error may do so.
 class PendingSum {
  public:
   PendingSum(PendingSum&&) noexcept;
   PendingSum& operator=(PendingSum&&) noexcept;
   ~PendingSum();
-  bool test();    ///< is it done? Asking also moves it on: MPI works inside its own calls
-  void finish();  ///< returns when it is
+  bool test();    ///< whether it is done; also advances it, because MPI works only inside its own calls
+  void finish();  ///< returns when it is done
 
  private:
   friend class Comm;
@@ -46,16 +46,16 @@ class PendingSum {
   std::unique_ptr<State> state_;
 };
 
-/// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks and throws
-/// FaultError: with MPI's own text, or when the other ranks keep it waiting for longer than limit(). (While
-/// communicators are made, nothing can leave MPI's call: see mpi/wait.hpp.) In-place; every rank ends with
-/// the same bits where the result is shared.
-/// Spans may have any length (split at 1 GiB, below MPI's int counts) but have equal lengths on all ranks.
+/// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks. It throws
+/// FaultError with MPI's own text, or when the other ranks keep it waiting for longer than limit(). (An exception
+/// cannot leave MPI's call while a communicator is being made: see mpi/wait.hpp.) Verbs work in place; shared results
+/// have the same bits on every rank. Spans may have any length (split at 1 GiB, below MPI's int counts), but the same
+/// length on all ranks.
 class Comm {
  public:
   /// A duplicate of MPI_COMM_WORLD; collective over the world.
   static Comm world();
-  /// This rank alone; not collective.
+  /// This rank alone. Not collective.
   static Comm self();
   Comm(Comm&&) noexcept;
   Comm& operator=(Comm&&) noexcept;
@@ -65,29 +65,30 @@ class Comm {
   int size() const;
   bool root() const { return rank() == 0; }
 
-  /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). It goes on to what is
-  /// split off or duplicated later. A rank that hangs or has died would keep the others waiting for ever.
+  /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). Communicators split
+  /// off or duplicated later inherit it. Without a limit, a rank that hangs or has died keeps the others waiting
+  /// forever.
   void limit(double seconds);
   double limit() const;
 
-  /// Sums of floats and doubles get the same bits in whatever order the ranks and MPI's algorithm add them: in fixed
-  /// point (mpi/fixed_point.hpp), for three times the bytes. Off by default; all ranks set the same. It goes on to what
-  /// is split off or duplicated later.
+  /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
+  /// fixed point (mpi/fixed_point.hpp), for three times the bytes. Off by default; must be the same on all ranks.
+  /// Communicators split off or duplicated later inherit it.
   void sum_in_any_order(bool on);
 
   void sum(std::span<float> values);
   void sum(std::span<double> values);
   void sum(std::span<std::int64_t> values);
   double sum(double value);
-  /// total = the sum of all ranks' summands, of which there are `all` together and on each rank at least one, all as
-  /// long as `total`: the same bits whichever rank has which of them, in fixed point. `total` may be one of them.
+  /// total = the sum of all ranks' summands. There are `all` of them together, at least one on each rank, each as long
+  /// as `total`. Summed in fixed point, so the bits do not depend on which rank has which. `total` may be one of them.
   void sum_summands(const std::vector<std::span<const float>>& summands, int all, std::span<float> total);
   void sum_summands(const std::vector<std::span<const double>>& summands, int all, std::span<double> total);
-  /// Begins a sum that goes on beside what the caller does next. Every rank begins them in the same order.
+  /// Begins a sum that runs beside the caller's further work. Every rank begins its sums in the same order.
   PendingSum start_sum(std::span<float> values);
   double min(double value);
   double max(double value);
-  bool any(bool value);  ///< true on every rank when it is true on one
+  bool any(bool value);  ///< true on every rank if true on one
 
   void broadcast(std::span<float> values, int root);
   void broadcast(std::span<std::int64_t> values, int root);
@@ -95,16 +96,16 @@ class Comm {
   std::vector<double> gather(double value);  ///< every rank's value, on every rank
   void barrier();
 
-  /// True when all ranks hold the same value; the answer is the same on every rank (rank-consistency hash).
+  /// Whether all ranks hold the same value; every rank gets the same answer (rank-consistency hash).
   bool agree(std::uint64_t value);
 
-  /// Ranks with the same colour, ordered by the rank here, or by `order`.
+  /// The ranks with the same colour, ordered by their rank here, or by `order`.
   Comm split(int colour) const;
   Comm split(int colour, int order) const;
-  /// The same ranks, with messages kept apart from the original's.
+  /// The same ranks, with their messages kept apart from the original's.
   Comm duplicate() const;
 
-  /// The communicator as MPI_Comm for io/ (a pointer to it, so that this header needs no mpi.h).
+  /// The communicator as MPI_Comm, for io/ (a pointer to it, so that this header needs no mpi.h).
   const void* handle() const;
 
  private:
@@ -113,8 +114,8 @@ class Comm {
   std::unique_ptr<State> state_;
 };
 
-/// Numbers that every rank has for every other, and one answer to each: how many go from where to where. Its calls are
-/// collective over the communicator, which outlives it, and throw what the communicator's verbs throw.
+/// Exchange of numbers between every two ranks, with one answer to each number. Its calls are collective over the
+/// communicator, which must outlive it, and throw as the communicator's verbs do.
 class Exchange {
  public:
   /// Collective: ranks tell each other their counts. This rank has to[r] numbers for rank r.
@@ -122,10 +123,10 @@ class Exchange {
 
   std::size_t sent() const { return to_.all; }
   std::size_t received() const { return from_.all; }
-  /// `values` (sent() of them): those for rank 0, those for rank 1, ...; `arrived` (received()): those from rank 0, ...
+  /// `values` (sent() of them): those for rank 0, for rank 1, ...; `arrived` (received() of them): from rank 0, ...
   void send(std::span<const float> values, std::span<float> arrived) const;
-  /// The way back: `answers` (received() of them) in the order of what arrived; `arrived` (sent()) in the order of what
-  /// was sent.
+  /// The way back. `answers` (received() of them) have the order in which numbers arrived, `arrived` (sent() of them)
+  /// the order in which they were sent.
   void answer(std::span<const float> answers, std::span<float> arrived) const;
 
  private:
@@ -140,10 +141,9 @@ class Exchange {
   Pieces to_, from_;
 };
 
-/// When one rank fails, all of them must know, or the others wait for ever in their next collective call.
-/// Collective. Runs `action` on every rank; when it throws on some, every rank throws the error of the lowest of
-/// them, of the same class and with the same text (prefixed with "rank r: " unless all ranks failed).
-/// `action` must not leave collective calls half done when it throws.
+/// Collective. Runs `action` on every rank. When it throws on some, every rank throws the error of the lowest of them:
+/// the same class and text (prefixed with "rank r: " unless all ranks failed). Without this, the other ranks would wait
+/// forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
 
 }  // namespace mrmf

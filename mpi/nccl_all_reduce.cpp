@@ -1,8 +1,8 @@
 // Sums over ranks by NCCL, on a stream of their own beside the computation (paper section 2.2: synchronous SGD).
 //
-// Two things must never happen: that a rank waits for ever for one that has died, and that ranks call collectives in
-// different orders. So the communicator is non-blocking, every wait for the device polls it (Waiter), and all its calls
-// go to one stream in the order in which the program makes them.
+// Two things must never happen: a rank waits forever for one that has died, or ranks call collectives in different
+// orders. So the communicator is non-blocking, and every wait for the device polls it (Waiter). All its calls go to one
+// stream, in the order in which the program makes them.
 #include <nccl.h>
 
 #include <fmt/format.h>
@@ -26,20 +26,21 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// NCCL reads these when a communicator is made; what the user set stays.
+// NCCL reads these when a communicator is made. The user's settings take precedence.
 void set_environment(const Settings& settings) {
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
-  // Else: "Duplicate GPU detected". Read once in a process, which may be of another rank in a later communicator.
+  // Prevents "Duplicate GPU detected". NCCL reads it once per process, which may have another rank in a later
+  // communicator.
   if (settings.share_device) set("NCCL_HOSTID", fmt::format("mrmf-process-{}", getpid()));
   if (!settings.deterministic) return;
-  // One order of additions: the switch-based algorithms (NVLS, SHARP) may use another in every call.
+  // Fixes the order of additions: the switch-based algorithms (NVLS, SHARP) may use another one in every call.
   set("NCCL_ALGO", "Ring");
   set("NCCL_PROTO", "Simple");
   set("NCCL_NVLS_ENABLE", "0");
   set("NCCL_COLLNET_ENABLE", "0");
 }
 
-// Within a minor version, older patches will do. What NCCL's configuration means to an older one is not known.
+// Within a minor version, an older patch will do. How an older minor version reads NCCL's configuration is unknown.
 void require_version() {
   int version = 0;
   MRMF_NCCL(ncclGetVersion(&version));
@@ -86,7 +87,7 @@ class NcclSum final : public AllReduce {
 
   SumTime take_time() override {
     StampBlock stamps;
-    device_.synchronise();  // by polling; the copy would block inside CUDA
+    device_.synchronise();  // by polling: the copy would block inside CUDA
     MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device_.stream()));
     device_.synchronise();
     MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device_.stream()));
@@ -111,12 +112,12 @@ class NcclSum final : public AllReduce {
     settle("connecting the ranks");
   }
 
-  // The sum begins when what computation has queued so far is done...
+  // The sum begins after all computation queued so far...
   void fork() {
     ready_.record(device_.stream());
     ready_.wait(stream_.get());
   }
-  // ...and computation goes on when all sums are done.
+  // ...and computation goes on after all sums.
   void join() {
     stamp_begin(device_.stream(), stamps_.get<StampBlock>());
     done_.record(stream_.get());
@@ -132,7 +133,7 @@ class NcclSum final : public AllReduce {
       fail(result, "a sum over the ranks");
   }
 
-  // Until the communicator has taken up what was asked of it.
+  // Waits until the communicator has accepted the last call.
   void settle(const char* what) {
     const Clock::time_point begin = Clock::now();
     for (;;) {
@@ -146,9 +147,9 @@ class NcclSum final : public AllReduce {
     }
   }
 
-  // While the host waits for the device.
+  // Called while the host waits for the device.
   void check(double waited) {
-    if (comm_ == nullptr) return;  // given up already
+    if (comm_ == nullptr) return;  // already aborted
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
       fail(state, "a sum over the ranks");
@@ -177,16 +178,15 @@ class NcclSum final : public AllReduce {
     return state == ncclSuccess;
   }
 
-  // At once: a sum that never ends would keep the memory that an error's way out frees. ncclCommAbort can itself hang
-  // when a peer is gone, so it gets a thread; the process ends anyway.
+  // Aborts at once: an endless sum would hold on to the memory that the unwinding frees. ncclCommAbort can itself hang
+  // when a peer is gone, so it gets its own thread; the process ends anyway.
   void abort() {
     if (comm_ == nullptr) return;
     std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
   }
 
-  // After abort(): out by an exception, which frees memory and so waits for the device. Where the device does not come
-  // to rest, that would be for ever: then this is the end of the program, with the message (main's handler) and no way
-  // out.
+  // Call after abort(). Throws; the unwinding frees memory and so waits for the device. If the device does not become
+  // idle in time, that wait would never end: then terminate the program, with the message from main's handler.
   [[noreturn]] void leave(const std::string& message) try { throw FaultError(message); } catch (const FaultError&) {
     const Clock::time_point begin = Clock::now();
     while (is_busy(device_.stream()) || is_busy(stream_.get())) {
@@ -198,11 +198,11 @@ class NcclSum final : public AllReduce {
   void end_sums() try {
     abort();
     leave(fmt::format("rank {}: a sum over the ranks does not end although it was given up", rank_));
-  } catch (const FaultError&) {  // it has ended
+  } catch (const FaultError&) {  // the sum has ended
   }
   static bool is_busy(cudaStream_t stream) { return cudaStreamQuery(stream) == cudaErrorNotReady; }
 
-  static constexpr double patience = 5;  // seconds that the kernels of an aborted communicator have to end
+  static constexpr double patience = 5;  // seconds in which the kernels of an aborted communicator must end
 
   Device& device_;
   int rank_;

@@ -10,27 +10,28 @@
 namespace mrmf {
 namespace {
 
-/// Was this process started by mpirun, or by srun with one of its MPI plugins?
+/// Whether mpirun started this process, or srun with one of its MPI plugins.
 bool launched() {
   constexpr std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD"};
   return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-/// Open MPI parameters that this program wants; the environment of the user has the last word.
+/// This program's defaults for Open MPI. The user's environment takes precedence.
 void set_defaults() {
   constexpr const char* defaults[][2] = {
       // Data sieving on reads may return wrong values in the whole 4.1 line (open-mpi/ompi issue 10546).
       {"OMPI_MCA_fbtl_posix_read_datasieving", "0"},
-      // Says that an idle InfiniBand or openib device was not used: true, harmless, and once per rank.
+      // Warnings that an idle InfiniBand or openib device was not used: true, harmless, and once per rank.
       {"OMPI_MCA_btl_base_warn_component_unused", "0"},
       {"OMPI_MCA_btl_openib_warn_no_device_params_found", "0"},
       {"OMPI_MCA_btl_openib_warn_default_gid_prefix", "0"},
-      // Without mpirun: be one rank at once, rather than start a daemon for processes that are never spawned.
+      // Without mpirun: become one rank at once. Otherwise a daemon would be started for processes that are never
+      // spawned.
       {"OMPI_MCA_ess_singleton_isolated", "1"},
   };
   for (const auto& [name, value] : defaults) ::setenv(name, value, 0);
-  // All such ranks of a user would share one folder for temporary files, which each makes and removes: of several
-  // commands at once, some failed in MPI_Init. One rank alone needs none.
+  // A user's ranks without mpirun would share one folder for temporary files, which each makes and removes. Of several
+  // simultaneous commands some failed in MPI_Init. A single rank needs no such folder.
   if (!launched()) ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
 }
 
@@ -39,7 +40,7 @@ void set_defaults() {
 MpiSession::MpiSession(int& argc, char**& argv) {
   set_defaults();
   int provided = MPI_THREAD_SINGLE;
-  // Until a communicator's own handler is set, MPI ends the program with its own message if this fails.
+  // If this fails, MPI ends the program with its own message, because no communicator has our handler yet.
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   if (provided < MPI_THREAD_FUNNELED) {
     MPI_Finalize();

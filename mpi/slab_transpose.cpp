@@ -10,7 +10,7 @@
 namespace mrmf {
 namespace {
 
-/// A duplicate whose errors end the program, for the time of planning: a plan makes its own duplicate of it.
+/// A duplicate whose errors end the program, used while planning. A plan makes its own duplicate of it.
 class FatalDuplicate {
  public:
   explicit FatalDuplicate(const Comm& comm) {
@@ -46,7 +46,7 @@ bool SlabTranspose::fits(int n, int depth, int ranks) {
   return ranks == 1 || block * block * depth <= std::numeric_limits<int>::max();
 }
 
-// A barrier first, here and below: a rank that does not come is then an exception.
+// A barrier first, here and below: a rank that never arrives then causes an exception.
 SlabTranspose::SlabTranspose(Comm& comm, int n, int depth) : comm_(comm), size_(0), plan_(std::make_unique<Plan>()) {
   MRMF_CHECK(n % comm.size() == 0, "ranks that do not divide the grid");
   MRMF_CHECK(fits(n, depth, comm.size()), "more numbers between two ranks than MPI counts");

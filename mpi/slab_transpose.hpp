@@ -1,4 +1,4 @@
-// A grid that ranks share, turned round: from slabs along its first axis to slabs along its second. By FFTW-MPI.
+// Transposes a grid that ranks share: from slabs along its first axis to slabs along its second. Uses FFTW-MPI.
 #pragma once
 
 #include <memory>
@@ -8,24 +8,24 @@
 
 namespace mrmf {
 
-/// For grids (n, n, depth) of floats, of which each rank has n / ranks consecutive planes of the first axis.
+/// For grids (n, n, depth) of floats. Each rank has n / ranks consecutive planes of the first axis.
 class SlabTranspose {
  public:
-  /// Whether FFTW-MPI can turn such a grid: its pieces between two ranks, (n / ranks)^2 * depth floats, are counted in
-  /// MPI's ints.
+  /// Whether FFTW-MPI can transpose such a grid. MPI counts the floats between two ranks, (n / ranks)^2 * depth, in an
+  /// int.
   static bool fits(int n, int depth, int ranks);
 
-  /// Collective. The ranks divide n, and it fits; the communicator outlives this. FaultError when a rank has not come
-  /// within the communicator's limit.
+  /// Collective. The number of ranks divides n, and the grid fits; the communicator must outlive this. FaultError when
+  /// a rank does not arrive within the communicator's limit.
   SlabTranspose(Comm& comm, int n, int depth);
   ~SlabTranspose();
   SlabTranspose(const SlabTranspose&) = delete;
   SlabTranspose& operator=(const SlabTranspose&) = delete;
 
-  /// Collective. Swaps the first two axes in place: of (x, y, depth) with this rank's x it makes (y, x, depth) with
-  /// this rank's y. Once more gives back what was. `slab` has n / ranks * n * depth floats on a 16-byte boundary.
-  /// FaultError when a rank has not come within the communicator's limit. What goes wrong after that, or hangs, ends
-  /// the program with a message, for FFTW passes no errors on.
+  /// Collective. Swaps the first two axes in place: (x, y, depth) with this rank's x becomes (y, x, depth) with this
+  /// rank's y. A second swap restores the original. `slab` has n / ranks * n * depth floats on a 16-byte boundary.
+  /// FaultError when a rank does not arrive within the communicator's limit. Later errors or hangs end the program with
+  /// a message, because FFTW does not report errors.
   void swap(std::span<float> slab) const;
 
  private:

@@ -38,7 +38,7 @@ bool Request::test() {
   return done != 0;
 }
 
-// Who has waited for long lets others have the core: it may be the one that a rank it waits for needs.
+// After a long wait, yields the core: the rank that it waits for may need it.
 void Request::finish(double limit) {
   using Clock = std::chrono::steady_clock;
   constexpr double kLong = 0.1;  // seconds
@@ -57,7 +57,8 @@ void watch(const std::stop_token& done, double limit, const char* function) {
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;
   wake.wait_for(lock, done, std::chrono::duration<double>(limit), [] { return false; });
-  // What wait_for returns does not tell: for a stop that came as it began it may be false, whatever the condition says.
+  // wait_for's result does not help: it may be false for a stop that came as the wait began, whatever the condition
+  // says.
   if (!done.stop_requested()) throw overdue(function, limit);
 }
 

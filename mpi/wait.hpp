@@ -1,4 +1,4 @@
-// MPI's requests with RAII, errors with MPI's text, and waits that end. Private to mpi/.
+// MPI's requests with RAII, errors with MPI's text, and waits with an end. Private to mpi/.
 #pragma once
 
 #include <mpi.h>
@@ -9,14 +9,14 @@
 
 namespace mrmf::mpi {
 
-/// Throws FaultError with MPI's text unless `code` is success. The defaults are the caller's place
-/// (std::source_location, which clang-tidy 14 cannot read, is made of these).
+/// Throws FaultError with MPI's text unless `code` is success. The defaults are the caller's place, built as
+/// std::source_location is, which clang-tidy 14 cannot read.
 void check(int code, const char* function, const char* caller = __builtin_FUNCTION(), int line = __builtin_LINE());
 
-/// What this rank says of a call of the ranks together that has not ended within `limit` seconds.
+/// This rank's error for a collective call that has not ended within `limit` seconds.
 FaultError overdue(const char* function, double limit);
 
-/// A collective call under way on a communicator that outlives it.
+/// A collective call under way on a communicator that must outlive it.
 class Request {
  public:
   explicit Request(const char* function) : function_(function) {}
@@ -24,7 +24,7 @@ class Request {
   Request& operator=(const Request&) = delete;
   Request(Request&& other) noexcept;
   Request& operator=(Request&&) = delete;
-  /// Leaves behind what is not done: MPI cannot withdraw a collective call, and this is an error's way out.
+  /// Abandons an unfinished call: MPI cannot withdraw a collective, and this happens only after an error.
   ~Request() = default;
 
   MPI_Request* begun() { return &request_; }
@@ -37,10 +37,10 @@ class Request {
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
-/// An end for the blocking MPI calls that have no non-blocking form. While one lives, the calling thread is in a call
-/// that the ranks make together, which no exception can leave. If it lives for longer than `limit` seconds (0: it may),
-/// a thread of its own throws FaultError, and nothing catches that: it ends the program, by main's handler with the
-/// message and for all ranks.
+/// A time limit for blocking MPI calls that have no non-blocking form. While one lives, the calling thread is in a
+/// collective call, which no exception can leave. If it lives for longer than `limit` seconds (0: no limit), its own
+/// thread throws FaultError. Nothing catches that, so it ends the program on all ranks, and main's handler prints the
+/// message.
 class Deadline {
  public:
   Deadline(double limit, const char* function);

@@ -1,4 +1,5 @@
-// mrmf: set how threads wait, start MPI, run what the command line says, turn errors into one line and an exit code.
+// Entry point of mrmf. Sets how threads wait, starts MPI, runs the command line, and turns errors into one line and an
+// exit code.
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
@@ -21,18 +22,17 @@
 
 namespace {
 
-// Threads that wait spin for some microseconds, as long as waking them takes, where libgomp's default is some
-// milliseconds: time that others who compute on the machine would take from the thread that is waited for. libgomp
-// reads GOMP_SPINCOUNT before main() begins, so this sets it and starts the program again, in the same process. To be
-// called before MPI is initialised. Does nothing where the environment says how threads wait (GOMP_SPINCOUNT,
-// OMP_WAIT_POLICY).
+// Makes waiting threads spin for some microseconds, about as long as waking them takes. libgomp's default is some
+// milliseconds, which would take time from the awaited thread when others compute on the machine, too. libgomp reads
+// GOMP_SPINCOUNT before main() begins, so this sets it and restarts the program in the same process. Call it before MPI
+// is initialised. Does nothing if the environment says how threads wait (GOMP_SPINCOUNT, OMP_WAIT_POLICY).
 void spin_briefly(char** argv) {
   constexpr const char* kVariable = "GOMP_SPINCOUNT";
   constexpr const char* kSpins = "1000";  // 20 to 60 us
   if (std::getenv(kVariable) != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  if (getauxval(AT_BASE) == 0) return;  // started as an argument of the dynamic linker, which is the program then
+  if (getauxval(AT_BASE) == 0) return;  // started as an argument of the dynamic linker, which is then the program
   std::error_code unknown;
-  // By its own name, which ps and pkill know.
+  // Under its own name, which ps and pkill know.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (unknown || setenv(kVariable, kSpins, 0) != 0) return;
   execv(program.c_str(), argv);
@@ -40,7 +40,7 @@ void spin_briefly(char** argv) {
 
 constexpr int kData = 3, kFault = 4;
 
-// The root speaks first. Another rank speaks only when it is the one that failed; then all of them end.
+// The root speaks first; another rank speaks only if it is the one that failed. Then all ranks end.
 int fail(const char* message, int exit_code) {
   const int rank = mrmf::MpiSession::rank();
   if (rank == 0) {
@@ -53,13 +53,13 @@ int fail(const char* message, int exit_code) {
   return exit_code;
 }
 
-// Calls `command` and turns what it throws into an exit code.
+// Calls `command` and turns its exceptions into an exit code.
 template <typename Command>
 int guarded(const Command& command) {
   try {
     return command();
   } catch (const mrmf::Stopped&) {
-    return mrmf::Stopped::exit_code;  // on all ranks, and the report has said so
+    return mrmf::Stopped::exit_code;  // on all ranks; the report has already said so
   } catch (const mrmf::Error& error) {
     return fail(error.what(), error.exit_code());
   } catch (const std::bad_alloc&) {
@@ -69,15 +69,15 @@ int guarded(const Command& command) {
   }
 }
 
-// What the system does by default at some errors loses work, or does harm: it is changed before anything is opened.
+// Replaces system defaults that lose work or do harm after an error. Runs before anything is opened.
 void prepare_process() {
-  // Writes beyond `ulimit -f`, and to a pipe that nobody reads, fail with a reason instead of ending the program.
+  // Writes beyond `ulimit -f`, or to a pipe without a reader, must fail with a reason instead of ending the program.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  // A closed standard stream would make the next file that is opened take its place, and messages go into that file.
+  // The next opened file would take the place of a closed standard stream, and messages would go into that file.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::_Exit(kFault);
-  // Data sets of many files keep many open, and the usual soft limit is 1,024.
+  // Data sets of many files keep many files open, and the usual soft limit is 1,024.
   constexpr rlim_t enough = 65536, least = 32;
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
@@ -86,19 +86,19 @@ void prepare_process() {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   if (files.rlim_cur >= least) return;
-  // With fewer MPI cannot start, and says something else.
+  // With fewer, MPI cannot start and gives another reason.
   std::fprintf(stderr, "mrmf: error: only %llu files may be open at once; raise `ulimit -n` to 256 or more\n",
                static_cast<unsigned long long>(files.rlim_cur));
   std::_Exit(kData);
 }
 
-// Whether standard output is a pipe whose reader has gone, as in `mrmf plan ... | head -1`: that is no error.
+// Whether standard output is a pipe without a reader, as in `mrmf plan ... | head -1`, which is no error.
 bool reader_gone() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-// What a command printed must have arrived: its exit code says so.
+// A command's exit code says whether its output has arrived.
 void require_printed() {
   std::cout.flush();
   const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
@@ -106,7 +106,7 @@ void require_printed() {
   throw mrmf::DataError("standard output cannot be written; is its disk full, or a limit on file sizes reached?");
 }
 
-// What a thread of its own throws, as one that watches over a call that hangs (mpi/wait.hpp).
+// Handles an exception of another thread, such as the one that watches over a call that hangs (mpi/wait.hpp).
 [[noreturn]] void end_uncaught() {
   const std::exception_ptr error = std::current_exception();
   if (!error) std::abort();
@@ -118,8 +118,8 @@ void require_printed() {
 int main(int argc, char** argv) {
   spin_briefly(argv);
   prepare_process();
-  // Freed memory of a megabyte or more goes back to the system. Kept, it comes to 75 MB in a run of the Neuron
-  // Inverter, which `mrmf inspect` could not foresee; that network's steps take 2 to 3 % longer for it.
+  // Returns freed memory of a megabyte or more to the system. Keeping it takes 75 MB in a run of the Neuron Inverter,
+  // which `mrmf inspect` could not foresee. Returning it makes that network's steps 2 to 3 % longer.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
     const mrmf::MpiSession session(argc, argv);

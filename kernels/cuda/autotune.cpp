@@ -37,7 +37,7 @@ struct Place {
   Index channel = 0;
 };
 
-// Where element i lies in a channels-last tensor.
+// The position of element i in a channels-last tensor.
 Place place_of(Index i, const Extent& size, Index channels) {
   Place place;
   place.channel = i % channels;
@@ -129,7 +129,7 @@ ConvSizes::ConvSizes(const ConvProblem& problem) {
   }
 }
 
-/// Element i of the result for inputs of pattern_value(first_seed, .) and pattern_value(second_seed, .), in double.
+/// Element i of the result in double, for inputs pattern_value(first_seed, .) and pattern_value(second_seed, .).
 double expected_element(const ConvProblem& problem, Index i) {
   switch (problem.pass) {
     case ConvPass::forward: return forward_element(problem, i);
@@ -139,18 +139,18 @@ double expected_element(const ConvProblem& problem, Index i) {
   return 0;
 }
 
-/// A convolution problem on memory of its own: for timing its plans, and for checking their results before they are
-/// trusted (cuDNN releases have computed large 3-D convolutions in bf16 wrongly, pytorch issue 163539).
+/// A convolution problem in its own memory. Times its plans, and checks their results before they are trusted: cuDNN
+/// releases have computed large 3-D convolutions in bf16 wrongly (pytorch issue 163539).
 class ConvTrial {
  public:
   ConvTrial(Device& device, const ConvProblem& problem);
 
-  /// Seconds of one run as a training step would take: some twenty runs in one record, which costs the host nothing,
-  /// each on memory that the device's cache no longer holds. Roughly where one run alone shows that it takes more than
-  /// twice `best` seconds. FaultError when the plan fails.
+  /// Seconds of one run as in a training step. Launches up to twenty runs as one record, which costs the host nothing;
+  /// each uses memory that has left the device's cache. A rough time from a single run when that is long, or takes more
+  /// than twice `best` seconds. FaultError when the plan fails.
   double seconds(const ConvPlan& plan, double best);
-  /// Runs the plan on known values and compares elements all over the result with sums in double on the host. What is
-  /// wrong, or nothing.
+  /// Runs the plan on known values and compares elements all over the result with sums in double on the host. Returns
+  /// what is wrong, or nothing.
   std::optional<std::string> mistake(const ConvPlan& plan);
 
  private:
@@ -170,11 +170,11 @@ class ConvTrial {
     double expected = 0;
   };
   std::vector<Sample> samples_;   // of the result
-  std::vector<Buffers> buffers_;  // more than one where all of it would stay in the cache
+  std::vector<Buffers> buffers_;  // several when one would stay in the cache
   DeviceBuffer bias_, workspace_;
 };
 
-// Spread over the result: first, last, and places between that are not at round distances.
+// Places spread over the result: the first, the last, and others at irregular distances in between.
 std::vector<Index> sampled(Index count, int samples) {
   std::vector<Index> at{0, count - 1};
   for (int i = 1; i < samples - 1; ++i)
@@ -184,7 +184,7 @@ std::vector<Index> sampled(Index count, int samples) {
 
 constexpr int most_runs = 20;
 
-/// Marks in a stream, and the seconds between them.
+/// Marks in a stream and the seconds between them.
 class Timing {
  public:
   explicit Timing(int marks) {
@@ -212,7 +212,7 @@ ConvTrial::ConvTrial(Device& device, const ConvProblem& problem) : device_(devic
     bias_ = DeviceBuffer(static_cast<std::size_t>(problem.geometry.out_channels) * sizeof(float));
     fill_pattern({device.stream(), Storage::of(false)}, bias_seed, problem.geometry.out_channels, bias_.get());
   }
-  device.synchronise();  // so that a fault from before is not taken for a plan's
+  device.synchronise();  // so that no plan is blamed for an earlier fault
 }
 
 ConvTrial::Buffers ConvTrial::make_buffers() const {
@@ -225,7 +225,7 @@ ConvTrial::Buffers ConvTrial::make_buffers() const {
   return made;
 }
 
-// Enough that going round them, twice the device's cache is read and written before any comes again.
+// Makes so many buffers that a round over them reads and writes twice the size of the device's cache.
 void ConvTrial::add_copies() {
   if (buffers_.size() > 1) return;
   int cache = 0;
@@ -252,7 +252,7 @@ void ConvTrial::run(const ConvPlan& plan, const Buffers& on) {
 }
 
 double ConvTrial::seconds(const ConvPlan& plan, double best) {
-  constexpr double launching = 1e-4, long_run = 1e-2;  // beside the second, the first and a warm cache are nothing
+  constexpr double launching = 1e-4, long_run = 1e-2;  // after a long run, launching and a warm cache do not matter
   const Timing rough(2);
   rough.mark(0, device_.stream());
   run(plan, buffers_[0]);
@@ -277,7 +277,7 @@ double ConvTrial::seconds(const ConvPlan& plan, double best) {
   return times[times.size() / 2] / runs;
 }
 
-// An element of the weights' gradient is a sum over the whole batch, so fewer of those.
+// Each element of the weights' gradient is a sum over the whole batch, so only a few of them are checked.
 void ConvTrial::choose_samples() {
   const bool weights = problem_.pass == ConvPass::backward_weights;
   for (const Index i : sampled(ConvSizes(problem_).result, weights ? 3 : 40))
@@ -286,7 +286,7 @@ void ConvTrial::choose_samples() {
 
 std::optional<std::string> ConvTrial::mistake(const ConvPlan& plan) {
   const DeviceBuffer& result = buffers_[0].result;
-  // NaN first, so that what a plan leaves out is seen.
+  // NaN first, so that elements that a plan leaves out are noticed.
   MRMF_CUDA(cudaMemsetAsync(result.get(), 0xFF, result.bytes(), device_.stream()));
   run(plan, buffers_[0]);
   device_.synchronise();
@@ -301,8 +301,8 @@ std::optional<std::string> ConvTrial::mistake(const ConvPlan& plan) {
     } else {
       MRMF_CUDA(cudaMemcpy(&got, result.get<float>() + i, sizeof(got), cudaMemcpyDeviceToHost));
     }
-    // The factors are exact in every precision, so what is left is the rounding of the result (bf16: 2^-9) and, far
-    // from home, of float32 sums.
+    // The inputs are exact in every precision. What remains is the rounding of the result (bf16: 2^-9) and, for large
+    // sums, of float32 additions.
     const double tolerance = std::abs(want) * (narrow ? 0x1p-8 : 1e-4) + 1e-2;
     if (!(std::abs(got - want) <= tolerance)) return fmt::format("element {} is {} and should be {}", i, got, want);
   }
@@ -321,7 +321,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::choose(const ConvProblem& problem) 
   return plan;
 }
 
-// A plan that was the fastest here before. It is checked like a new one: the file may come from elsewhere.
+// A plan that was the fastest here before. Checks it like a new one: the file may come from elsewhere.
 std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
   const std::optional<KeptPlan> entry = cache_.find(describe(problem));
   if (!entry || entry->workspace > device_.settings().workspace) return nullptr;
@@ -329,7 +329,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
   try {
     plan = std::make_shared<const ConvPlan>(conv_plan_from_json(problem, device_.model(), entry->plan));
     if (!ConvTrial(device_, problem).mistake(*plan)) return plan;
-  } catch (const FaultError& error) {  // a plan that cuDNN no longer takes is as good as none
+  } catch (const FaultError& error) {  // a plan that cuDNN no longer accepts counts as none
     if (plan && device_.is_lost()) give_up(problem, *plan, error.what());
   }
   return nullptr;
@@ -339,7 +339,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   PlanLimits limits;
   limits.workspace = device_.settings().workspace;
   limits.avoid = cache_.avoided(kind_of(problem));
-  if (problem.deterministic) limits.candidates = 3, limits.compiled = 2;  // the first that is right will do
+  if (problem.deterministic) limits.candidates = 3, limits.compiled = 2;  // the first correct one will do
   std::vector<ConvPlan> candidates = conv_candidates(problem, device_.model(), limits);
   ConvTrial trial(device_, problem);
   ConvPlan* best = nullptr;
@@ -348,13 +348,13 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   for (ConvPlan& candidate : candidates) {
     try {
       if (const auto mistake = trial.mistake(candidate)) throw FaultError(*mistake);
-      // Timing would choose now this plan, now that, and their sums differ in the last bits.
+      // Timing could choose another plan in every run, and the plans' sums differ in the last bits.
       const double seconds = problem.deterministic ? 0 : trial.seconds(candidate, best_seconds);
       if (best == nullptr || seconds < best_seconds) {
         best = &candidate;
         best_seconds = seconds;
       }
-    } catch (const FaultError& error) {  // one engine that fails must not keep the others from their turn
+    } catch (const FaultError& error) {  // a failing engine must not keep the others from their turn
       if (device_.is_lost()) give_up(problem, candidate, error.what());
       mistakes += "; " + candidate.description() + ": " + error.what();
       continue;
@@ -367,14 +367,14 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem) {
   if (!problem.deterministic) {
     try {
       cache_.put(describe(problem), {best->json(), 1e6 * best_seconds, best->workspace()});
-      save();                      // where it cannot be written, the next run measures again
-    } catch (const FaultError&) {  // likewise for a plan that cuDNN cannot write down
+      save();                      // if the file cannot be written, the next run measures again
+    } catch (const FaultError&) {  // likewise when cuDNN cannot serialise the plan
     }
   }
   return std::make_shared<const ConvPlan>(std::move(*best));
 }
 
-// Nothing can be computed in this process any more, so the next one must know.
+// This process can compute nothing any more, so the next one must know.
 void PlanChooser::give_up(const ConvProblem& problem, const ConvPlan& plan, const std::string& fault) {
   cache_.avoid(kind_of(problem), plan.engine());
   const std::string advice =

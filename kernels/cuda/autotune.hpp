@@ -1,5 +1,5 @@
-// Chooses the way cuDNN does each convolution: proposals of its heuristics, checked, timed on this device, and kept on
-// disk, all before training starts.
+// Choice of the way in which cuDNN does each convolution. Its heuristics' proposals are checked, timed on this device
+// and kept on disk, all before training starts.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ class PlanChooser {
   explicit PlanChooser(Device& device);
 
   /// The plan for this problem; equal problems share it. Makes room for its workspace. FaultError when no plan gives
-  /// the right result, and when one leaves the device unusable: its engine is then noted and not tried at the next
-  /// start.
+  /// the right result. FaultError also when a plan leaves the device unusable; its engine is noted and skipped at the
+  /// next start.
   std::shared_ptr<const ConvPlan> choose(const ConvProblem& problem);
 
  private:

@@ -1,4 +1,4 @@
-// Convolutions by plans of cuDNN: alone, and with the max pooling and ReLU behind them.
+// Convolutions by cuDNN plans: alone, and with the max pooling and ReLU behind them.
 #include <map>
 #include <memory>
 
@@ -13,8 +13,8 @@
 namespace mrmf::cuda {
 namespace {
 
-/// A convolution's three passes on stored activations and the program's own parameters: plans per number of rows, and
-/// weights in the type and padding that the plans read.
+/// A convolution's three passes on stored activations and the program's own parameters. Holds plans per number of rows,
+/// and the weights in the type and padding that the plans read.
 class ConvPasses {
  public:
   /// with_bias: forward adds it.
@@ -22,7 +22,7 @@ class ConvPasses {
 
   void prepare(Index rows);
   void forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y);
-  /// With the weights of the last forward.
+  /// Uses the weights of the last forward.
   void backward_data(Index rows, const void* dy, void* dx);
   void backward_weights(Index rows, const void* x, const void* dy, Span dw);
 
@@ -38,7 +38,7 @@ class ConvPasses {
   Device& device_;
   ConvGeometry geometry_, padded_;
   bool with_bias_;
-  bool as_is_;                     // the parameters are what plans read: float32, no padding
+  bool as_is_;                     // plans read the parameters directly: float32, no padding
   DeviceBuffer weights_;           // packed
   DeviceBuffer bias_;              // padded float32
   DeviceBuffer gradient_;          // of the packed weights
@@ -83,7 +83,7 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
     entry->second.forward = device_.plans().choose(problem);
     problem.bias = false;
     problem.pass = ConvPass::backward_data;
-    // A first layer never asks for dx, and needs no plan for it.
+    // A first layer never asks for dx, so it needs no plan for it.
     try {
       entry->second.data = device_.plans().choose(problem);
     } catch (const FaultError& error) {
@@ -166,8 +166,8 @@ std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geomet
 
 namespace {
 
-/// cuDNN convolves into scratch memory; bias, pooling and ReLU are one kernel behind it. Backward expands the pooled
-/// gradient into the same scratch memory, so that of the full output nothing outlives the call.
+/// cuDNN convolves into scratch memory; one kernel then does bias, pooling and ReLU. Backward expands the pooled
+/// gradient into the same scratch memory, so the full output never outlives a call.
 class ConvPoolRelu final : public ConvPoolOp {
  public:
   ConvPoolRelu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows)

@@ -1,5 +1,5 @@
-// The cuDNN operation graph of a convolution, of channels-last tensors, and how memory is bound to its tensors.
-// Building one needs no GPU.
+// A convolution's cuDNN operation graph on channels-last tensors, and the binding of memory to its tensors. Building
+// one needs no GPU.
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +14,7 @@ struct TensorSpec {
   std::int64_t id;                 ///< names the tensor in the graph and when pointers are given to the plan
   std::vector<std::int64_t> dims;  ///< (n, channels, spatial...); of filters (out, in, spatial...)
   cudnnDataType_t type;
-  bool is_virtual = false;  ///< exists inside the graph alone and has no memory
+  bool is_virtual = false;  ///< exists only inside the graph and has no memory
 };
 
 /// Sizes per spatial axis, slowest first.
@@ -24,14 +24,14 @@ struct ConvolutionSpec {
   std::vector<std::int64_t> stride;
 };
 
-/// The tensors of a convolution, made by make_tensor; one of them, as the pass says, is the result.
+/// The tensors of a convolution, made by make_tensor. The pass decides which of them is the result.
 struct ConvTensors {
   const Descriptor& x;  ///< or dx
   const Descriptor& w;  ///< or dw
   const Descriptor& y;  ///< or dy
 };
 
-/// Every tensor starts at a multiple of this many bytes; the vector loads of cuDNN's kernels need no more.
+/// Every tensor starts at a multiple of this many bytes, which is all that cuDNN's vector loads need.
 constexpr std::int64_t tensor_alignment = 16;
 
 std::vector<std::int64_t> channels_last_strides(const std::vector<std::int64_t>& dims) {
@@ -46,7 +46,7 @@ std::vector<std::int64_t> channels_last_strides(const std::vector<std::int64_t>&
   return strides;
 }
 
-/// What cuDNN calls the parts of a convolution's operation in one of its passes.
+/// cuDNN's names for the parts of a convolution operation in one pass.
 struct PassNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
@@ -152,8 +152,8 @@ using Dims = std::vector<std::int64_t>;
 
 enum TensorId : std::int64_t { id_x = 1, id_w, id_bias, id_dy, id_result, id_unrounded };
 
-/// Number of leading spatial axes that mean nothing. 1-D and 2-D problems are 2-D to cuDNN, whose engines for fused
-/// graphs know no fewer axes.
+/// Number of unused leading spatial axes, at most 1: cuDNN's engines for fused graphs need at least two axes, so 1-D
+/// problems are 2-D to it.
 std::size_t unused_axes(const ConvGeometry& g) {
   const bool flat = g.in[0] == 1 && g.kernel[0] == 1 && g.stride[0] == 1 && g.pad_before[0] == 0 && g.pad_after[0] == 0;
   return flat ? 1 : 0;
@@ -180,8 +180,8 @@ ConvShapes shapes_of(const ConvProblem& problem) {
           with_leading(1, g.out_channels, Dims(axes, 1))};
 }
 
-/// The operations of a pass. dw is in the storage type: with bf16 inputs cuDNN refuses an fp32 dw, and by the detour of
-/// a virtual one it offers a single engine, which does not split the long sums over rows and positions.
+/// The operations of a pass. dw is in the storage type: with bf16 inputs cuDNN refuses an fp32 dw. Via a virtual dw it
+/// offers a single engine, which does not split the long sums over rows and positions.
 std::vector<Descriptor> operations_of(const ConvProblem& problem, const Descriptor& convolution) {
   const ConvShapes shapes = shapes_of(problem);
   const cudnnDataType_t storage = problem.precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;

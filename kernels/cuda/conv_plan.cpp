@@ -154,7 +154,7 @@ ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& devi
 namespace {
 
 constexpr const char* format_name = "mrmf cuDNN plans";
-constexpr int format_version = 1;  // raise it when entries change their meaning
+constexpr int format_version = 1;  // raise it when the meaning of entries changes
 
 /// Throws nlohmann::json::exception when a field is missing or of another type.
 std::map<std::string, KeptPlan> plans_of(const nlohmann::json& file) {
@@ -172,7 +172,7 @@ PlanCache::PlanCache(std::filesystem::path file, std::string device)
     : file_(std::move(file)), device_(std::move(device)) {
   std::error_code none;
   if (!std::filesystem::exists(file_, none)) return;
-  if (!std::filesystem::is_regular_file(file_, none)) {  // a FIFO would be waited for
+  if (!std::filesystem::is_regular_file(file_, none)) {  // opening a FIFO would wait
     ignored_ = file_.string() + " is not a regular file";
     return;
   }

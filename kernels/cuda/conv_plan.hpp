@@ -1,5 +1,5 @@
-// Convolutions as cuDNN plans: what can be asked for, the ways cuDNN offers to do it, one chosen way, and
-// measured plans kept on disk. Plans can be made for a described device and need no GPU until they run.
+// Convolutions as cuDNN plans: the problems, cuDNN's ways to do them, one chosen way, and measured plans kept on disk.
+// Plans can be made for a described device and need no GPU until they run.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace mrmf::cuda {
 
 enum class ConvPass { forward, backward_data, backward_weights };
 
-/// One convolution. Channels of `geometry` are the padded ones (multiples of 8 for bf16, of 4 otherwise, or cuDNN
-/// copies tensors into a large workspace).
+/// One convolution. `geometry` has padded channels: multiples of 8 for bf16, of 4 otherwise. Without the padding cuDNN
+/// copies tensors into a large workspace.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   ConvGeometry geometry;
@@ -32,18 +32,18 @@ struct ConvProblem {
 
 /// "forward 16->32 k3x3x3 s1x1x1 p1x1x1+1x1x1 at 64x64x64, 8 rows, bf16, bias": equal exactly for equal problems.
 std::string describe(const ConvProblem& problem);
-/// "forward, bf16, bias": problems among which cuDNN's engines have the same numbers.
+/// "forward, bf16, bias": cuDNN numbers its engines alike for problems of one kind.
 std::string kind_of(const ConvProblem& problem);
 
 struct PlanLimits {
   std::size_t workspace = std::size_t{64} << 20;  ///< bytes; plans that want more are left out
-  int candidates = 20;                            ///< at most so many plans
-  int compiled = 6;               ///< of which so many whose kernel is compiled first, which takes about 0.4 s
-  std::set<std::string> avoid{};  ///< ConvPlan::engine() of those that are left out
+  int candidates = 20;                            ///< most plans to return
+  int compiled = 6;                               ///< most of these that need compiling, at about 0.4 s each
+  std::set<std::string> avoid{};                  ///< ConvPlan::engine() of engines to leave out
 };
 
 /// Device memory, channels-last, aligned to 16 bytes: x (rows, in, in_channels), w (out_channels, kernel, in_channels)
-/// and dy (rows, out, out_channels) in the precision's storage type. Those that a pass does not read may be null.
+/// and dy (rows, out, out_channels) in the precision's storage type. Pointers that a pass does not read may be null.
 struct ConvPointers {
   const void* x = nullptr;
   const void* w = nullptr;
@@ -62,7 +62,7 @@ class ConvPlan {
   std::string engine() const;                                      ///< "engine 11", whatever its knobs
   std::string json() const;                                        ///< for conv_plan_from_json
 
-  /// Queues the convolution on the handle's stream; no allocation on the device, no waiting.
+  /// Queues the convolution on the handle's stream. Neither allocates device memory nor waits.
   void run(cudnnHandle_t handle, const ConvPointers& pointers, void* workspace) const;
 
  private:
@@ -72,23 +72,23 @@ class ConvPlan {
   std::string description_;
 };
 
-/// Supported plans in the order of cuDNN's heuristics: mode A, then B, then fallback. FaultError that names the problem
-/// and the last reasons when there is none.
+/// Supported plans in the order of cuDNN's heuristics: mode A, then B, then fallback. FaultError when there is none,
+/// with the problem and the last reasons.
 std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceModel& device, const PlanLimits& limits);
 
-/// A plan that json() wrote down for the same problem, kind of device and cuDNN. FaultError when it is not accepted.
+/// A plan from json() for the same problem, kind of device and cuDNN. FaultError when cuDNN does not accept it.
 ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& device, const std::string& text);
 
 /// The cuDNN operation graph of a problem. forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw,
 /// all in the storage type.
 Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device);
 
-/// The pointers of a pass by the ids that make_conv_graph gave the tensors.
+/// A pass's pointers with the tensor ids of make_conv_graph.
 ExecutionPlan::Binding bind_conv(ConvPass pass, bool bias, const ConvPointers& pointers);
 
-/// The engines that may do a convolution, in the order in which cuDNN recommends them, before anything is compiled.
-/// Walks through heuristic modes A, B and fallback. Leaves out what the problem's precision or determinism forbids,
-/// what wants more workspace than allowed, and repetitions.
+/// The engines that may do a convolution, in cuDNN's order of recommendation, before anything is compiled. Walks
+/// through heuristic modes A, B and fallback. Leaves out repetitions, engines that the problem's precision or
+/// determinism forbids, and those that want more workspace than allowed.
 class ConvProposals {
  public:
   /// Borrows the problem and the device.
@@ -96,7 +96,7 @@ class ConvProposals {
 
   std::optional<EngineConfig> next();  ///< none at the end
 
-  int seen() const { return seen_; }  ///< proposals so far, with those left out
+  int seen() const { return seen_; }  ///< proposals so far, including those left out
   /// "engine 25, nondeterministic: ..."; empty if none
   const std::string& last_refusal() const { return last_refusal_; }
   void refuse(const EngineConfig& config, const std::string& reason);
@@ -109,7 +109,7 @@ class ConvProposals {
   const DeviceModel& device_;
   std::size_t workspace_;
   Descriptor graph_;
-  std::size_t mode_ = 0;  ///< how many modes were asked
+  std::size_t mode_ = 0;  ///< modes asked so far
   std::vector<EngineConfig> pending_;
   std::size_t position_ = 0;  ///< in pending_
   std::set<std::pair<std::int64_t, std::map<int, std::int64_t>>> known_;
@@ -123,11 +123,11 @@ struct KeptPlan {
   std::size_t workspace = 0;  ///< bytes
 };
 
-/// Measured plans kept on disk, so that a later run on the same kind of device neither compiles nor times again; and
-/// the engines that broke the device there, so that it does not try them again.
+/// Measured plans kept on disk, so that a later run on the same kind of device neither compiles nor times again. Also
+/// keeps the engines that broke the device, so that they are not tried again.
 ///
-/// A JSON file of plans by problem, device name and cuDNN version; plans of other devices in it are kept. A file that
-/// is damaged, foreign or of another format is ignored, not an error: the plans are then made anew.
+/// A JSON file of plans by problem, device name and cuDNN version; it keeps plans of other devices. A file that is
+/// damaged, foreign or of another format is ignored without an error, and the plans are made anew.
 class PlanCache {
  public:
   /// Reads the file if there is one. `device` is DeviceModel::key().
@@ -139,12 +139,12 @@ class PlanCache {
   std::optional<KeptPlan> find(const std::string& problem) const;  ///< problem: describe(ConvProblem)
   void put(const std::string& problem, const KeptPlan& plan);
 
-  /// Engines of a kind of problem ("forward, bf16") that left the device unusable.
+  /// Engines that left the device unusable, for a kind of problem ("forward, bf16").
   std::set<std::string> avoided(const std::string& kind) const;
   void avoid(const std::string& kind, const std::string& engine);
 
   const std::filesystem::path& file() const { return file_; }
-  std::string text() const;  ///< what the file is to hold
+  std::string text() const;  ///< the file's new contents
 
  private:
   std::string key(const std::string& problem) const { return problem + " on " + device_; }

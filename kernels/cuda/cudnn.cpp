@@ -87,7 +87,7 @@ std::vector<Descriptor> Descriptor::get_descriptors(cudnnBackendAttributeName_t 
                                                     cudnnBackendDescriptorType_t type) const {
   std::int64_t count = 0;
   MRMF_CUDNN(cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
-  // cuDNN fills descriptors that the caller made.
+  // cuDNN fills in descriptors that the caller has made.
   std::vector<Descriptor> descriptors;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -174,7 +174,7 @@ EngineNotes notes_of(const Descriptor& engine) {
 }
 
 std::map<int, std::int64_t> knobs_of(const Descriptor& config) {
-  // The number of choices cannot be asked for: cuDNN fills as many as it has of those that are offered.
+  // cuDNN does not tell the number of choices: it fills as many of the offered descriptors as it has.
   std::vector<Descriptor> choices;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
@@ -235,7 +235,7 @@ std::vector<EngineConfig> propose_engines(const Descriptor& graph, cudnnBackendH
       std::map<int, std::int64_t> knobs = knobs_of(config);
       configs.push_back({std::move(config), engine.get_int(CUDNN_ATTR_ENGINE_GLOBAL_INDEX), std::move(knobs), workspace,
                          notes_of(engine)});
-    } catch (const FaultError&) {  // an engine that cannot say what it is is not proposed
+    } catch (const FaultError&) {  // skip an engine that cannot describe itself
     }
   }
   return configs;

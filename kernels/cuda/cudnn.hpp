@@ -1,4 +1,4 @@
-// cuDNN's graph API: its descriptors, what plans are made for, the engines that it proposes for an operation graph, and
+// cuDNN's graph API: descriptors, the devices that plans are made for, the engines proposed for an operation graph, and
 // execution plans.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace mrmf::cuda {
 
-/// The meaning of a status and cuDNN's last explanation of this thread.
+/// The meaning of a status, and cuDNN's last explanation on this thread.
 std::string cudnn_text(cudnnStatus_t status);
 
 /// Owns a backend descriptor. Attributes are set, then finalize() makes it usable. Needs no GPU.
@@ -33,11 +33,11 @@ class Descriptor {
   void set_handle(cudnnBackendAttributeName_t name, cudnnHandle_t handle);
   void set_text(cudnnBackendAttributeName_t name, const std::string& text);
   void finalize();
-  cudnnStatus_t try_finalize();  ///< for descriptors that cuDNN may rightly refuse: plans
+  cudnnStatus_t try_finalize();  ///< for plans, which cuDNN may rightly refuse
 
   std::int64_t get_int(cudnnBackendAttributeName_t name) const;
   std::string get_text(cudnnBackendAttributeName_t name) const;
-  /// Number of values got, at most `capacity`.
+  /// Returns the number of values got, at most `capacity`.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t capacity,
                    void* values) const;
   /// All descriptors of an attribute, each of type `type`.
@@ -52,14 +52,14 @@ class Descriptor {
   std::unique_ptr<void, Destroy> descriptor_;
 };
 
-/// What cuDNN plans are made for: the device at hand, or the description of one that is not.
+/// The device that plans are made for: the one at hand, or a described one.
 class DeviceModel {
  public:
   /// The device that is current when this is called. Borrows `handle`, which must outlive the model and its copies.
   static DeviceModel current(cudnnHandle_t handle);
 
-  /// A device described by the JSON text that json() gives on that device. Plans for it can be made, compiled and
-  /// written down on any machine, but not run. FaultError when cuDNN does not accept the text.
+  /// A device described by the JSON text that json() gives on it. Plans for it can be made, compiled and serialised on
+  /// any machine, but not run. FaultError when cuDNN does not accept the text.
   static DeviceModel from_json(const std::string& text);
 
   const std::string& name() const { return name_; }  ///< "NVIDIA H200"
@@ -77,20 +77,20 @@ class DeviceModel {
   std::shared_ptr<const Descriptor> properties_;
 };
 
-/// What cuDNN's notes say of an engine.
+/// cuDNN's notes on an engine.
 struct EngineNotes {
   bool tensor_cores = false;
   bool down_converts = false;      ///< inputs are rounded to a narrower type
   bool reduced_reduction = false;  ///< sums in less than fp32
   bool nondeterministic = false;
-  bool compiled = false;  ///< its kernel is compiled when the plan is made, by NVRTC
+  bool compiled = false;  ///< NVRTC compiles its kernel when the plan is made
 };
 
 /// An engine with its tuning knobs set, as the heuristics propose it.
 struct EngineConfig {
   Descriptor descriptor;
   std::int64_t engine;
-  std::map<int, std::int64_t> knobs;  ///< cudnnBackendKnobType_t to value; what is not set has its default
+  std::map<int, std::int64_t> knobs;  ///< cudnnBackendKnobType_t to value; others have their default
   std::size_t workspace;              ///< bytes, known before anything is compiled
   EngineNotes notes;
 };
@@ -102,10 +102,10 @@ std::vector<EngineConfig> propose_engines(const Descriptor& graph, cudnnBackendH
 
 class ExecutionPlan {
  public:
-  /// Checks support and compiles, which takes up to seconds. None, and why in `reason`, when the engine cannot do it.
+  /// Checks support and compiles, which takes up to seconds. None, with `reason` set, when the engine cannot do it.
   static std::optional<ExecutionPlan> make(const EngineConfig& config, const DeviceModel& device, std::string& reason);
 
-  /// A plan that json() gave on the same kind of device with the same cuDNN. FaultError when it is not accepted.
+  /// A plan from json() on the same kind of device with the same cuDNN. FaultError when cuDNN does not accept it.
   static ExecutionPlan from_json(const std::string& text, const DeviceModel& device);
 
   std::size_t workspace() const { return workspace_; }  ///< bytes of device memory that run() needs
@@ -116,7 +116,7 @@ class ExecutionPlan {
     std::vector<std::int64_t> ids;
     std::vector<void*> pointers;
   };
-  /// Queues the graph on the handle's stream. Can be captured into a CUDA graph.
+  /// Queues the graph on the handle's stream. May be captured into a CUDA graph.
   void run(cudnnHandle_t handle, const Binding& binding, void* workspace) const;
 
  private:

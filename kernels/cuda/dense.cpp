@@ -1,4 +1,4 @@
-// Dense layers by matrix products of cuBLASLt.
+// Dense layers by cuBLASLt's matrix products.
 #include <cublasLt.h>
 
 #include <map>
@@ -14,8 +14,8 @@
 namespace mrmf::cuda {
 namespace {
 
-/// D(rows, columns) = op(A)(rows, inner) op(B)(inner, columns) [+ bias(rows)] in cuBLAS's order, columns first: a
-/// matrix has its first index running fastest and is packed.
+/// D(rows, columns) = op(A)(rows, inner) op(B)(inner, columns) [+ bias(rows)] in cuBLAS's column-major order: the first
+/// index runs fastest. Matrices are packed.
 struct MatmulProblem {
   Index rows = 0, columns = 0, inner = 0;
   bool transpose_a = false, transpose_b = false;
@@ -23,10 +23,10 @@ struct MatmulProblem {
   bool float_result = false;  ///< D in float32, else in the storage type as A and B
 };
 
-/// One matrix product, with its shape, its algorithm and its workspace fixed beforehand.
+/// One matrix product with a fixed shape, algorithm and workspace.
 class Matmul {
  public:
-  /// FaultError when cuBLASLt has no algorithm for it.
+  /// FaultError when cuBLASLt has no algorithm for the product.
   Matmul(Device& device, const MatmulProblem& problem);
 
   std::size_t workspace() const { return workspace_; }
@@ -93,7 +93,7 @@ void Matmul::describe(const MatmulProblem& problem) {
   if (problem.bias) {
     set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
-    const void* placeholder = device_.step();  // the choice of an algorithm asks for a pointer; run() sets the real one
+    const void* placeholder = device_.step();  // choosing an algorithm needs some pointer; run() sets the real one
     set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, placeholder);
   }
   a_.reset(problem.transpose_a ? layout(type, problem.inner, problem.rows) : layout(type, problem.rows, problem.inner));
@@ -132,8 +132,8 @@ void Matmul::run(const void* a, const void* b, const void* bias, void* d) {
                              device_.stream()));
 }
 
-/// y(n, out) = x(n, in) w(out, in)^T + b, seen by cuBLAS with the first index running fastest: y is out x n, x in x n,
-/// w in x out.
+/// y(n, out) = x(n, in) w(out, in)^T + b. With the first index running fastest, cuBLAS sees y as out x n, x as in x n
+/// and w as in x out.
 class Dense final : public WeightedOp {
  public:
   Dense(Device& device, Index in, Index out, Index max_rows)
@@ -192,8 +192,8 @@ class Dense final : public WeightedOp {
 
   Device& device_;
   Index in_, out_, stored_in_, stored_out_;
-  bool as_is_;                              // the parameters are what the products read: float32, no padding
-  DeviceBuffer weights_, bias_, gradient_;  // packed; the last of the padded weights, float32
+  bool as_is_;                              // products read the parameters directly: float32, no padding
+  DeviceBuffer weights_, bias_, gradient_;  // packed; gradient_ is of the padded weights, float32
   const void* current_ = nullptr;           // the weights of the last forward, as the products read them
   std::map<Index, Products> products_;
 };

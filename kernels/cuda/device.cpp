@@ -11,7 +11,7 @@ namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// The module holds code for these and newer ones; bfloat16 and tf32 begin there, too.
+// The module holds code for these devices and newer ones; bfloat16 and tf32 begin with them, too.
 void require_capability(int device) {
   constexpr int least = 8;
   cudaDeviceProp properties;
@@ -24,7 +24,7 @@ void require_capability(int device) {
                     device, properties.name, properties.major, properties.minor, least));
 }
 
-// Says in a user's words why there is no device; the runtime's own text names neither version.
+// Says in a user's words why there is no device: the runtime's own text names neither version.
 bool select_device(const Settings& settings) {
   int driver = 0, runtime = 0, count = 0;
   cudaDriverGetVersion(&driver);
@@ -87,7 +87,7 @@ void Device::open_libraries() {
         fmt::format("run.device = \"cuda\": found cuDNN {}, and this build needs at least {}; put it first "
                     "in LD_LIBRARY_PATH",
                     cudnn_version_text(cudnnGetVersion()), cudnn_version_text(CUDNN_VERSION)));
-  // Within a minor version, older patches will do.
+  // Within a minor version, an older patch will do.
   if (cublasLtGetVersion() / 100 < CUBLAS_VERSION / 100)
     throw ConfigError(
         fmt::format("run.device = \"cuda\": found cuBLASLt {}, and this build needs at least {}; put it first "
@@ -130,7 +130,7 @@ std::size_t Device::free_memory() const {
 }
 
 bool Device::is_lost() const {
-  cudaGetLastError();  // that of one call is told once, that of a broken device again and again
+  cudaGetLastError();  // clears a single call's error; a broken device reports its error again and again
   const cudaError_t status = cudaStreamQuery(compute_.get());
   return status != cudaSuccess && status != cudaErrorNotReady;
 }

@@ -1,4 +1,4 @@
-// The GPU as the operations see it: streams, library handles, shared scratch memory, and the numbers of the step.
+// The GPU as operations see it: streams, library handles, shared scratch memory, and the numbers of the step.
 #pragma once
 
 #include <cublasLt.h>
@@ -19,8 +19,8 @@ class PlanChooser;
 
 class Device {
  public:
-  /// Takes the device for the calling thread. ConfigError: no driver, one that is too old, no such device, libraries
-  /// that do not fit.
+  /// Takes the device for the calling thread. ConfigError: no driver, a driver that is too old, no such device,
+  /// unsuitable libraries.
   explicit Device(const Settings& settings);
   ~Device();
   Device(const Device&) = delete;
@@ -44,15 +44,16 @@ class Device {
   const StepBlock* step() const { return step_feed_.block(); }
   const std::int64_t* ids() const { return step_feed_.ids(); }
 
-  /// Memory that operations share, since they run one after the other: partial sums; a convolution's output that is not
-  /// kept; libraries' workspace. Reserved when operations are made and fetched at each call, because it may move then.
+  /// Memory that operations share, since they run one after the other: partial sums, a convolution's output that is not
+  /// kept, workspace of libraries. Reserved when operations are made; fetched at each call, because a later reservation
+  /// may move it.
   enum class Scratch { sums, output, workspace };
   void reserve(Scratch use, std::size_t bytes);
   void* scratch(Scratch use) const { return scratch_[static_cast<std::size_t>(use)].get(); }
 
   std::size_t free_memory() const;  ///< bytes
   void synchronise() const;         ///< waits for all queued work
-  /// After a fault: was it of the kind after which every call fails until the process ends?
+  /// After a fault: whether every call will now fail until the process ends.
   bool is_lost() const;
 
  private:

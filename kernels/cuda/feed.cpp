@@ -1,4 +1,4 @@
-// How data gets to the device: batch by batch, or once as a whole data set.
+// Feeds data to the device: batch by batch, or once as a whole data set.
 #include <array>
 
 #include "kernels/cuda/backend.hpp"
@@ -8,8 +8,8 @@
 namespace mrmf::cuda {
 namespace {
 
-/// Two batches in turn, so that one is copied while the host fills the other and the device computes on a third. What
-/// computation reads never moves, so that recorded steps stay valid.
+/// Two batches in turn: one is copied while the host fills the other and the device computes on a third. The memory
+/// that computation reads never moves, so recorded steps stay valid.
 class DeviceFeed final : public Feed {
  public:
   DeviceFeed(Device& device, const Shape& samples, Index outputs, const Extent& factors)
@@ -87,7 +87,7 @@ std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outp
 
 namespace {
 
-/// A data set in device memory, in the form in which steps read it: picking a batch is then one kernel of the step.
+/// A data set in device memory, in the form that steps read. Picking a batch is then a kernel of the step.
 class DeviceTable final : public SampleTable {
  public:
   DeviceTable(Device& device, const Settings& settings)
@@ -139,7 +139,7 @@ class DeviceTable final : public SampleTable {
 }  // namespace
 
 std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings) {
-  // The rest is left to models, of which a fusion has two, and to libraries.
+  // The rest is for models (a fusion has two) and for libraries.
   constexpr double share = 0.4;
   const Index floats = device.storage().floats(settings.samples.rows(settings.samples.n + settings.most_rows));
   if (settings.samples.n == 0 || !device.settings().resident ||

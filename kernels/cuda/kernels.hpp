@@ -1,4 +1,4 @@
-// The backend's own kernels: how activations lie in device memory, and the functions that enqueue work on them.
+// The CUDA backend's own kernels: the layout of activations in device memory, and the functions that enqueue work.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,11 +9,11 @@
 
 namespace mrmf::cuda {
 
-/// How activations lie in device memory: channels-last like everywhere, in the storage type, with the channels padded
-/// to whole vectors of 16 bytes. Pad channels hold zeros, in values and in gradients.
+/// The layout of activations in device memory: channels-last as everywhere, in the storage type. Channels are padded to
+/// whole vectors of 16 bytes. Pad channels hold zeros, in values and in gradients.
 struct Storage {
   bool bf16 = false;  ///< else float32
-  Index pad = 4;      ///< channels are a multiple of this: the elements of 16 bytes
+  Index pad = 4;      ///< channels are a multiple of this, the elements in 16 bytes
 
   static Storage of(bool bf16) { return {bf16, bf16 ? 8 : 4}; }
 
@@ -30,14 +30,14 @@ struct Storage {
   Index floats(const Shape& shape) const { return shape.n * product(shape.spatial) * vectors(shape.channels) * 4; }
 };
 
-/// What every function that enqueues work on activations takes first: the stream that the work is put in, and how the
-/// activations it touches are stored.
+/// First argument of every function that enqueues work on activations: the work's stream, and the storage of the
+/// activations it touches.
 struct Work {
   cudaStream_t stream = nullptr;
   Storage storage{};
 };
 
-/// The numbers of a step that kernels read from device memory, so that a recorded step can be replayed with new ones.
+/// A step's numbers as kernels read them from device memory, so that a recorded step can be replayed with new ones.
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
@@ -52,12 +52,12 @@ struct StepBlock {
 
 // Activations and dropout of stored activations; fill and swap of float memory.
 
-/// Over `vectors` vectors of 16 bytes, pads included: every activation keeps 0 at 0. y may be x, dx may be dy.
+/// On `vectors` vectors of 16 bytes, pads included: every activation maps 0 to 0. y may be x, dx may be dy.
 void activate(const Work& work, ActivationKind kind, float slope, Index vectors, const void* x, void* y);
 void activate_backward(const Work& work, ActivationKind kind, float slope, Index vectors, const void* y, const void* dy,
                        void* dx);
 
-/// A dropout layer: number and rate, and where the kernel finds the step's numbers and the samples' ids.
+/// A dropout layer: its number and rate, and where the kernel finds the step's numbers and the samples' ids.
 struct DropoutWork {
   std::uint64_t layer = 0;
   float rate = 0;
@@ -67,7 +67,7 @@ struct DropoutWork {
 /// y = x * mask / (1 - rate) while training; y may be x. The mask counts logical features, whatever the padding.
 void dropout(const Work& work, const DropoutWork& dropout, const Shape& shape, const void* x, void* y);
 
-/// y = x; nothing where they are the same memory.
+/// y = x; does nothing when they are the same memory.
 void copy(const Work& work, Index vectors, const void* x, void* y);
 
 void fill(cudaStream_t stream, Span x, float value);
@@ -78,13 +78,13 @@ void swap(cudaStream_t stream, Span a, Span b);
 struct LossWork {
   LossKind kind = LossKind::mse;
   Index rows = 0, outputs = 0;
-  const StepBlock* step = nullptr;  ///< the gradient's weight
+  const StepBlock* step = nullptr;  ///< has the gradient's weight
   void* scratch = nullptr;          ///< loss_bytes() for at least as many rows
 };
 std::size_t loss_bytes(const Storage& storage, Index rows, Index outputs);
 
-/// sum[0] = sum over rows of the mean over outputs; dy (stored, pads zero), unless null, its gradient times the weight.
-/// y is stored, target float32 and unpadded.
+/// sum[0] = sum over rows of the mean over outputs. dy (stored, pads zero), unless null, is its gradient times the
+/// weight. y is stored; target is float32 and unpadded.
 void loss(const Work& work, const LossWork& loss, const void* y, const float* target, void* dy, float* sum);
 
 /// history[step->index] = value[0]
@@ -92,14 +92,14 @@ void keep(cudaStream_t stream, const StepBlock* step, const float* value, float*
 
 // Updates of parameters in float32 arenas; their numbers come from the step block.
 
-/// Spans of equal length. `group`: of step->adam.
+/// Spans of equal length. `group` is an index of step->adam.
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity);
 void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v);
 
 // Between the program's form of values (float32, unpadded) and the stored one. All memory is the device's.
 
-/// y (stored) from x (float32, unpadded) of `shape`, each block of factors' neighbours averaged; factors divide the
-/// axes, {1, 1, 1} converts alone.
+/// y (stored) from x (float32, unpadded) of `shape`, averaging each block of factors' neighbours. The factors divide
+/// the axes; {1, 1, 1} only converts.
 void import_activation(const Work& work, const Shape& shape, const Extent& factors, const float* x, void* y);
 
 /// y (float32, unpadded) from x (stored) of `shape`.
@@ -108,17 +108,17 @@ void export_activation(const Work& work, const Shape& shape, const void* x, floa
 /// Weights (out, taps, in); a dense layer has one tap.
 struct WeightShape {
   Index out = 1, taps = 1, in = 1;
-  /// Of the packed form: out and in padded to whole vectors.
+  /// Elements of the packed form: out and in padded to whole vectors.
   Index packed(const Storage& storage) const { return storage.channels(out) * taps * storage.channels(in); }
 };
-/// The storage type, out and in padded with zeros, from float32.
+/// From float32 to the storage type, with out and in padded with zeros.
 void pack_weights(const Work& work, const WeightShape& shape, const float* w, void* packed);
-/// float32 from padded float32, as a dense layer's gradient of packed weights comes.
+/// From padded float32, as in a dense layer's gradient of packed weights.
 void unpack_weights(const Work& work, const WeightShape& shape, const float* packed, float* w);
-/// float32 from the packed form, as a convolution's gradient of packed weights comes.
+/// From the packed form, as in a convolution's gradient of packed weights.
 void unpack_stored_weights(const Work& work, const WeightShape& shape, const void* packed, float* w);
 
-/// y = x in another shape of as many elements per sample, both stored; `equal_form` says that this is a copy.
+/// y = x in another shape with as many elements per sample, both stored. With equal_form() this is a plain copy.
 void reshape(const Work& work, const Shape& from, const void* x, const Shape& to, void* y);
 bool equal_form(const Storage& storage, const Shape& from, const Shape& to);
 
@@ -128,7 +128,7 @@ struct RowTable {
   Index row_bytes = 0;
   std::int64_t first = 0;
 };
-/// Row i of y = the table's row of id ids[i].
+/// Row i of y = the table's row with id ids[i].
 void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const std::int64_t* ids, void* y);
 
 // Max and average pooling of stored activations.
@@ -137,23 +137,23 @@ void gather_rows(cudaStream_t stream, const RowTable& table, Index rows, const s
 void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const void* x, void* y,
                   std::uint8_t* winner);
 
-/// Every element of dx from dy; windows may overlap or leave gaps. No atomics: each dx adds what its windows give it.
+/// Writes every element of dx; windows may overlap or leave gaps. No atomics: each dx gathers from its own windows.
 void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const void* dy, const std::uint8_t* winner,
                    void* dx);
 
-/// One batch norm of stored activations on one stream, with the ReLU and the average pooling that may follow it in the
-/// same pass. A plain batch norm is the case of slope 1 (no activation) and no pooling.
+/// One batch norm of stored activations on one stream, with the ReLU and the average pooling that may follow in the
+/// same pass. A plain batch norm has slope 1 (no activation) and no pooling.
 ///
-/// Statistics are sums of distances from a value of the channel, so that a mean far from zero costs no precision in
-/// float32 partial sums; mean and variance are formed from them in double.
+/// Statistics are sums of distances from one value of the channel, so a mean far from zero costs no precision in
+/// float32 partial sums. Mean and variance are formed from them in double.
 struct NormWork {
   Work work;
   NormReluPool settings;
   void* scratch = nullptr;     ///< norm_scratch_bytes() for at least as many samples
-  AllReduce* ranks = nullptr;  ///< null: statistics of this rank alone
+  AllReduce* ranks = nullptr;  ///< null: this rank's own statistics
 };
 
-/// The settings of a batch norm with nothing behind it, over `positions` positions of a sample.
+/// The settings of a batch norm alone, over `positions` positions of a sample.
 NormReluPool plain_norm(const NormSettings& settings, Index positions);
 
 std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& settings, Index n);
@@ -161,7 +161,7 @@ std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& setti
 /// Reads x twice when training (statistics, result), else once; writes y.
 void norm_forward(const NormWork& norm, bool training, Index n, const void* x, const NormMemory& memory, void* y);
 
-/// After a training forward. Reads x and dy for the sums, and once more where dx is not null. dx overlaps neither.
+/// Call after a training forward. Reads x and dy for the sums, and again unless dx is null. dx overlaps neither.
 struct NormBackward {
   const void* x;
   const void* dy;
@@ -183,7 +183,7 @@ struct BiasPoolForward {
 };
 void bias_pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const BiasPoolForward& data);
 
-/// The whole of dy (zeros where no gradient arrives) and db, from p, dp and the winners alone, in one pass.
+/// All of dy (zeros where no gradient arrives) and db, in one pass over p, dp and the winners alone.
 struct BiasPoolBackward {
   const void* p;
   const void* dp;
@@ -200,8 +200,8 @@ std::size_t bias_pool_bytes(const Storage& storage, const PoolGeometry& geometry
 void channel_sums(const Work& work, Index rows, Index channels, const void* x, float* sums, void* scratch);
 std::size_t channel_sums_bytes(const Storage& storage, Index rows, Index channels);
 
-/// Known values for trying plans: a function of the place alone, so that the host can work out any element of a result
-/// without seeing the tensors. One of -7/8, -6/8 ... 7/8: exact in every storage type, and sums of products of two such
+/// Known values for trying plans. They depend on the position alone, so the host can compute any element of a result
+/// without seeing the tensors. Values are -7/8, -6/8 ... 7/8: exact in every storage type. Sums of products of two such
 /// values are exact in float32 up to 2^18.
 MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
   std::uint64_t h = (i + 1) * 0x9E3779B97F4A7C15ULL + seed * 0xD1B54A32D192ED03ULL;
@@ -212,7 +212,7 @@ MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
 /// x[i] = pattern_value(seed, i) for `count` elements (a multiple of storage.pad) of the storage type.
 void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x);
 
-/// Time spent in a stream, measured by the device itself: it works inside recorded steps, where events give no times.
+/// Time spent in a stream, measured by the device itself. Works inside recorded steps, where events give no times.
 struct StampBlock {
   unsigned long long begin = 0, total = 0;  ///< nanoseconds; in device memory
 };

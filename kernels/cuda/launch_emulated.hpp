@@ -6,7 +6,7 @@
 namespace mrmf::cuda {
 
 /// A kernel launch in a build without nvcc: `body` runs on the host when the emulated device reaches it in `stream`.
-/// Defined by the device emulator (tests/emulated); errors are found by cudaGetLastError, as after a real launch.
+/// The device emulator (tests/emulated) defines it. cudaGetLastError reports errors, as after a real launch.
 void emulated_launch(cudaStream_t stream, std::function<void()> body);
 
 }  // namespace mrmf::cuda

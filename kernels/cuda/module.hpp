@@ -1,5 +1,5 @@
-// The one door of the CUDA module (libmrmf_cuda.so), which the program opens at run time: so it runs on machines that
-// have none of NVIDIA's libraries. No CUDA in here.
+// The only interface of the CUDA module (libmrmf_cuda.so). The program opens the module at run time, so it also runs on
+// machines without NVIDIA's libraries. No CUDA in here.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mrmf::cuda {
 
-/// How to compute on a GPU: what the program tells the module.
+/// The program's settings for computing on a GPU.
 struct Settings {
   int device = 0;  ///< ordinal among those this process sees
   Precision precision = Precision::tf32;
@@ -19,18 +19,18 @@ struct Settings {
   bool graphs = true;          ///< record a step once and replay it
   bool resident = true;        ///< keep data sets in device memory where they fit
   bool share_device = false;   ///< several ranks compute on one GPU: for tests
-  double timeout = 300;        ///< seconds after which a sum over ranks that has not ended is a fault
+  double timeout = 300;        ///< seconds after which an unfinished sum over ranks is a fault
   std::string plans;           ///< file that keeps the fastest plans; empty: none
-  /// Puts a file of this text in the place of `path`, whole or not at all, and makes its folder where there is none;
-  /// may throw. Unset: plans are not kept.
+  /// Replaces the file at `path` by this text, whole or not at all; makes its folder if necessary; may throw. Unset:
+  /// plans are not kept.
   std::function<void(const std::string& path, std::string_view text)> replace_file;
-  std::size_t workspace = std::size_t{64} << 20;  ///< bytes that a library call may use at most
+  std::size_t workspace = std::size_t{64} << 20;  ///< most bytes that a library call may use
 };
 
 }  // namespace mrmf::cuda
 
 extern "C" {
-/// What the module was built with, as text: the program compares it with its own before it calls anything else
+/// What the module was built with, as text. The program compares it with its own before any other call
 /// (kernels/cuda/interface.cmake).
 [[gnu::visibility("default")]] const char* mrmf_cuda_interface();
 /// A new backend, owned by the caller. Throws ConfigError and FaultError.

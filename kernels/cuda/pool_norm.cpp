@@ -1,4 +1,4 @@
-// Pooling and batch norm as operations: their kernels with this backend's memory.
+// Pooling and batch norm as operations, on their kernels and this backend's memory.
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
@@ -26,7 +26,7 @@ NormWork norm_work(const Device& device, const NormReluPool& settings, const Ste
   return {device.work(), settings, device.scratch(Device::Scratch::sums), step.ranks};
 }
 
-/// Batch norm with what follows it.
+/// Batch norm with the activation and pooling behind it.
 class FusedNorm final : public NormOp {
  public:
   FusedNorm(Device& device, const NormReluPool& settings, Index max_rows) : device_(device), settings_(settings) {
@@ -47,7 +47,7 @@ class FusedNorm final : public NormOp {
   NormReluPool settings_;
 };
 
-/// Batch norm alone; how many positions a sample has, its tensors tell.
+/// Batch norm alone. Its tensors give the positions per sample.
 class Norm final : public NormOp {
  public:
   Norm(Device& device, const NormSettings& settings) : device_(device), settings_(settings) {

@@ -22,7 +22,7 @@ void* device_memory(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it would come up again at the next check
+    cudaGetLastError();  // clears the error, which the next check would report
     std::size_t available = 0, total = 0;
     cudaMemGetInfo(&available, &total);
     throw FaultError(fmt::format(
@@ -58,11 +58,11 @@ void Waiter::poll(const std::function<cudaError_t()>& query) const {
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) MRMF_CUDA(status);
-    cudaGetLastError();  // "not ready" would come up again at the next launch's check
+    cudaGetLastError();  // clears "not ready", which the next launch's check would report
     if (i % polls_between_checks != 0) continue;
     const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
     check_(waited);
-    // A step takes under a millisecond, so waiting for it is busy; what lasts longer leaves the core to others.
+    // A step takes under a millisecond, so poll without a pause at first. Longer waits leave the core to others.
     if (waited > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

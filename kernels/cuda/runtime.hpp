@@ -1,5 +1,5 @@
-// CUDA's run-time library: status codes as errors (of cuBLAS, cuDNN and NCCL, too: a file that uses one of these macros
-// includes that library's header itself), and owners of streams, events and memory.
+// Tools around the CUDA runtime: status codes as errors, and owners of streams, events and memory. The macros for
+// cuBLAS, cuDNN and NCCL need that library's header, which their users include.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@
 
 namespace mrmf::cuda {
 
-/// Where and what a failed call was.
+/// A failed call and its place.
 struct FailedCall {
   const char* library;     ///< "CUDA", "cuDNN", "cuBLAS", "NCCL"
   const char* expression;  ///< as it stands in the source
@@ -62,7 +62,7 @@ struct FailedCall {
 
 namespace mrmf::cuda {
 
-/// A stream that does not wait for the legacy default stream. Lower numbers of priority go first.
+/// A stream that does not wait for the legacy default stream. A lower priority number goes first.
 class Stream {
  public:
   explicit Stream(int priority = 0) {
@@ -98,7 +98,7 @@ class Event {
   std::unique_ptr<CUevent_st, Destroy> event_;
 };
 
-/// Device memory of at least 1 byte. FaultError with the bytes wanted and free when there is not enough.
+/// Device memory of at least 1 byte. FaultError with the bytes wanted and free when there is too little.
 void* device_memory(std::size_t bytes);
 
 struct FreeDevice {
@@ -108,7 +108,7 @@ struct FreePinned {
   void operator()(void* p) const { cudaFreeHost(p); }
 };
 
-/// Device memory by bytes, the counterpart of Arena for what is not float32: contents unspecified, aligned to 256
+/// Device memory in bytes, the counterpart of Arena for types other than float32. Unspecified contents, aligned to 256
 /// bytes.
 class DeviceBuffer {
  public:
@@ -127,7 +127,7 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Host memory that the device copies from and to while the host goes on.
+/// Host memory for copies to and from the device that run while the host goes on.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -146,14 +146,15 @@ class PinnedBuffer {
   std::unique_ptr<void, FreePinned> data_;
 };
 
-/// Waits for the device without ever being stuck in it: a collective whose peer has died does not end by itself.
+/// Waits for the device without getting stuck in it: a collective whose peer has died never ends by itself.
 class Waiter {
  public:
-  /// Called now and then while something is waited for, with the seconds waited so far; it may throw.
+  /// `check` is called now and then during a wait, with the seconds waited so far. It may throw.
   void watch(std::function<void(double)> check) { check_ = std::move(check); }
   void stop_watching() { check_ = nullptr; }
 
-  /// Returns when all that `stream` holds, or held when `event` was recorded, is done. FaultError when it failed.
+  /// Returns when all work on `stream` is done, or all that was on it when `event` was recorded. FaultError when it
+  /// failed.
   void wait(cudaStream_t stream) const;
   void wait(cudaEvent_t event) const;
 

@@ -51,7 +51,7 @@ Record record(cudaStream_t stream, const std::function<void()>& calls) {
   try {
     calls();
   } catch (...) {
-    cudaStreamEndCapture(stream, &captured);  // leaves the stream usable for the message's sake
+    cudaStreamEndCapture(stream, &captured);  // leaves the stream usable, so that the error can be reported
     if (captured != nullptr) cudaGraphDestroy(captured);
     throw;
   }
@@ -69,7 +69,7 @@ void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
   }
   if (!records_.contains(key)) {
     records_[key] = nullptr;
-    calls();  // may forget all records, this one with them
+    calls();  // may forget all records, including this one
     return;
   }
   if (!records_[key]) {

@@ -1,4 +1,4 @@
-// A training step on the device: its numbers on their way there, and its record as a CUDA graph.
+// A training step on the device: the transfer of its numbers, and its record as a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,12 +14,12 @@
 
 namespace mrmf::cuda {
 
-/// Sends the numbers of a step to the device: kernels read them there, so that a recorded step can be replayed.
+/// Sends a step's numbers to the device. Kernels read them there, so that a recorded step can be replayed.
 class StepFeed {
  public:
   explicit StepFeed(const Waiter& waiter);
 
-  /// Makes room for this many ids. True when their memory moved: recorded steps hold the old address.
+  /// Makes room for this many ids. True when their memory moved, because recorded steps hold the old address.
   bool reserve(Index ids, cudaStream_t stream);
   /// Queues the copy of the step's numbers and ids. True as for reserve.
   bool send(const Step& step, cudaStream_t stream);
@@ -28,7 +28,7 @@ class StepFeed {
   const std::int64_t* ids() const { return ids_.get<std::int64_t>(); }  ///< on the device, one per row
 
  private:
-  /// Pinned memory of one step; it is written again only when its copy is done.
+  /// Pinned memory of one step. Rewritten only after its copy is done.
   struct Slot {
     PinnedBuffer block, ids;
     Event copied;
@@ -47,11 +47,11 @@ struct DestroyRecord {
 };
 using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
 
-/// All that `calls` queue on the stream, to be launched at once. Nothing of it runs yet.
+/// A record of all that `calls` queue on the stream, to be launched at once. None of it runs yet.
 Record record(cudaStream_t stream, const std::function<void()>& calls);
 
-/// Steps as records: launching some forty kernels one by one costs as much as running them. The first step of a key
-/// runs call by call, which also loads its kernels; the second is recorded; from there on the record is launched.
+/// Steps as records: launching some forty kernels one by one costs as much as running them. A key's first step runs
+/// call by call, which also loads its kernels. The second is recorded, and from then on the record is launched.
 class Recorder {
  public:
   Recorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
@@ -62,7 +62,7 @@ class Recorder {
  private:
   cudaStream_t stream_;
   bool enabled_;
-  std::map<std::uint64_t, Record> records_;  // an empty one: run once
+  std::map<std::uint64_t, Record> records_;  // an empty record: run once
 };
 
 }  // namespace mrmf::cuda

@@ -1,9 +1,11 @@
+// Gradients of a batch norm fused with its convolution.
+//
 // Let y = gamma * u + beta be the batch norm's output, u its normalised input, and w the convolution's filters. The
-// gradient of y is the convolution's data gradient; of it only two sums per channel are wanted:
+// gradient of y, called dy here, is the convolution's data gradient. Only two sums per channel of it are wanted:
 //   dgamma = sum over positions of dy * u = sum over outputs and taps of w * v, v the weight gradient taken with u,
-//   dbeta  = sum over positions of dy     = sum over outputs and taps of w * s, s the sums of TapSums,
-// and the weight gradient itself is gamma * v + beta * s. Nothing is divided by gamma, which may be zero. Padding is
-// zeros of y, not of x: that is why s knows the border.
+//   dbeta  = sum over positions of dy     = sum over outputs and taps of w * s, s the sums of TapSums.
+// The weight gradient itself is gamma * v + beta * s. Nothing is divided by gamma, which may be zero. The padding is
+// zeros of y, not of x, so s must know the border.
 #include "kernels/host/norm_conv.hpp"
 
 #include <omp.h>
@@ -88,11 +90,12 @@ TapSums::TapSums(const ConvGeometry& geometry)
     }
 }
 
-/// Writes the sums of one line of dy for the taps along the last axis: all of it, less the ends that a tap misses.
+/// Writes the sums of one line of dy for each tap along the last axis: the whole line, less the ends that the tap
+/// misses.
 void TapSums::add_line(const float* dy, double* line) const {
   const Index outs = g_.out_channels;
   const auto add = [&](Index begin, Index end, double sign, double* to) {
-    constexpr Index run = 32, block = 16;  // positions summed as floats, and their channels, in registers
+    constexpr Index run = 32, block = 16;  // positions summed as floats, and channels in registers
     for (Index first = begin; first < end; first += run)
       for (Index o = 0; o < outs; o += block) {
         const Index last = std::min(end, first + run), count = std::min(block, outs - o);
@@ -108,7 +111,7 @@ void TapSums::add_line(const float* dy, double* line) const {
   };
   std::fill_n(line, line_, 0.0);
   add(0, out_[2], 1, line);
-  for (Index tap = g_.kernel[2]; tap-- > 0;) {  // the total lies in the first tap's place, whose turn is last
+  for (Index tap = g_.kernel[2]; tap-- > 0;) {  // the first tap's place holds the total, so it comes last
     if (tap > 0) std::copy_n(line, outs, line + tap * outs);
     const Range& range = ranges_[2][static_cast<std::size_t>(tap)];
     add(0, range.begin, -1, line + tap * outs);

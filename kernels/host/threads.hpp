@@ -1,25 +1,25 @@
-// Threads to compute with: whether the system lets this process start them, and how many a parallel region has.
+// Threads for computing: whether the system lets this process start them, and how many a parallel region gets.
 #pragma once
 
 namespace mrmf {
 
-/// FaultError unless so many threads (or as many as OMP_THREAD_LIMIT leaves of them) can be started. To be asked before
-/// OpenMP starts them: what it cannot start ends the process with a line of its own.
+/// FaultError unless this many threads can be started, or as many of them as OMP_THREAD_LIMIT allows. Call it before
+/// OpenMP starts them: when OpenMP fails to, it ends the process with a message of its own.
 void require_threads(int wanted);
 
 }  // namespace mrmf
 
 namespace mrmf::onednn {
 
-/// Threads that a parallel region has which this thread starts now and which asks for `wanted`, unless OpenMP may
-/// decide by itself (omp_set_dynamic). One inside of another region, where oneDNN starts none.
+/// The number of threads that a parallel region gets if this thread starts it now and asks for `wanted`, unless OpenMP
+/// may decide by itself (omp_set_dynamic). One inside another region, where oneDNN starts none.
 int granted_threads(int wanted);
 
-/// While it lives, the parallel regions of the calling thread have as many threads as are granted of `wanted`: the
-/// number that oneDNN's primitives are made for and run with.
+/// While it lives, the calling thread's parallel regions have granted_threads(wanted) threads. oneDNN's primitives are
+/// made for that number and run with it.
 ///
-/// A primitive shares its work out for so many threads when it is made. With fewer, some wait for ever: oneDNN's weight
-/// gradients on AVX-512 have a barrier for all of them. OpenMP gives fewer inside of another parallel region, under
+/// A primitive divides its work among that many threads when it is made. With fewer, some would wait forever: oneDNN's
+/// weight gradients on AVX-512 have a barrier for all of them. OpenMP gives fewer inside another parallel region, under
 /// OMP_THREAD_LIMIT, and with OMP_DYNAMIC.
 class ThreadScope {
  public:

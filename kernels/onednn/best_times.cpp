@@ -14,7 +14,7 @@ Arena made_up(const Desc& desc) {
   return arena;
 }
 
-/// The least time of a primitive on memory of its own.
+/// The least time of a primitive in its own memory.
 template <class PrimitiveDesc>
 double least_seconds(const Context& context, const PrimitiveDesc& pd,
                      const std::vector<std::pair<int, Desc>>& arguments, int repeats) {

@@ -1,4 +1,4 @@
-// What oneDNN itself reaches for one layer on this machine: the yardstick of `mrmf bench layers`.
+// Times that oneDNN itself reaches for one layer on this machine: the yardstick of `mrmf bench layers`.
 #pragma once
 
 #include "kernels/backend.hpp"

@@ -1,5 +1,5 @@
-// Convolutions by our direct kernels where they are faster, else by oneDNN; and a convolution with the batch norm of
-// the network's input before it.
+// Convolutions by our direct kernels where they are faster, otherwise by oneDNN. Also a convolution fused with the
+// batch norm of the network's input.
 #include <omp.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 
 using direct::Kernels;
 
-/// One pass: a convolution, or a data gradient as the convolution that it is, by these kernels.
+/// One pass on these kernels: a convolution, or a data gradient in the form of a convolution.
 struct Sweep {
   const direct::Kernels& kernels;
   direct::Geometry g{};
   direct::Sizes sizes{};
   Extent in;
-  Index planes_before, planes;  ///< of padding, of output
+  Index planes_before, planes;  ///< planes of padding and of output
 
   Sweep(const direct::Kernels& of, const ConvGeometry& c)
       : kernels(of), in(c.in), planes_before(c.pad_before[0]), planes(c.out()[0]) {
@@ -46,13 +46,13 @@ struct Sweep {
   Index output_plane() const { return g.rows * g.width * g.out_channels; }
 };
 
-/// x through `map`, unless that is null.
+/// The input x, passed through `map` unless that is null.
 struct PlaneInput {
   const float* x;
   const direct::Affine* map = nullptr;
 };
 
-/// One thread's copies of the input planes under an output plane. The next output plane shares all but one.
+/// One thread's copies of the input planes under an output plane. The next output plane shares all but one of them.
 class PlaneRing {
  public:
   explicit PlaneRing(const Sweep& sweep)
@@ -62,7 +62,7 @@ class PlaneRing {
         planes_(held_.size()) {}
 
   void start() { std::ranges::fill(held_, -1); }
-  /// The planes under output plane `index`, counted over all samples of x.
+  /// The input planes under output plane `index`, which counts over all samples of x.
   const float* const* under(const PlaneInput& input, Index index) {
     const Index sample = index / sweep_.planes, first = index % sweep_.planes - sweep_.planes_before;
     for (Index i = 0; i < sweep_.g.kernel[0]; ++i) {
@@ -91,7 +91,7 @@ class PlaneRing {
 /// Convolutions on the direct kernels: splits the planes of all samples over threads.
 class DirectConv final : public WeightedOp {
  public:
-  /// Null where oneDNN's own kernels are the better ones: on AVX-512, with strides, for few positions.
+  /// Null where oneDNN's own kernels are better: on AVX-512, with strides, for few positions.
   static std::unique_ptr<DirectConv> make(const ConvGeometry& geometry);
 
   DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
@@ -104,9 +104,9 @@ class DirectConv final : public WeightedOp {
     backward_weights_of({x.data.data()}, dy, dw, db, nullptr);
   }
 
-  /// The same of what a map makes of x, which is nowhere stored.
+  /// The same for a map's output on x, which is never stored.
   void forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y);
-  /// taps, if not null: sums of dy, taken while a plane of it is in the cache.
+  /// taps, unless null, gets sums of dy while each plane is in the cache.
   void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
 
  private:
@@ -115,11 +115,11 @@ class DirectConv final : public WeightedOp {
 
   Sweep forward_, data_;
   Arena bias_, packed_;
-  std::vector<PlaneRing> forward_rings_, data_rings_;  // per thread
-  std::vector<Arena> gradients_;                       // per thread: of weights and bias
+  std::vector<PlaneRing> forward_rings_, data_rings_;  // one per thread
+  std::vector<Arena> gradients_;                       // one per thread: weights and bias
 };
 
-/// Winograd's kernels take four positions along the last axis, for which rows fill the registers.
+/// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
 bool winograd_serves(const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
   const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
@@ -129,13 +129,13 @@ bool winograd_serves(const ConvGeometry& c) {
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
-/// oneDNN's own kernels are the better ones on AVX-512; below it its weight gradients go through im2col.
+/// oneDNN's own kernels are better on AVX-512. Below it, oneDNN's weight gradients go through im2col.
 const Kernels* choose_kernels(const ConvGeometry& c) {
   if (instruction_set() != InstructionSet::avx2) return nullptr;
   return winograd_serves(c) ? direct::avx2_winograd_kernels() : direct::avx2_kernels();
 }
 
-/// A plane must hold enough positions to be worth a sweep over the weight gradient.
+/// A plane must have enough positions to be worth a pass over the weight gradient.
 bool supported(const ConvGeometry& c, const Kernels& kernels) {
   constexpr Index least_positions = 64;
   const Extent out = c.out();
@@ -211,7 +211,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
       if (taps != nullptr) taps->add_plane(thread, plane, from);
     }
 #pragma omp for schedule(static)
-    for (std::size_t i = 0; i < floats; ++i)  // the threads in their order
+    for (std::size_t i = 0; i < floats; ++i)  // always in the threads' order
       for (std::size_t t = 1; t < granted; ++t) gradients_[0].span()[i] += gradients_[t].span()[i];
 #pragma omp for schedule(static)
     for (Index o = 0; o < g.out_channels; o += sweep.kernels.lanes)
@@ -225,7 +225,7 @@ std::unique_ptr<DirectConv> DirectConv::make(const ConvGeometry& geometry) {
   return std::make_unique<DirectConv>(*kernels, geometry);
 }
 
-/// direct::Affine over a row of the input.
+/// direct::Affine for a row of the input.
 class RowMap {
  public:
   RowMap(Index width, Index channels) : channels_(static_cast<std::size_t>(channels)) {
@@ -245,8 +245,8 @@ class RowMap {
   std::vector<float> mean_, factor_, beta_;
 };
 
-/// The batch norm of a network's input and the convolution behind it on the direct kernels: they normalise the input's
-/// rows as they copy them, and what is normalised is never stored.
+/// The batch norm of a network's input and the convolution behind it, on the direct kernels. These normalise the
+/// input's rows as they copy them, so the normalised values are never stored.
 class DirectNormConv final : public NormConvOp {
  public:
   DirectNormConv(const NormSettings& settings, std::unique_ptr<DirectConv> conv, const ConvGeometry& geometry)
@@ -285,7 +285,7 @@ std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const C
   return std::make_unique<DirectNormConv>(settings, std::move(conv), geometry);
 }
 
-// By oneDNN, activations stay channels-last; weights are packed per call where a primitive wants them so.
+// With oneDNN, activations stay channels-last. Weights are packed per call when a primitive wants that.
 std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
   return make_weighted(context, max_rows,

@@ -1,4 +1,4 @@
-// ConvPoolOp on the fused kernels: chooses the instruction set, owns the scratch, splits the samples over threads.
+// ConvPoolOp on the fused kernels: chooses the instruction set, owns the scratch memory, divides samples among threads.
 #include <omp.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   return g;
 }
 
-/// One thread's scratch: memory and the pointers into it.
+/// One thread's scratch: its memory and the pointers into it.
 class ThreadScratch {
  public:
   ThreadScratch(const fused::Geometry& g, long lanes)
@@ -134,7 +134,7 @@ class FusedConvPool final : public ConvPoolOp {
  private:
   int threads() const { return static_cast<int>(scratch_.size()); }
 
-  /// Sums over the threads that worked in their order, so the result depends on their number alone.
+  /// Sums over the threads that worked, in their order, so the result depends only on their number.
   void add_threads(std::size_t count, long o, float* dw, float& db) const {
     std::fill_n(dw, g_.row, 0.0F);
     db = 0;

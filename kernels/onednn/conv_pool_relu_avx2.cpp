@@ -9,7 +9,7 @@
 namespace mrmf::fused {
 namespace {
 
-// For each mask of eight lanes: the set lanes' numbers, packed to the front.
+// For each mask of eight lanes: the numbers of the set lanes, packed to the front.
 struct CompressTable {
   alignas(32) int lane[256][8];
 };
@@ -24,8 +24,8 @@ constexpr CompressTable make_compress_table() {
 }
 constexpr CompressTable compress_table = make_compress_table();
 
-// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
-// May write a whole vector.
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
+// write a whole vector.
 inline int fused_compress(__v8si mask, __m256 value, int first, float* values, int* indices) {
   const int bits = _mm256_movemask_ps(reinterpret_cast<__m256>(mask));
   const __m256i lane = _mm256_load_si256(reinterpret_cast<const __m256i*>(compress_table.lane[bits]));
@@ -34,7 +34,7 @@ inline int fused_compress(__v8si mask, __m256 value, int first, float* values, i
   return __builtin_popcount(static_cast<unsigned>(bits));
 }
 
-// Each lane's choice among four floats.
+// Each lane's choice of one of four floats.
 inline __m256 fused_select(const float* four, __v8si choice) {
   const __m256 both = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(four));
   return _mm256_permutevar_ps(both, reinterpret_cast<__m256i>(choice));

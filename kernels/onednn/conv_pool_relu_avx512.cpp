@@ -8,8 +8,8 @@
 
 namespace mrmf::fused {
 namespace {
-// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
-// May write a whole vector: compressing in registers and storing all of it is faster than a compressing store.
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
+// write a whole vector: compressing in registers and storing everything is faster than a compressing store.
 inline int fused_compress(__v16si mask, __m512 value, int first, float* values, int* indices) {
   const __mmask16 bits = _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask));
   const __m512i lane = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -19,7 +19,7 @@ inline int fused_compress(__v16si mask, __m512 value, int first, float* values, 
   return __builtin_popcount(bits);
 }
 
-// Each lane's choice among four floats. (The zero-masked forms: g++ 12 warns of the plain ones by mistake.)
+// Each lane's choice of one of four floats. Zero-masked, because g++ 12 warns of the plain forms by mistake.
 inline __m512 fused_select(const float* four, __v16si choice) {
   constexpr __mmask16 all = 0xFFFF;
   const __m512 everywhere = _mm512_maskz_broadcast_f32x4(all, _mm_loadu_ps(four));

@@ -9,8 +9,8 @@ namespace {
 typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
 typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
 
-// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns how many.
-// May write a whole vector.
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
+// write a whole vector.
 inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
   int count = 0;
   for (int lane = 0; lane < VECTOR_LANES; ++lane) {
@@ -21,7 +21,7 @@ inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* val
   return count;
 }
 
-// Each lane's choice among four floats.
+// Each lane's choice of one of four floats.
 inline FloatLanes fused_select(const float* four, IntLanes choice) {
   return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
 }

@@ -5,7 +5,7 @@
 namespace mrmf::onednn {
 
 std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
-  // Only the blocked kernels of AVX-512 repay packed weights; a plain matrix product reads them as they are.
+  // Only AVX-512's blocked kernels repay packing the weights; a plain matrix product reads them as they are.
   return make_weighted(context, max_rows, [&context, in, out](Index rows) {
     const DenseDescs packed = describe_dense(in, out, rows, Layout::channels_last);
     const std::string implementation = describe_forward(context, packed).impl_info_str();

@@ -32,7 +32,7 @@ void pack_mirrored(const Geometry& g, const float* w, float* packed) {
   });
 }
 
-// The part of an output plane's rows for which the input row under kernel row k is there.
+// The rows of an output plane for which kernel row k has an input row.
 struct Rows {
   long begin, end;
 };
@@ -41,7 +41,7 @@ inline Rows inside(const Geometry& g, long k) {
   return {begin > 0 ? begin : 0, end < g.rows ? end : g.rows};
 }
 
-// The last vector of channels may not be whole: its tile goes through a buffer.
+// A last vector of channels that is not whole goes through a buffer.
 template <long Block, long Count>
 inline void forward_part(const Geometry& g, const Place& at, const float* packed, const float* bias, float* y,
                          long channels) {
@@ -73,7 +73,7 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
   });
 }
 
-// The rows [begin, end) of an output plane against one kernel row of one input plane.
+// Rows of an output plane with one kernel row of one input plane.
 void weights_rows(const Geometry& g, const Window& w, float* dw) {
   for_blocks(g, [&](long first, auto count) {
     constexpr long size = decltype(count)::value;
@@ -86,7 +86,7 @@ void weights_rows(const Geometry& g, const Window& w, float* dw) {
   });
 }
 
-// Takes so many rows at a time that dy stays in the L1 cache while all of the kernel passes over it.
+// Takes only so many rows at a time that dy stays in the L1 cache while the whole kernel passes over it.
 void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
   constexpr long dy_floats = 16 * 1024 / sizeof(float);
   const long most = dy_floats / (g.width * g.out_channels), step = most < 1 ? 1 : most;

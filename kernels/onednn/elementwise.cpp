@@ -1,4 +1,4 @@
-// The plain functions of the backend: swapping, filling, activations, dropout, the loss, and optimizer steps.
+// Plain functions of the backend: swapping, filling, activations, dropout, the loss, and optimizer steps.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,16 +11,16 @@
 namespace mrmf::onednn {
 namespace {
 
-/// Calls body(first, count) on pieces of [0, total): whole cache lines, the same piece for the same thread each time.
+/// Calls body(first, count) on pieces of [0, total): whole cache lines, always the same piece for the same thread.
 template <class Body>
 void for_ranges(Index total, const Body& body) {
-  constexpr Index piece = 8192;  // floats: a few of them fit the L1 cache together
+  constexpr Index piece = 8192;  // so few floats that a few pieces fit the L1 cache together
   const Index pieces = (total + piece - 1) / piece;
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
 }
 
-// A result may lie where its argument does, but then element on element: the loops below are independent (ivdep).
+// A result may overlap its argument only element on element, so the iterations below are independent (ivdep).
 
 inline void activate_range(ActivationKind kind, float slope, const float* x, float* y, Index count) {
   switch (kind) {
@@ -57,7 +57,7 @@ inline void activate_backward_range(ActivationKind kind, float slope, const floa
   }
 }
 
-/// How many philox blocks, of eight features each, are computed side by side.
+/// Philox blocks computed side by side, of eight features each.
 constexpr Index dropout_blocks = 32;
 constexpr Index dropout_features = 8 * dropout_blocks;
 
@@ -148,7 +148,7 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
     });
 }
 
-// A network's outputs are few: one thread, and so one order of summation.
+// A network has few outputs, so one thread does it, in one order of summation.
 void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
   const auto outputs = static_cast<double>(y.shape.per_sample());
   const double scale = double{step.loss_weight} / outputs;

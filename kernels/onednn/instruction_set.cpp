@@ -27,10 +27,10 @@ dnnl::cpu_isa in_onednn(InstructionSet set) {
     case InstructionSet::avx2: return dnnl::cpu_isa::avx2;
     case InstructionSet::generic: break;
   }
-  return dnnl::cpu_isa::sse41;  // the least that it can be held to
+  return dnnl::cpu_isa::sse41;  // the lowest limit that oneDNN accepts
 }
 
-// The newest set within those that oneDNN uses: its values are sets of bits.
+// The newest of our sets within those that oneDNN uses. oneDNN's values are bit sets.
 InstructionSet of_onednn() {
   const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto within = [used](InstructionSet set) {
@@ -46,7 +46,7 @@ void hold_onednn_to(const std::string& wanted) {
   const auto* const set = std::ranges::find(kSets, wanted, name);
   if (set == std::end(kSets))
     throw ConfigError(std::string(kVariable) + "=" + wanted + ": there are generic, avx2 and avx512");
-  if (*set >= of_processor()) return;  // newer instructions of oneDNN's own stay allowed
+  if (*set >= of_processor()) return;  // oneDNN may still use newer instructions of its own
   const dnnl::status status = dnnl::set_max_cpu_isa(in_onednn(*set));
   MRMF_CHECK(status == dnnl::status::success, "oneDNN cannot be held to an instruction set any more: it is in use");
 }

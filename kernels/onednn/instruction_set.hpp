@@ -1,5 +1,5 @@
-// Which of the kernels that are compiled once per instruction set are run: the processor's best, or those that the
-// environment holds the program to; and loops that the compiler vectorises for each set.
+// The instruction set in use: the processor's best, or the one that the environment limits the program to. Kernels are
+// compiled once per set; loops here are vectorised by the compiler for each set.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@ namespace mrmf::onednn {
 
 enum class InstructionSet { generic, avx2, avx512 };
 
-/// The best set that the processor has and the environment allows: MRMF_MAX_CPU_ISA (generic, avx2 or avx512), which
-/// oneDNN is held to as well, or oneDNN's own ONEDNN_MAX_CPU_ISA. Decided by the first call, which must come before
-/// oneDNN is used. ConfigError: the variable names none.
+/// The best set that the processor has and the environment allows. MRMF_MAX_CPU_ISA (generic, avx2 or avx512) limits
+/// oneDNN, too; otherwise oneDNN's own ONEDNN_MAX_CPU_ISA counts. The first call decides, and must come before oneDNN
+/// is used. ConfigError when the variable names no set.
 InstructionSet instruction_set();
 
 /// "generic", "avx2" or "avx512"
 std::string name(InstructionSet set);
 
-/// The name of the set in use; when the processor has a better one, also what forbids it.
+/// The name of the set in use; if the processor has a better one, also what forbids it.
 std::string describe_instruction_set();
 
-// `flatten`: a call left in a loop would stop vectorisation.
+// `flatten`: a call left in a loop would prevent vectorisation.
 #ifdef __clang__  // clang-tidy reads these files and refuses the pair of attributes
 #define MRMF_LOOP_FOR(set)
 #else
@@ -43,7 +43,7 @@ void run_avx512(const Loop& loop) {
 }
 #undef MRMF_LOOP_FOR
 
-/// Calls loop(), which calls inline functions over plain pointers, compiled for the instruction set in use.
+/// Calls loop(), compiled for the instruction set in use. loop() calls inline functions on plain pointers.
 template <class Loop>
 void vectorised(const Loop& loop) {
   switch (instruction_set()) {

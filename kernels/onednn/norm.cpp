@@ -31,8 +31,8 @@ float NormSums::inverse_root(double variance) const {
   return static_cast<float>(1.0 / std::sqrt(variance + double{settings_.epsilon}));
 }
 
-/// Leaves the sums of x and of its squares. The loops sum distances from the first row, which keeps their floats near
-/// zero; what that row contributed is added back in double.
+/// Leaves the sums of x and of its squares. The loops sum distances from the first row, so that their floats stay near
+/// zero. That row's contribution is added back in double.
 void NormSums::add_moments(ConstSpan x) {
   const Index rows = std::ssize(x) / channels_;
   const float* shift = x.data();
@@ -93,7 +93,7 @@ norm_loops::DataTerms NormSums::data_terms(const Step& step, Index rows, const N
 
 namespace {
 
-/// Part of a (rows, channels) matrix: a thread's rows, and a block of channels whose sums stay in the L1 cache.
+/// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.
 struct Block {
   Index rows, stride, channels;
 };
@@ -118,7 +118,7 @@ inline void add_gradients(const Block& b, const float* __restrict x, const float
     }
 }
 
-/// Per channel, what dx = factor * (dy - offset - (x - mean) * slope) needs.
+/// Per-channel terms of dx = factor * (dy - offset - (x - mean) * slope).
 struct GradientTerms {
   const float *mean, *factor, *offset, *slope;
 };
@@ -172,7 +172,7 @@ class Norm final : public NormOp {
   }
 
  private:
-  /// body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
+  /// Calls body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
   template <class Body>
   void for_blocks(Index first, Index last, const Body& body) const {
     for (Index c = 0; c < channels_; c += block_channels)
@@ -193,7 +193,7 @@ PoolGeometry pool_of(const NormReluPool& s) {
   return s.pool ? *s.pool : PoolGeometry{PoolKind::average, s.norm.channels, s.in, {1, 1, 1}, {1, 1, 1}};
 }
 
-/// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x; backward recomputes what lies between.
+/// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x. Backward recomputes the values in between.
 class NormActivatePool final : public NormOp {
  public:
   explicit NormActivatePool(const NormReluPool& settings)
@@ -244,7 +244,7 @@ class NormActivatePool final : public NormOp {
   }
 
  private:
-  static constexpr Index most_lines = 16;  // of input under a line of output
+  static constexpr Index most_lines = 16;  // input lines under an output line
 
   /// The input lines under an output line, both counted over all samples.
   Index lines_under(Index line, const float* x, Index in_line, std::array<const float*, most_lines>& lines) const {
@@ -256,7 +256,7 @@ class NormActivatePool final : public NormOp {
     return static_cast<Index>(count);
   }
 
-  /// The line of dy over an input line; null where no window holds it.
+  /// The line of dy over an input line; null when no window holds it.
   const float* gradient_of(Index line, const float* dy) const {
     const Index sample = line / (pool_.in[0] * pool_.in[1]);
     const Index i = line / pool_.in[1] % pool_.in[0] / pool_.window[0], j = line % pool_.in[1] / pool_.window[1];

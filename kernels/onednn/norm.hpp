@@ -1,5 +1,4 @@
-// What batch norm does besides its loops over tensors: sums over threads and ranks, statistics, and the terms that the
-// loops need per channel.
+// Batch norm outside its loops over tensors: sums over threads and ranks, statistics, and the loops' terms per channel.
 #pragma once
 
 #include <omp.h>
@@ -18,23 +17,24 @@ class NormSums {
  public:
   explicit NormSums(const NormSettings& settings);
 
-  /// Mean and inverse deviation of the batch, all ranks' rows, into `memory`; the running ones drift towards them.
+  /// Writes the batch's mean and inverse deviation over all ranks' rows into `memory`, and updates the running ones.
   void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory);
-  /// Those of the batch in training, the running ones in evaluation. Valid until the next call on this object.
+  /// Terms of the batch's statistics in training, of the running ones in evaluation. Valid until this object's next
+  /// call.
   norm_loops::Terms terms(const Step& step, const NormMemory& memory);
 
-  /// From sums of g and of g * (x - mean), which add_up() left: this rank's dgamma and dbeta.
+  /// This rank's dgamma and dbeta, from add_up()'s sums of g and of g * (x - mean).
   void parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const;
-  /// The same of all ranks, as dx needs them. Valid until the next call on this object.
+  /// The terms of dx, from the same sums over all ranks. Valid until this object's next call.
   norm_loops::DataTerms data_terms(const Step& step, Index rows, const NormMemory& memory);
 
-  /// Splits [0, count) over threads: body(first, last).
+  /// Divides [0, count) among threads: body(first, last).
   template <class Body>
   void share_out(Index count, const Body& body) const {
 #pragma omp parallel for schedule(static) num_threads(threads_)
     for (int t = 0; t < threads_; ++t) body(count * t / threads_, count * (t + 1) / threads_);
   }
-  /// The same, and adds up the threads' sums, two per channel, in their order: add(first, last, sums).
+  /// The same, then adds up the threads' sums (two per channel) in the order of threads: add(first, last, sums).
   template <class Add>
   void add_up(Index count, const Add& add) {
     const Index size = 2 * channels_;

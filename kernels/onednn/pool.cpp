@@ -1,4 +1,4 @@
-// Pooling: channels are the fast axis, so every step of a window is a loop over channels.
+// Pooling with channels as the fast axis: each position of a window is a loop over channels.
 #include <algorithm>
 #include <vector>
 
@@ -9,13 +9,13 @@
 namespace mrmf::onednn {
 namespace {
 
-/// A window over channels-last input: where its positions lie, as offsets from the first one.
+/// A window over channels-last input: its positions, as offsets from the first one.
 struct Taps {
   const Index* offset;
   Index count, channels;
 };
 
-constexpr Index lanes = 64;  // channels worked on together, held in registers or the nearest cache
+constexpr Index lanes = 64;  // channels processed together, in registers or the nearest cache
 
 inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
   for (Index first = 0; first < taps.channels; first += lanes) {
@@ -93,7 +93,7 @@ class Pool final : public PoolOp {
       });
   }
 
-  /// Windows may overlap, within a sample only: samples are shared out over threads in slabs that do not.
+  /// Windows may overlap, but only within a sample. Threads take slabs of samples that do not overlap.
   void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) override {
     const Taps taps = this->taps();
     const Index slabs = slabs_per_sample(), slab = product(g_.in) / slabs * g_.channels;
@@ -123,7 +123,7 @@ class Pool final : public PoolOp {
     return ((n * g_.in[0] + i * g_.stride[0]) * g_.in[1] + j * g_.stride[1]) * g_.in[2] * g_.channels;
   }
 
-  /// A volume whose first axis is tiled exactly by its windows falls apart into independent slabs.
+  /// If windows tile a volume's first axis exactly, it consists of independent slabs.
   Index slabs_per_sample() const {
     const bool tiled = g_.window[0] == g_.stride[0] && out_[0] * g_.window[0] == g_.in[0];
     return tiled ? out_[0] : 1;

@@ -1,6 +1,6 @@
-// What operations on oneDNN share: engine and stream, threads, aligned memory, primitives bound to their memories, and
-// the three passes of layers with weights. The descriptors of primitives (primitives.cpp) are the one place per
-// primitive that knows oneDNN 2 from 3.
+// Common parts of operations on oneDNN: engine and stream, threads, aligned memory, primitives with their memories, and
+// the three passes of layers with weights. For each primitive, only its descriptors (primitives.cpp) tell oneDNN 2 from
+// 3.
 #pragma once
 
 #include <omp.h>
@@ -27,7 +27,7 @@ using Desc = dnnl::memory::desc;
 
 inline Desc f32(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
 
-/// Memory that calls use one after the other, none of which finds what it left there; as much as the largest wants.
+/// Memory for one call at a time, as large as the largest wants. No call finds its old values.
 class SharedMemory {
  public:
   void reserve(std::size_t bytes) {
@@ -42,13 +42,13 @@ class SharedMemory {
 
 class Context {
  public:
-  /// Primitives are made, and run, by at most so many threads.
+  /// Primitives are made and run with at most this many threads.
   explicit Context(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
   int threads() const { return threads_; }
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
-  SharedMemory& scratch() const { return *scratch_; }  ///< of the primitive that runs
-  SharedMemory& packed() const { return *packed_; }    ///< weights in the layout that it wants
+  SharedMemory& scratch() const { return *scratch_; }  ///< of the running primitive
+  SharedMemory& packed() const { return *packed_; }    ///< weights in the running primitive's layout
 
  private:
   int threads_;
@@ -58,15 +58,15 @@ class Context {
   std::unique_ptr<SharedMemory> packed_ = std::make_unique<SharedMemory>();
 };
 
-/// Scratchpads are memory of ours: the library would take one for every primitive.
+/// Makes scratchpads our own memory: otherwise the library would allocate one for every primitive.
 inline dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
 
-/// A primitive with its memory objects, made once; a call only sets addresses. It is made, and called, within a
-/// ThreadScope, and refuses to run with other threads than it was made for.
+/// A primitive with its memory objects, made once; a call only sets addresses. It is made and called within a
+/// ThreadScope and refuses to run with another number of threads than it was made for.
 class Bound {
  public:
   Bound() = default;
@@ -80,12 +80,12 @@ class Bound {
   void operator()(const Context& context, std::initializer_list<const float*> addresses) {
     (*this)(context, std::span<const float* const>(addresses.begin(), addresses.size()));
   }
-  /// Addresses in the order of the arguments at construction.
+  /// Takes the addresses in the order of the constructor's arguments.
   void operator()(const Context& context, std::span<const float* const> addresses) {
     MRMF_CHECK(omp_get_max_threads() == threads_ && granted_threads(threads_) == threads_,
                "a primitive made for " + std::to_string(threads_) + " threads would run with other ones");
     std::size_t i = 0;
-    for (const float* address : addresses)  // the library's handles know no const; inputs are only read
+    for (const float* address : addresses)  // the library has no const handles; inputs are only read
       place(i++, const_cast<float*>(address));
     place(i, context.scratch().data());
     dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), context.stream().get(),
@@ -115,8 +115,8 @@ class Bound {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-/// The project's layout for all (plain), or for the activations with the weights left to the primitive
-/// (channels_last), or everything left to the primitive (any).
+/// plain: the project's layout for everything. channels_last: the project's layout for activations, while the primitive
+/// chooses that of the weights. any: the primitive chooses every layout.
 enum class Layout { plain, channels_last, any };
 
 /// A convolution's geometry in oneDNN's terms: logical order n, c, spatial; leading unit axes dropped.
@@ -140,8 +140,7 @@ dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(c
 enum class Direction { pack, unpack };  ///< weights are read, or written
 
 /// One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
-/// and, where it wants its own weight layout, the reorder between that and the project's. Kept per number of rows
-/// and threads.
+/// and, if it wants its own weight layout, the reorder to or from the project's. Kept per number of rows and threads.
 class Pass {
  public:
   template <class PrimitiveDesc>
@@ -157,13 +156,13 @@ class Pass {
     context.packed().reserve(packed.get_size());
   }
 
-  /// run(bound, weights) with the weights as the primitive wants them.
+  /// Calls run(bound, weights) with the weights in the primitive's layout.
   template <class Run>
   void with_packed(const Context& context, const float* plain, const Run& run) {
     if (reorder_) (*reorder_)(context, {plain, context.packed().data()});
     run(run_, reorder_ ? context.packed().data() : plain);
   }
-  /// run(bound, weights), which writes the weights, then brings them into the project's layout.
+  /// Calls run(bound, weights), which writes the weights, then brings them into the project's layout.
   template <class Run>
   void then_unpack(const Context& context, float* plain, const Run& run) {
     run(run_, reorder_ ? context.packed().data() : plain);
@@ -175,7 +174,7 @@ class Pass {
   std::optional<Bound> reorder_;
 };
 
-/// The passes of one direction by the number of rows, and of threads that a parallel region has here.
+/// The passes of one direction, by the number of rows and the number of threads of a parallel region here.
 class Passes {
  public:
   template <class Make>
@@ -191,8 +190,8 @@ class Passes {
   std::map<std::pair<Index, int>, Pass> made_;
 };
 
-/// What convolution and dense layers share: three passes around weights, each prepared per number of rows and threads.
-/// Describe: rows -> ConvDescs or DenseDescs.
+/// The common part of convolution and dense layers: three passes around weights, each prepared per number of rows and
+/// threads. Describe: rows -> ConvDescs or DenseDescs.
 template <class Describe>
 class Weighted final : public WeightedOp {
  public:

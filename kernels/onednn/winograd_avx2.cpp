@@ -1,8 +1,8 @@
-// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis, for AVX2 with FMA: six
+// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis, for AVX2 with FMA. Six
 // products give four outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks).
 //
-// Over the other two axes each of the six transforms is a convolution of its own, whose positions are rows, so the
-// direct kernels' products serve.
+// Over the other two axes each of the six transforms is a convolution of its own. Its positions are rows, so the direct
+// kernels' products do the work.
 #include "kernels/onednn/vector_kernels.hpp"
 
 #define VECTOR_LANES 8
@@ -12,7 +12,7 @@ namespace {
 
 #include "kernels/onednn/winograd_forms.inl"
 
-// Outputs of a tile from its six products, of which a block's vectors of channels lie side by side.
+// The outputs of a tile from its six products. A block's channel vectors lie side by side in each product.
 inline void combine(const float* m, long step, Vector y[outputs]) {
   Vector p[transforms];
   for (long t = 0; t < transforms; ++t) p[t] = load(m + t * step);
@@ -27,7 +27,7 @@ inline void combine(const float* m, long step, Vector y[outputs]) {
 struct Strip {
   long tile, first, count;
 };
-constexpr long most_rows = 32;  // of a strip: their products stay in the L1 cache
+constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
 
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
@@ -57,7 +57,7 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   constexpr float zeros[channels] = {};
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
-    const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product once
+    const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long r = 0, rows = 0; r < s.count; r += rows) {
       rows = next_block(s.count - r, tile);
       float* to = products + (t * most_rows + r) * channels;
@@ -81,7 +81,7 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 }
 
 // Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).
-constexpr long most_positions = 128;  // of a transform: with their channels, half of the L1 cache
+constexpr long most_positions = 128;  // positions of a transform: with their channels, half of the L1 cache
 
 template <long Block>
 void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {
@@ -98,7 +98,7 @@ void transform_gradients(const Geometry& g, const Strip& s, const float* dy, flo
     }
 }
 
-// Adds a block of channels' part: the positions are `count` rows from `first` on of some tiles.
+// A part of the weights' gradient for a block of channels: the positions in `count` rows from `first` on of some tiles.
 struct Patch {
   long tile, tiles, first, count;
 };

@@ -32,7 +32,7 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
 
 namespace {
 
-// As the gradient of a magnitude: NaN stays NaN.
+// The derivative of a magnitude; NaN stays NaN.
 double sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `mrmf bench`: the benchmarks, and what they share.
+// `mrmf bench`: the benchmarks and their common parts.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace mrmf {
 
-/// The middle value, the upper one of two; `values` is not empty.
+/// The middle value, the upper of two; `values` is not empty.
 double median(std::vector<double> values);
 
-/// Standard normal values, the same for the same seed; they repeat after a million.
+/// Standard normal values, the same for the same seed. They repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 
 /// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
@@ -39,9 +39,9 @@ class BenchSteps {
  public:
   BenchSteps(Backend& backend, const BenchSettings& settings);
 
-  /// Puts the batch where a step finds it; a device gets it copied anew.
+  /// Puts the batch where a step finds it; copies it anew to a device.
   void load();
-  /// One optimizer step on the batch loaded last; its loss is kept. On a device this returns before it is done.
+  /// One optimizer step on the batch loaded last; keeps its loss. On a device, returns before the step is done.
   void step();
   std::vector<float> losses();  ///< per sample, of the steps so far; waits for them
 
@@ -60,18 +60,18 @@ class BenchSteps {
   int loads_ = 0;
 };
 
-/// Steps until records are made and a device's clocks are up.
+/// Runs steps until records are made and a device's clocks are up.
 void warm_up(Backend& backend, BenchSteps& steps);
-/// Seconds of the timed steps, a few at a time on a device; with `load`, each on a batch copied anew.
+/// Seconds of the timed steps, a few at a time on a device. With `load`, each step is on a batch copied anew.
 std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load);
 /// Their median.
 double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load);
 
-/// Prints samples per second, with the batch in the backend's memory and, on a device, also with its loading. The last
+/// Prints samples per second with the batch in the backend's memory and, on a device, also with its loading. The last
 /// line is JSON: {"samples_per_second": ..., "step_seconds": ..., "mean_step_seconds": ..., ...}.
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out);
 
-/// The same steps on `device` and on `host`: both losses per step, and a hash of the device's parameters after them.
+/// The same steps on `device` and on `host`: prints both losses per step and a hash of the device's parameters.
 /// FaultError when a loss differs by more than `tolerance` of its value.
 struct Parity {
   Backend& device;
@@ -80,59 +80,59 @@ struct Parity {
 };
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out);
 
-/// `mrmf bench layers`: where a training step's time goes, beside what oneDNN's own primitives reach in the same run.
-/// Times the layers of neuron_inverter one by one for settings.sample and settings.batch, and oneDNN's best for conv2,
-/// conv3 and the dense layers measured alone (best of channels-last and its own layouts, reorders not counted).
-/// Prints per layer both times, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
+/// `mrmf bench layers`: where a training step's time goes, beside the times of oneDNN's own primitives in the same run.
+/// Times the layers of neuron_inverter one by one for settings.sample and settings.batch. For conv2, conv3 and the
+/// dense layers, measures oneDNN's best alone (best of channels-last and its own layouts, reorders not counted). Prints
+/// both times per layer, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out);
 
-/// What a device can do at best.
+/// The best that a device can do.
 struct DevicePeak {
   double bytes_per_second = 0, flops = 0;
 };
-/// Of the named device in a precision; nothing for devices that have not been measured.
+/// The peak of the named device in a precision; nothing for devices that have not been measured.
 std::optional<DevicePeak> device_peak(const std::string& description, Precision precision);
 
-/// Bytes that a unit must move and operations it must do in a training step, forward and backward, with the fusions
-/// that cuDNN offers: convolution + bias + activation in one kernel, pooling apart, backward of pooling and activation
-/// in one. Batch norm reads its input twice in each direction.
+/// Bytes that a unit must move and operations it must do in a training step, forward and backward. Assumes cuDNN's
+/// fusions: convolution + bias + activation in one kernel, pooling apart, backward of pooling and activation in one.
+/// Batch norm reads its input twice in each direction.
 struct UnitWork {
   double bytes = 0, flop = 0;
 };
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes);
 
-/// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow. Prints a
+/// `mrmf bench layers` on a device: each unit's time beside what the device's memory and arithmetic allow. Prints one
 /// line per unit. With --json: {"layers": [{name, forward_us, backward_us, roofline_us}], "step_us",
 /// "step_roofline_us"}.
 void bench_device_layers(Backend& backend, const BenchSettings& settings, Precision precision, std::ostream& out);
 
-/// How far the gradient of one parameter tensor is from the expected one.
+/// The error of one parameter tensor's gradient.
 struct GradientError {
   std::string name;     ///< "conv1 weight"
   Index values = 0;     ///< elements
   double distance = 0;  ///< root mean square of the difference over that of the expected values
-  double along = 0;     ///< the part of the expected gradient that is there: <got, expected> / <expected, expected>
-  bool counts = true;   ///< false: nothing but rounding is expected (a bias before a batch norm), so `along` is noise
+  double along = 0;     ///< share of the expected gradient that is there: <got, expected> / <expected, expected>
+  bool counts = true;   ///< false: only rounding is expected (a bias before a batch norm), so `along` is noise
 };
 
-/// One for each parameter tensor. Spans are laid out as Model::grads(). A tensor whose expected values are less than a
-/// tenth of its layer's is measured by those.
+/// One error per parameter tensor. Spans are laid out as Model::grads(). A tensor whose expected values are less than a
+/// tenth of its layer's is measured by the layer's.
 std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got, ConstSpan expected);
 
-/// What a precision may be off by.
+/// The allowed error of a precision.
 struct GradientTolerance {
   double distance, along;
 
-  /// A tensor of few values, as a batch norm's, has fewer over which roundings average: half as much again, and twice.
+  /// Roundings average over fewer values in a small tensor, as a batch norm's: half as much again, and twice.
   GradientTolerance of(Index values) const {
     return values < 256 ? GradientTolerance{1.5 * distance, 2 * along} : *this;
   }
 };
 
-/// `mrmf bench gradients`: are a device's gradients those of the CPU, layer by layer?
-/// Prints the worst of `steps` training steps, from the same parameters each, for every parameter tensor: the device
-/// makes the first call by call, records the second and replays the third. FaultError that names the worst tensor when
-/// one is off by more than the tolerance, or not finite.
+/// `mrmf bench gradients`: compares a device's gradients with the CPU's, layer by layer. For every parameter tensor,
+/// prints the worst of `steps` training steps, each from the same parameters. The device makes the first call by call,
+/// records the second and replays the third. FaultError names the worst tensor when one is off by more than the
+/// tolerance, or not finite.
 struct GradientCheck {
   Backend& device;
   Backend& host;
@@ -147,44 +147,44 @@ struct BenchIo {
   OutputOption json;  ///< for the figures
 };
 
-/// Collective. Each rank takes its part of the training samples through the loader as training does, streamed, twice:
-/// once from the disk (the operating system's copies of the files are dropped before, as far as it lets us) and once
-/// with what the first epoch left in memory. Beside both, read(2) of the same bytes from front to back.
-/// Prints GB/s over all ranks and their ratios; the last line is JSON. read(2) counts the files' bytes, the loader the
-/// samples' as they are unpacked: of compressed files, or of files that hold more, that is not the same.
+/// Collective. Each rank takes its part of the training samples through the loader as training does, streamed, twice.
+/// The first time is from the disk: the operating system's copies of the files are dropped before, as far as it allows.
+/// The second time uses what the first epoch left in memory. Beside both, read(2) reads the same bytes from front to
+/// back. Prints GB/s over all ranks and their ratios; the last line is JSON. read(2) counts the files' bytes, the
+/// loader the unpacked samples': these differ for compressed files, and for files that hold more.
 void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
 
 /// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.
 struct ScalingSettings {
   std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
-  bool weak = false;       ///< batch per rank as configured; else the mini-batch that they make on the largest team
-  int epochs = 3;          ///< measured, after one that is not; the median one is shown
+  bool weak = false;       ///< batch per rank as configured; else the mini-batch that this makes on the largest team
+  int epochs = 3;          ///< measured, after one that is not; the median epoch is shown
   OutputOption csv, plot;
 };
 
 /// One team's median epoch. Seconds are means over its ranks.
 struct ScalingPoint {
   int ranks = 1, batch = 1;  ///< batch per rank
-  double read = 0;           ///< of the files, once
+  double read = 0;           ///< reading the files, once
   double epoch = 0, io = 0, compute = 0, waited = 0, hidden = 0;
   double samples_per_second = 0;
-  double speedup = 1, efficiency = 1, ideal = 0;  ///< against the smallest team, were its work shared out evenly
+  double speedup = 1, efficiency = 1, ideal = 0;  ///< against the smallest team, with its work shared out evenly
 };
 
-/// The teams to measure, in increasing order. ConfigError: a number that is no rank count of `world` ranks.
+/// The teams to measure, in increasing order. ConfigError for a number outside 1 to `world`.
 std::vector<int> scaling_teams(const std::vector<int>& wanted, int world);
 
-/// The batch per rank on `ranks` ranks. ConfigError where the mini-batch cannot be shared out evenly.
+/// The batch per rank on `ranks` ranks. ConfigError when they cannot share the mini-batch evenly.
 int scaling_batch(const ScalingSettings& settings, int configured, int ranks, int most_ranks);
 
-/// Speedup, efficiency and ideal seconds, against the first point.
+/// Fills in speedup, efficiency and ideal seconds, relative to the first point.
 void compare_with_first(std::vector<ScalingPoint>& points);
 
 std::string scaling_table(const std::vector<ScalingPoint>& points);
 std::string scaling_csv(const std::vector<ScalingPoint>& points);
 
-/// Measures the model that the plan ends with, at its resolution. Collective; the root prints and writes. ConfigError
-/// as above, and when the files cannot be written.
+/// Measures the plan's final model at its resolution. Collective; the root prints and writes. ConfigError as above, and
+/// when the files cannot be written.
 void bench_scaling(const Config& config, ScalingSettings settings, Comm& world, std::ostream& out);
 
 }  // namespace mrmf

@@ -33,7 +33,7 @@ GradientError compare(ConstSpan got, ConstSpan expected, double of_layer) {
   return error;
 }
 
-/// The worse of two; what is not finite is the worst.
+/// The worse of two; a value that is not finite is the worst.
 double worse(double a, double b) {
   return std::isfinite(a) && std::isfinite(b) ? std::max(a, b) : std::numeric_limits<double>::infinity();
 }
@@ -85,7 +85,7 @@ std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got
 }
 
 void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out) {
-  BenchSettings still = settings;  // parameters that do not move: each step's gradients are compared on their own
+  BenchSettings still = settings;  // the parameters do not move, so each step's gradients are compared independently
   still.optimizer.name = OptimizerKind::sgd;
   still.optimizer.learning_rate = 0;
   BenchSteps device(check.device, still), host(check.host, still);

@@ -1,4 +1,4 @@
-// `mrmf bench io`, with the plain reading from front to back that the loader is measured against.
+// `mrmf bench io`, and the plain reading from front to back that it compares the loader with.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ std::size_t size_of(const InputFile& file) {
   return ::fstat(file.number(), &facts) == 0 ? static_cast<std::size_t>(facts.st_size) : 0;
 }
 
-/// The share of the file's pages that the operating system has in memory; 1 where it does not say.
+/// The share of the file's pages that the operating system has in memory; 1 when it does not tell.
 double share_in_memory(const InputFile& file) {
   const std::size_t size = size_of(file), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   if (size == 0) return 0;
@@ -48,17 +48,17 @@ double share_in_memory(const InputFile& file) {
   return static_cast<double>(there) / static_cast<double>(pages.size());
 }
 
-/// Asks the operating system to forget what it keeps of the file in memory; then the share of it that it still does
-/// (0 to 1). It keeps what others use, and files of a file system in memory. DataError when it cannot be opened.
+/// Asks the operating system to forget its copy of the file; returns the share that it still keeps (0 to 1). It keeps
+/// pages that others use, and files of in-memory file systems. DataError when the file cannot be opened.
 double drop_from_memory(const std::string& path) {
   const InputFile file(path);
-  ::fdatasync(file.number());  // what was not written yet cannot be dropped
+  ::fdatasync(file.number());  // unwritten pages cannot be dropped
   ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   return share_in_memory(file);
 }
 
-/// Reads bytes [first, first + count) of the file with read(2), a large block at a time, each over the one before.
-/// DataError when they cannot be read.
+/// Reads bytes [first, first + count) of the file with read(2), in large blocks into the same buffer. DataError when
+/// they cannot be read.
 void read_plainly(const std::string& path, Range bytes) {
   const InputFile file(path);
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
@@ -75,7 +75,7 @@ void read_plainly(const std::string& path, Range bytes) {
 
 constexpr double kGiga = 1e9;
 
-/// The longest time that a rank takes; all begin together, and fail together.
+/// The longest time of any rank. All ranks begin together and fail together.
 template <typename Action>
 double slowest(Comm& world, Action&& action) {
   world.barrier();
@@ -101,13 +101,13 @@ class PlainFiles {
   }
   Index total() const { return total_; }
 
-  /// The largest share of a file that stayed.
+  /// Returns the largest share of a file that stayed in memory.
   double drop() const {
     double left = 0;
     for (const std::string& file : files_) left = std::max(left, drop_from_memory(file));
     return left;
   }
-  /// This rank's part of all bytes.
+  /// Reads this rank's part of all bytes.
   void read(const Comm& world) const {
     const Range mine = piece(total_, world.rank(), world.size());
     Index start = 0;
@@ -124,7 +124,7 @@ class PlainFiles {
   Index total_ = 0;
 };
 
-/// The training samples as training takes them.
+/// The training samples, loaded as in training.
 class Loader {
  public:
   Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
@@ -179,7 +179,7 @@ class Loader {
 /// GB/s of each round.
 struct Speeds {
   std::vector<double> plain_cold, plain_warm, loader_cold, loader_warm;
-  double left_in_memory = 0;  // when it should have been cold
+  double left_in_memory = 0;  // when the cache should have been cold
   double file_bytes = 0, sample_bytes = 0;
 };
 
@@ -208,7 +208,7 @@ void bench_io(const BenchIo& bench, Comm& world, std::ostream& out) {
     speeds.plain_cold.push_back(plain());
     drop();
     speeds.loader_cold.push_back(loaded(0));
-    plain();  // what the loader left to the operating system, and the rest
+    plain();  // reads everything, including what the loader left to the operating system
     speeds.plain_warm.push_back(plain());
     speeds.loader_warm.push_back(loaded(1));
     text = loader.text();

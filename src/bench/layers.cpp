@@ -19,7 +19,7 @@ namespace {
 
 using onednn::BestTimes;
 
-/// The steps of one unit of the model, all timed steps.
+/// The times of one unit of the model in all timed steps.
 struct UnitTimes {
   std::vector<double> forward, backward;
 };
@@ -89,10 +89,10 @@ class TimedSteps {
   Arena input_, target_;
   std::vector<Arena> arenas_;
   std::vector<std::int64_t> ids_;
-  std::vector<Tensor> y_, dy_;  // y_[u] and dy_[u]: at the input of unit u
+  std::vector<Tensor> y_, dy_;  // y_[u] and dy_[u] are at the input of unit u
 };
 
-/// oneDNN's best for layer i: the dense layers, and convolutions behind the first (whose dx nobody needs).
+/// oneDNN's best for layer i if that is a dense layer or a convolution other than the first (whose dx nobody needs).
 std::optional<BestTimes> best_times(const Network& network, const std::vector<LayerSpec>& specs, std::size_t i,
                                     int repeats) {
   const Entry& entry = network.entry(i);
@@ -108,7 +108,7 @@ struct Sums {
   double best = 0, ours_of_best = 0, ours = 0;
 };
 
-/// One line of the table; adds to the sums.
+/// Returns one line of the table; adds to the sums.
 std::string unit_line(const Network& network, const std::vector<LayerSpec>& specs, const Unit& unit,
                       const UnitTimes& times, int repeats, Sums& sums) {
   std::string name;
@@ -137,8 +137,8 @@ struct Times {
   double forward = 0, backward = 0;
 };
 
-/// Units one by one, each many times in one record, so that launching costs nothing; as they repeat, small tensors stay
-/// in the device's cache.
+/// Times units one by one, each many times in one record, so that launching costs nothing. Because they repeat, small
+/// tensors stay in the device's cache.
 class TimedUnits {
  public:
   TimedUnits(Backend& backend, BenchSteps& steps, const BenchSettings& settings)
@@ -233,8 +233,8 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
 }
 
 std::optional<DevicePeak> device_peak(const std::string& description, Precision precision) {
-  // What an H200 is taken to reach in practice; none of it was measured by this program. An H100 has the same
-  // arithmetic and less bandwidth, by the ratio of the data sheets.
+  // What an H200 is assumed to reach in practice; this program measured none of it. An H100 has the same arithmetic and
+  // less bandwidth, by the ratio of the data sheets.
   const bool h200 = description.find("H200") != std::string::npos, h100 = description.find("H100") != std::string::npos;
   if (!h200 && !h100) return std::nullopt;
   const double flops = precision == Precision::bf16 ? 790e12 : precision == Precision::tf32 ? 400e12 : 60e12;
@@ -243,7 +243,7 @@ std::optional<DevicePeak> device_peak(const std::string& description, Precision 
 
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes) {
   const Entry& first = network.entry(unit.first);
-  const bool inner = unit.first > 0;  // the first layer's dx is not needed
+  const bool inner = unit.first > 0;  // the first layer needs no dx
   const auto rows = static_cast<double>(network.input().n);
   const double x = rows * static_cast<double>(first.input.per_sample());
   const double y = rows * static_cast<double>(first.output().per_sample());
@@ -255,8 +255,8 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   switch (first.kind) {
     case LayerKind::conv:
     case LayerKind::dense:
-      elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, weights' gradient, data's gradient
-      if (fused) elements += y + p + (p + y + y);        // pooling; its and the activation's gradient
+      elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
+      if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
       work.bytes = 12 * weights;                         // float32: read twice, the gradient written
       work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
       break;

@@ -1,4 +1,4 @@
-// `mrmf bench scaling`: what it measures, works out and prints.
+// `mrmf bench scaling`: its measurements, figures and output.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -75,7 +75,7 @@ std::string scaling_csv(const std::vector<ScalingPoint>& points) {
 
 namespace {
 
-// What the figures are worth; "" for several nodes on which each thread has a core of its own.
+// Says what the figures are worth; "" for several nodes on which each thread has its own core.
 std::string caution(const RunConfig& run, Comm& world) {
   const Index ranks = ranks_of_same(host_name(), world).size(), cores = omp_get_num_procs();
   const bool one_node = !world.any(ranks < world.size());
@@ -139,7 +139,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
   return point;
 }
 
-// A plot is drawn of a table, which stays beside it.
+// A plot is drawn from a table, which stays beside it.
 OutputOption table_of(const ScalingSettings& settings) {
   if (settings.csv.given() || !settings.plot.given()) return settings.csv;
   return {settings.plot.file + ".csv", settings.plot.replace};
@@ -165,10 +165,11 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
     if (settings.plot.given()) require_plot(settings.plot);
   });
   world.limit(config.run.timeout);
-  config.run.threads = choose_threads(config.run.threads, world);  // a small team's ranks take no more cores than all
+  // Chosen for all ranks together, so that a small team's ranks take no more cores than they would among all.
+  config.run.threads = choose_threads(config.run.threads, world);
   const std::vector<int> teams = scaling_teams(settings.ranks, world.size());
   const int batch = config.training.batch;
-  for (const int ranks : teams) scaling_batch(settings, batch, ranks, teams.back());  // all, before any is measured
+  for (const int ranks : teams) scaling_batch(settings, batch, ranks, teams.back());  // all before measuring any
   const std::string warning = caution(config.run, world);
   if (world.root())
     out << fmt::format("{} scaling of {} at resolution {}\n", settings.weak ? "weak" : "strong",
@@ -176,7 +177,7 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
                        resolution_text(config.method.resolutions.back(), config.method.axes))
         << warning << std::flush;
   Comm unlimited = world.duplicate();
-  unlimited.limit(0);  // a small team may train for long
+  unlimited.limit(0);  // a small team may train for a long time
   std::vector<ScalingPoint> points;
   for (const int ranks : teams) {
     config.training.batch = scaling_batch(settings, batch, ranks, teams.back());

@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
 }
 
 void fill_normal(Span values, std::uint64_t seed) {
-  constexpr std::size_t period = 1000003;  // enough of them; more would take longer than what is measured
+  constexpr std::size_t period = 1000003;  // enough; drawing more would take longer than the measurement
   Rng rng(seed);
   const std::size_t drawn = std::min(values.size(), period);
   for (float& value : values.first(drawn)) value = static_cast<float>(rng.normal());
@@ -95,7 +95,8 @@ BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
 
 void BenchSteps::load() {
   const Feed::HostBatch host = feed_->host(batch_);
-  // Two buffers in turn at most: they keep what they held, and copying within the host is not what is measured.
+  // A feed uses at most two buffers in turn, and they keep their contents. Further loads skip the copy on the host,
+  // which is not what is measured.
   if (loads_++ < 2) {
     std::ranges::copy(x_, host.x.begin());
     std::ranges::copy(targets_, host.targets.begin());
@@ -127,7 +128,7 @@ std::vector<float> BenchSteps::losses() {
 }
 
 void warm_up(Backend& backend, BenchSteps& steps) {
-  constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second, and replays from then on
+  constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second and replays the rest
   const Timer warming;        // a device also needs a moment until its clocks are up
   for (int i = 0; i < kWarmUp || (!backend.immediate() && warming.seconds() < 0.5); ++i) {
     steps.step();

@@ -1,4 +1,4 @@
-// `mrmf bench`: its options, and which benchmark they ask for.
+// `mrmf bench`: its options, and the choice of a benchmark.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -32,7 +32,7 @@ struct BenchOptions {
   RunConfig run;
 };
 
-// Parity runs on the CPU, too, so its samples are small unless the user says otherwise.
+// Parity also runs on the CPU, so its samples are small unless the user says otherwise.
 Shape bench_sample(const BenchOptions& options, bool parity) {
   const std::string usual = preset_sample(options.settings.preset);
   const std::string small = parity && usual == "128x128x128x4" ? "64x64x64x4" : usual;
@@ -41,7 +41,8 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
   return sample;
 }
 
-// Of the host: arenas of the model with two moments, a batch and its copy. A device says itself when it is full.
+// Checks the host's memory: the model's arenas with two moments, a batch and its copy. A device reports when it is
+// full.
 void require_memory(Backend& backend, const BenchSettings& settings) {
   ModelSettings model;
   model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
@@ -56,9 +57,9 @@ void require_memory(Backend& backend, const BenchSettings& settings) {
                     settings.batch, settings.preset, to_string(settings.sample), needed, there));
 }
 
-// About one and a half times what roundings come to through all layers (docs/gpu.md): they decide which of two values a
-// max pooling takes and on which side of zero one lies, in a part of all places that grows as the rounding, and a
-// gradient that goes elsewhere is off by all of itself. A gradient that is missing has a distance of 1.
+// About one and a half times the effect of rounding through all layers (docs/gpu.md). Rounding decides which of two
+// values a max pooling takes, and on which side of zero a value lies. It does so in a share of all places that grows
+// with the rounding, and a gradient that goes elsewhere is completely off. A missing gradient has a distance of 1.
 GradientTolerance usual_tolerance(Precision precision) {
   if (precision == Precision::fp32) return {0.02, 0.005};
   if (precision == Precision::tf32) return {0.22, 0.06};
@@ -87,7 +88,7 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);
   options.run.graphs = options.graph;
   if (what == Benchmark::parity) {
-    // Adam amplifies gradients that are rounding alone (docs/numerics.md).
+    // Adam amplifies gradients that are pure rounding (docs/numerics.md).
     options.settings.optimizer.name = OptimizerKind::sgd;
     options.settings.optimizer.learning_rate = 1e-3;
     options.run.deterministic = true;

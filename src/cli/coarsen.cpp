@@ -1,4 +1,4 @@
-// `mrmf coarsen`: coarse copies of files, under their own names.
+// `mrmf coarsen`: makes coarse copies of files, under their own names.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -59,7 +59,7 @@ struct CoarsenOptions {
   Replace replace = Replace::nothing;
 };
 
-// Two sources of one name, or a file that would be written over.
+// Refuses two sources of the same name, and a source that would be overwritten.
 void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
   for (const std::string& file : options.files) {

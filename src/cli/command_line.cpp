@@ -1,4 +1,4 @@
-// The command line: the subcommands (src/cli/commands.hpp) in one parser, and what is checked before any of them runs.
+// The command line: one parser with all subcommands (src/cli/commands.hpp), and checks before any of them runs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text.size() > most ? text.substr(0, most) + "..." : text;
 }
 
-// Ranks that go different ways would meet in collective calls that do not belong together.
+// Ranks with different commands would meet in collective calls that do not belong together.
 void require_same_command(int argc, char** argv, Comm& world) {
   if (world.size() == 1) return;
   const std::vector<std::string> words(argv + 1, argv + argc);

@@ -1,4 +1,4 @@
-// The subcommands of mrmf, and what several of them share.
+// The subcommands of mrmf and their common parts.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,21 +13,21 @@
 
 namespace mrmf {
 
-/// Parses and runs; returns the exit code. Throws what the command throws.
+/// Parses and runs; returns the exit code. Throws the command's errors.
 int run_command_line(int argc, char** argv, Comm& world);
 
-/// What the subcommands are added to.
+/// Collects the subcommands.
 struct Subcommands {
   CLI::App& app;
   Comm& world;
-  std::function<void()> chosen{};  ///< the work of the one that the command line names: done after parsing
+  std::function<void()> chosen{};  ///< the work of the chosen subcommand: done after parsing
 
   void run(CLI::App& sub, std::function<void()> work) {
     sub.callback([this, work = std::move(work)] { chosen = work; });
   }
 };
 
-// Each in its own src/cli/<name>.cpp (predict: evaluate.cpp), with its options and its work.
+// Each is in its own src/cli/<name>.cpp (predict: evaluate.cpp), with its options and its work.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_inspect(Subcommands& commands);
@@ -41,14 +41,13 @@ void add_bench(Subcommands& commands);
 void add_presets(Subcommands& commands);
 void add_doctor(Subcommands& commands);
 
-/// All of them, in the order of --help.
+/// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
 inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_inspect, add_plan,
                                               add_train,    add_compare, add_plot,    add_evaluate,
                                               add_predict,  add_bench,   add_presets, add_doctor};
 
-/// The configuration file and its overrides, as every subcommand that takes them spells them. `what` describes the file
-/// in --help.
+/// Adds the configuration file and its overrides, spelt alike in every subcommand. `what` describes the file in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,
                        const std::string& what = "configuration file (TOML)") {
   app.add_option("config", config, what)->required();
@@ -58,11 +57,11 @@ inline void add_config(CLI::App& app, std::string& config, std::vector<std::stri
       ->type_name("KEY=VALUE");
 }
 
-/// Words that an option takes and what they stand for, in the order of --help.
+/// An option's words and their meanings, in the order of --help.
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
 
-/// Those of the configuration's key that has the same values.
+/// The words of the configuration key with the same values.
 template <class E>
 Choices<E> choices() {
   Choices<E> all;
@@ -70,7 +69,7 @@ Choices<E> choices() {
   return all;
 }
 
-/// An option whose value is one of a few words. CLI11's own transformer would print numbers for them in --help.
+/// Adds an option with one of a few words as its value. CLI11's own transformer would print numbers for them in --help.
 template <class E, class Target>
 void add_choice(CLI::App& app, const std::string& name, Target& target, const Choices<E>& all,
                 const std::string& meaning) {
@@ -85,7 +84,7 @@ void add_choice(CLI::App& app, const std::string& name, Target& target, const Ch
     if (target == value) option->default_str(word);
 }
 
-/// The flag of every command that has an output.
+/// Adds the flag that every command with an output has.
 inline void add_overwrite(CLI::App& app, Replace& replace,
                           const std::string& what = "replace an output that is there") {
   app.add_flag_callback(

@@ -1,4 +1,4 @@
-// `mrmf doctor`: what mrmf finds on this machine.
+// `mrmf doctor`: reports what mrmf finds on this machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +23,7 @@ void print_facts(Comm& world) {
   std::string no_gpu;
   try {
     backend = make_backend(RunConfig{}, world);
-  } catch (const ConfigError& error) {  // a GPU is there and cannot be used: that is what one asks a doctor for
+  } catch (const ConfigError& error) {  // a GPU is there but cannot be used, which a doctor should tell
     no_gpu = error.what();
     RunConfig cpu;
     cpu.device = Device::cpu;

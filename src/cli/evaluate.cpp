@@ -28,24 +28,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whose names of data sets to use.
+/// The split whose data set names are used.
 enum class SplitName { train, validation };
 
 struct ModelOptions {
   std::string run;                 ///< a finished run folder
-  std::vector<std::string> files;  ///< other data than the run's own
+  std::vector<std::string> files;  ///< replace the run's own data
   SplitName split = SplitName::validation;
-  std::string samples, labels;         ///< data set names, when not the run's; predict needs no labels
-  std::optional<MissingRule> missing;  ///< when not as the run's data.missing
+  std::string samples, labels;         ///< data set names if not the run's; predict needs no labels
+  std::optional<MissingRule> missing;  ///< if other than the run's data.missing
   std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
-  bool checkpoint = false;  ///< the newest checkpoint's model, of a run that is not done
+  bool checkpoint = false;  ///< use the newest checkpoint of an unfinished run
 };
 
 struct ModelChoice {
   std::string file;  ///< final.h5, or a checkpoint
   Extent resolution{1, 1, 1};
-  std::string text;  ///< what it is, where it is not a finished run's model; else ""
+  std::string text;  ///< describes a model that is not a finished run's; else ""
 };
 
 std::string whole(const fs::path& path) {
@@ -54,7 +54,7 @@ std::string whole(const fs::path& path) {
   return none ? path.string() : all.lexically_normal().string();
 }
 
-// The number of the newest checkpoint; 0: there is none.
+// The number of the newest checkpoint; 0 when there is none.
 int newest_checkpoint(const fs::path& run) {
   const std::regex form("step-([0-9]{1,9})\\.h5");
   int newest = 0;
@@ -81,8 +81,8 @@ ModelChoice checkpoint_of(const fs::path& run, const Plan& plan, int number) {
                       to_string(phase.role), phase.stage, resolution_text(phase.resolution, phase.axes))};
 }
 
-// The effective configuration of a run folder. DataError that says what was looked for where: no such folder, or not a
-// run's. On every rank alike.
+// The effective configuration of a run folder. DataError when there is no such folder, or it is not a run's; says what
+// was looked for where. The same on every rank.
 Config read_run_config(const std::string& run) {
   std::error_code none;
   if (!fs::is_directory(run, none))
@@ -95,7 +95,8 @@ Config read_run_config(const std::string& run) {
   return read_config(config.string(), {}, Writer::run);
 }
 
-// The finished run's model; with `checkpoint` the newest checkpoint's. DataError: there is none, and what to do.
+// The finished run's model or, with `checkpoint`, the newest checkpoint's. DataError when there is none, with what to
+// do.
 ModelChoice choose_model(const std::string& run, const Config& config, bool checkpoint) {
   const Plan plan = make_plan(config);
   const fs::path model = fs::path(run) / "checkpoints" / "final.h5";
@@ -114,8 +115,7 @@ ModelChoice choose_model(const std::string& run, const Config& config, bool chec
   return {model.string(), plan.last.resolution, ""};
 }
 
-// Relative files that are not there from here are looked for where the run was started: above its folder, as
-// run.folder tells.
+// Looks for missing relative files where the run was started, too: above its folder, according to run.folder.
 void find_from_run(std::vector<std::string>& files, const std::string& run, const Config& config) {
   const fs::path folder = fs::path(config.run.folder).lexically_normal();
   if (folder.is_absolute()) return;
@@ -124,7 +124,7 @@ void find_from_run(std::vector<std::string>& files, const std::string& run, cons
   std::vector<fs::path> parts(folder.begin(), folder.end());
   while (!parts.empty() && (parts.back().empty() || parts.back() == ".")) parts.pop_back();
   for (; !parts.empty(); parts.pop_back(), start = start.parent_path())
-    if (parts.back() != start.filename()) return;  // moved since
+    if (parts.back() != start.filename()) return;  // the folder was moved
   std::error_code none;
   for (std::string& file : files)
     if (fs::path(file).is_relative() && !fs::exists(file, none) && fs::exists(start / file, none))
@@ -133,7 +133,7 @@ void find_from_run(std::vector<std::string>& files, const std::string& run, cons
 
 enum class Labels { needed, unread };
 
-/// A trained model and the rows of a data set that this rank looks at.
+/// A trained model and this rank's rows of a data set.
 struct Trained {
   Config config;
   std::unique_ptr<Backend> backend;
@@ -151,13 +151,13 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels 
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == Labels::unread) spec.labels.clear();
   if (options.missing) spec.missing = *options.missing;
-  // Splits are often of one size: the run's labels would fit other samples without being theirs.
+  // Splits often have the same size, so the run's labels would fit the wrong samples.
   if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
     throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
   return spec;
 }
 
-// All ranks have the same values.
+// Needs no agreement between ranks: all have the same values.
 void require_finite(Backend& backend, Model& model, const std::string& file) {
   const auto check = [&](const std::string& group, const PartPlace& part, Span arena) {
     const Span place = part.in(arena);
@@ -173,7 +173,7 @@ void require_finite(Backend& backend, Model& model, const std::string& file) {
   for (const PartPlace& part : state_places(model.network())) check("state", part, model.state());
 }
 
-// The output, before any work: it may not be what the command reads.
+// Checks the output before any work: it may not be one of the command's inputs.
 void require_free(const ModelOptions& options, const DatasetSpec& spec, const ModelChoice& choice) {
   if (options.output.empty()) return;
   std::vector<std::string> inputs = spec.files;
@@ -218,7 +218,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   return t;
 }
 
-// Of one batch; the message names the first row.
+// Checks one batch. The message names the first bad row.
 void require_finite(const Trained& t, Index first, ConstSpan outputs) {
   const auto bad = std::ranges::find_if_not(outputs, [](float y) { return std::isfinite(y); });
   if (bad == outputs.end()) return;
@@ -229,7 +229,7 @@ void require_finite(const Trained& t, Index first, ConstSpan outputs) {
                   row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
-/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both in the host's memory.
+/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both are in the host's memory.
 void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, ConstSpan)>& visit) {
   const Range owned = t.store->owned();
   const Shape sample = t.store->sample(t.resolution);
@@ -256,7 +256,7 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
   }
 }
 
-// Loss, mean absolute error and R^2 per label.
+// Prints MSE, mean absolute error and R^2 per label.
 void print_errors(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
   const auto outputs = static_cast<std::size_t>(t.shape.outputs);
@@ -271,7 +271,7 @@ void print_errors(const ModelOptions& options, Comm& world) {
       sum_squares[k] += label * label;
     }
   };
-  collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another in it
+  collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another inside
   for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
   if (!world.root()) return;
   const auto n = static_cast<double>(t.shape.samples);
@@ -288,7 +288,7 @@ void print_errors(const ModelOptions& options, Comm& world) {
   std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
 }
 
-// The model's outputs for every sample, as the data set "prediction". Needs no labels and reads none.
+// Writes the model's outputs for every sample as the data set "prediction". Reads no labels.
 void write_predictions(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::unread, world);
   const Index outputs = t.model->network().output().per_sample();

@@ -1,4 +1,4 @@
-// `mrmf inspect`: what the model looks like at every resolution of the plan, before anything runs.
+// `mrmf inspect`: shows the model at every resolution of the plan, before anything runs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -58,7 +58,7 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
   text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14} {:>14}\n", "layer", "group", "output", "parameters",
                       "forward MFLOP", "activations");
   for (const Unit& unit : execution.units)
-    for (std::size_t i = unit.first; i < unit.last; ++i)  // of fused layers, only the last one's output is stored
+    for (std::size_t i = unit.first; i < unit.last; ++i)  // of fused layers, only the last output is stored
       text += layer_line(network.entry(i), i + 1 == unit.last && !unit.in_place);
   Index state = 0;
   for (const Entry& entry : network.entries()) state += entry.state.count;
@@ -70,7 +70,7 @@ std::string network_text(Backend& backend, const NetworkSettings& settings, cons
   return text;
 }
 
-// Of a rank, where a run computes shard by shard; 0: it computes whole batches.
+// Replicas of one rank when a run computes shard by shard; 0 when it computes whole batches.
 int own_replicas(const Config& config, int ranks) {
   return config.run.deterministic ? (config.data.shards + ranks - 1) / ranks : 0;
 }
@@ -83,9 +83,9 @@ std::string peak_text(const RunMemory& m, bool with_data) {
       with_data ? ", data " + byte_text(m.data) : "");
 }
 
-// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory
-// of a rank in training with this backend. `sample` is the original sample's shape; `held` is not there when the data
-// is not. `ranks`: of the run.
+// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory of
+// a rank in training with this backend. `sample` is the original sample's shape. `held` is missing when the data are.
+// `ranks` is the run's number of ranks.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
                          const std::optional<HeldData>& held, int ranks) {
   MemoryCount memory(backend, config.training.optimizer, own_replicas(config, ranks));
@@ -100,9 +100,9 @@ std::string inspect_text(Backend& backend, const Config& config, const Shape& sa
          peak_text(memory.peak(plan, held), held.has_value());
 }
 
-// The first file that is not there; empty: all are.
+// The first missing file; empty when all exist.
 std::string absent(const std::vector<std::string>& files) {
-  std::error_code unreadable;  // counts as there, so that opening the file says why
+  std::error_code unreadable;  // counts as existing, so that opening the file reports why
   for (const std::string& file : files)
     if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return file;
   return {};
@@ -118,7 +118,7 @@ std::string absent_text(const std::string& file) {
                      : "");
 }
 
-// What a rank of `world` holds of both splits, as a run decides it. Collective.
+// This rank's share of both splits, decided as in a run of `world`. Collective.
 HeldData held_data(const Config& config, Comm& world) {
   HeldData held;
   const auto add = [&](const DatasetSpec& spec, bool validation) {

@@ -1,4 +1,4 @@
-// `mrmf plan`: the steps of a run, before anything runs.
+// `mrmf plan`: prints the plan of a run, before anything runs.
 #include "src/plan/plan.hpp"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `mrmf plot`: the curves of finished runs.
+// `mrmf plot`: draws the curves of finished runs.
 #include <CLI/CLI.hpp>
 #include <memory>
 

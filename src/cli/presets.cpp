@@ -1,4 +1,4 @@
-// `mrmf presets`: the networks that have a name, and all keys of the configuration.
+// `mrmf presets`: lists the named networks, and all keys of the configuration.
 #include "src/config/presets.hpp"
 
 #include <CLI/CLI.hpp>

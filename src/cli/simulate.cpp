@@ -1,4 +1,4 @@
-// `mrmf simulate`: its options, and what is printed while a data set is made.
+// `mrmf simulate`: its options, and its output while a data set is made.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

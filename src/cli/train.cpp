@@ -1,4 +1,4 @@
-// `mrmf train`: configuration to finished run folder.
+// `mrmf train`: from a configuration to a finished run folder.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -28,7 +28,7 @@ struct TrainOptions {
   bool overwrite = false;
 };
 
-// Ranks that read different configurations or data would part ways later, in a hang; say so at once instead.
+// Ranks with different configurations or data would hang later; this reports it at once.
 void require_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
   if (!world.agree(std::hash<std::string>{}(to_toml(config))))
     throw FaultError("the ranks read different configurations; is the file the same on every node?");
@@ -44,7 +44,7 @@ void require_ranks(const RunConfig& run, int ranks) {
       run.ranks, ranks, ranks == 1 ? "" : "s", run.ranks, run.ranks));
 }
 
-// Every team of every stage; those that are to be measured are checked when they have been.
+// Checks every team of every stage. Teams that must first be measured are checked afterwards.
 void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) {
@@ -58,7 +58,7 @@ void check_batches(const Plan& plan, const Config& config, Index samples, int ra
   require_batches(config.data, samples, plan.last, ranks);
 }
 
-// Before any data is read, so that an impossible plan costs nothing.
+// Runs before any data is read, so that an impossible plan costs nothing.
 void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
   const int axes = shape.sample.axes;
   if (config.method.axes != 0 && config.method.axes != axes)
@@ -81,7 +81,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     networks.back().output().per_sample(), shape.outputs));
 }
 
-// What the command reads it does not replace: --set would change the configuration that a run keeps.
+// A command does not replace what it reads: --set would change the configuration that a run keeps.
 void require_kept_config(const RunFolder& folder, const TrainOptions& options) {
   if (options.overrides.empty() || !folder.is_own_config(options.config)) return;
   const Config changed = read_config(options.config, options.overrides), kept = read_config(options.config, {});
@@ -91,7 +91,7 @@ void require_kept_config(const RunFolder& folder, const TrainOptions& options) {
                       "it to another place and start from there, or leave --set out");
 }
 
-// Warnings go into the run's log; to standard error where the run fails before it has one.
+// Warnings for the run's log. They go to standard error when the run fails before it has a log.
 class Warnings {
  public:
   Warnings(std::vector<std::string> lines, const Comm& world) : lines_(std::move(lines)), world_(world) {}
@@ -114,14 +114,14 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
                       const Checkpoints& checkpoints, const std::optional<RunFolder>& folder,
                       const TrainOptions& options) {
   if (!folder) return RunReport(settings);
-  // A configuration that is trained from where it lies is the user's: it stays as it is.
+  // A configuration that is trained from inside the run folder is the user's file and stays unchanged.
   const std::string text = folder->is_own_config(options.config) ? "" : to_toml(config);
   RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
 }
 
-// The same bits whatever the number of ranks; on a device `deterministic` holds for one number of them.
+// Whether the bits do not depend on the number of ranks. On a device, `deterministic` holds only for one such number.
 bool shard_by_shard(const Config& config, const Backend& backend) {
   return config.run.deterministic && config.data.shards > 0 && backend.immediate();
 }
@@ -134,27 +134,27 @@ std::string replicas_text(int shards, int ranks) {
       shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
 }
 
-// Stopped (src/run/signals.hpp): a signal came, and the run is saved.
+// Throws Stopped (src/run/signals.hpp) when a signal came and the run is saved.
 void run_training(const TrainOptions& options, Comm& world) {
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
   Config config = read_config(options.config, options.overrides);
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
-  make_plan(config);  // refuses what cannot be planned before any file is opened
+  make_plan(config);  // refuses an impossible plan before any file is opened
   Warnings warnings(config_warnings(config), world);
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
-  // "[1]" suits any data, and so does a size for every axis; from here on all have a number per axis.
+  // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
 
   const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
-  std::optional<RunFolder> folder;  // of the root
+  std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
     folder.emplace(config.run.folder, options.overwrite);
     require_kept_config(*folder, options);
@@ -162,7 +162,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   Checkpoints checkpoints(config, plan, shape.samples, world.size());
   if (!options.overwrite) checkpoints.find(world);
   const auto backend = make_backend(config.run, world);
-  // Where teams are known, they read what each needs, and nothing is read twice.
+  // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
   if (!checkpoints.found()) {

@@ -1,4 +1,4 @@
-// `mrmf compare`: finished runs side by side, as the paper's Tables 5 and 7. `mrmf plot`: their curves, drawn by a
+// `mrmf compare` and `mrmf plot`: a table of finished runs, as the paper's Tables 5 and 7, and their curves, drawn by a
 // script (jobs/plot.py).
 #pragma once
 
@@ -11,20 +11,20 @@
 namespace mrmf {
 
 struct CompareOptions {
-  std::optional<double> target{};  ///< also the cost until the validation loss first reached this
-  std::size_t width = 0;           ///< of a line, in characters: more columns go below; 0: as wide as it comes
+  std::optional<double> target{};  ///< also prints the cost until the validation loss first reached this
+  std::size_t width = 0;           ///< characters of a line: further columns go below; 0: no limit
 };
 
-/// Characters in a line of standard output: what COLUMNS says, else the terminal, else 120, so that a file looks the
-/// same wherever it is made.
+/// Characters in a line of standard output: COLUMNS, else the terminal's, else 120, so that a file looks the same
+/// wherever it is made.
 std::size_t output_width();
 
-/// A column per method, schedule and settings; mean, sample standard deviation and number over the seeds; savings and
-/// differences of the loss seed by seed, with their standard error; the paper's own figures beside the columns that
-/// have some; a line for whatever makes the comparison unfair. DataError for a folder that holds no finished run or a
-/// damaged one: a table without it would mislead.
+/// The comparison as a table with a column per method, schedule and settings. Shows the mean, sample standard deviation
+/// and number over the seeds, and savings and loss differences seed by seed with their standard error. The paper's own
+/// figures stand beside the columns that have some, and each reason for an unfair comparison has a line. DataError for
+/// a folder without a finished run, or with a damaged one: a table without it would mislead.
 std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options);
-/// The runs behind that table, a line each, as comma-separated values under a line of names.
+/// The runs behind that table as comma-separated values, one line each, under a line of names.
 std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options);
 /// The columns of that table with their runs, figures and warnings.
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options);
@@ -35,13 +35,13 @@ struct PlotOptions {
   std::string x = "seconds";  ///< the horizontal axis: seconds | gflop | epochs
   bool mean = false;          ///< one line per method: the mean over its seeds, and their range
 };
-/// ConfigError when it cannot be written, or its name ends in neither .png nor .svg.
+/// ConfigError when it cannot be written, or when its name ends in neither .png nor .svg.
 void require_plot(const OutputOption& output);
 
-/// Runs a script of jobs/ that draws, with these words and where to draw. ConfigError as below.
+/// Runs a drawing script of jobs/ with these words and the place to draw to. ConfigError as below.
 void draw_plot(const std::string& script, std::vector<std::string> words, const OutputOption& output);
 
-/// ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
+/// Draws the runs' curves. ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
 void plot_runs(const PlotOptions& options);
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-// The rows of the comparison that say what training cost.
+// The comparison's rows about the cost of training.
 #include "src/compare/runs.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The runs and figures of a comparison for other programs.
+// Export of a comparison's runs and figures for other programs.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ std::string resolutions_text(const RunResult& r) {
   return text;
 }
 
-// A name or a text with commas or quotes; RFC 4180.
+// A cell for a name or a text with commas or quotes, by RFC 4180.
 std::string cell(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -35,7 +35,7 @@ std::string settings_text(const Group& group) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// What a run ended with, in the order of the table.
+// A run's final figures, in the order of the table.
 Json figures(const Run& run, std::optional<double> target) {
   const RunResult& r = run.result;
   const Cost all = total_cost(run);

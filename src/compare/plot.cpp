@@ -1,4 +1,4 @@
-// `mrmf plot`: running the scripts of jobs/ that draw.
+// `mrmf plot`: runs the drawing scripts of jobs/.
 #include "src/compare/compare.hpp"
 
 #include <spawn.h>
@@ -13,7 +13,7 @@
 namespace mrmf {
 namespace {
 
-// Beside the sources the program was built from, or beside an installed program (../jobs).
+// Looks beside the sources that the program was built from, and beside an installed program (../jobs).
 std::string script_path(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -41,7 +41,7 @@ void require_plot(const OutputOption& output) {
 
 void draw_plot(const std::string& script, std::vector<std::string> options, const OutputOption& output) {
   require_plot(output);
-  OutputFile picture(output.file, output.replace);  // the script draws into the file of the name it has for now
+  OutputFile picture(output.file, output.replace);  // the script draws into this file under its temporary name
   options.insert(options.end(),
                  {"-o", picture.path(), "--format", std::filesystem::path(output.file).extension().string().substr(1)});
   std::vector<std::string> words{kPython, script_path(script)};

@@ -37,7 +37,7 @@ std::vector<EpochRecord> read_epochs(const fs::path& path) {
   return epochs;
 }
 
-// The effective configuration is written by mrmf: [section] lines and "key = value" lines; lists go over several.
+// mrmf writes the effective configuration as [section] and "key = value" lines; lists take several lines.
 Settings read_settings(const std::string& toml) {
   Settings settings;
   std::istringstream lines(toml);
@@ -73,7 +73,7 @@ bool before(const Group& a, const Group& b) {
   return rank(a) < rank(b);
 }
 
-// The paper averages its half resolution over the three axes of a cube: which axis it was makes no column of its own.
+// The paper averages its half resolution over the three axes of a cube: the choice of axis makes no column of its own.
 std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
   for (Extent& factors : resolutions) std::sort(factors.begin(), factors.end());
   return resolutions;
@@ -90,7 +90,7 @@ std::string value_of(const Settings& settings, const std::string& key) {
   return found == settings.end() ? "unset" : found->second;
 }
 
-// What sets a group apart from the others that would otherwise be labelled alike.
+// Labels each group with the settings that distinguish it from groups that would otherwise look alike.
 void label_settings(std::vector<Group>& groups) {
   for (Group& group : groups) {
     const Settings& own = group.runs.front().settings;
@@ -108,7 +108,7 @@ void label_settings(std::vector<Group>& groups) {
 
 using Fact = std::function<std::string(const RunResult&)>;
 
-// "the runs differ in <what>: A (2 runs) | B (1 run)", when they do.
+// Adds "the runs differ in <what>: A (2 runs) | B (1 run)" if they do.
 void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
                std::vector<std::string>& lines) {
   std::map<std::string, int> counts;
@@ -269,8 +269,8 @@ double epochs_of(const Run& run, const std::string& role) {
 
 double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
 
-// Two teams of part of the ranks each trained at once: the longer time counts. In runs of an
-// earlier version one that the other joined ended on all ranks.
+// Two teams on part of the ranks each trained at once, so the longer time counts. In runs of an earlier version, a team
+// that the other joined ended on all ranks.
 Cost cost_of(const Run& run, int stage) {
   Cost cost;
   for (const PhaseRecord& s : run.result.phases) {

@@ -1,5 +1,4 @@
-// Run folders read back and put into groups, their figures and costs, and the paper's beside them. Private to
-// src/compare.
+// Run folders read back and grouped, their figures and costs, and the paper's beside them. Private to src/compare.
 #pragma once
 
 #include <array>
@@ -13,8 +12,8 @@
 
 namespace mrmf {
 
-/// Settings of the effective configuration, "section.key" to value, without what may differ between runs that are
-/// repetitions of each other: the seed, [run], and the resolutions, which results hold.
+/// Settings of the effective configuration, "section.key" to value. Leaves out what may differ between repetitions of a
+/// run (the seed, [run]), and the resolutions, which results hold.
 using Settings = std::map<std::string, std::string>;
 
 struct Run {
@@ -24,20 +23,20 @@ struct Run {
   Settings settings;
 };
 
-/// Runs that differ in the seed alone, or in which axis of the samples a resolution averages.
+/// Runs that differ only in the seed, or in the axis of the samples that a resolution averages.
 struct Group {
   std::vector<Run> runs;
-  Settings labels;  ///< the settings that tell groups of the same method apart, and their values here
+  Settings labels;  ///< the settings, with this group's values, that distinguish groups of the same method
   const RunResult& first() const { return runs.front().result; }
 };
 
-/// method.bottom = "fresh": no coarse model was trained.
+/// Whether no coarse model was trained: method.bottom = "fresh".
 bool fresh_bottom(const Run& run);
 
 Run read_run(const std::string& folder);
-/// In the order baseline, MRT, progressive, MRMF by number of fusions.
+/// Groups in the order baseline, MRT, progressive, MRMF by number of fusions.
 std::vector<Group> group_runs(const std::vector<std::string>& folders);
-/// Lines for what makes the comparison unfair; empty when nothing does.
+/// One line for each reason why the comparison is unfair; empty when there is none.
 std::vector<std::string> warnings(const std::vector<Group>& groups);
 
 /// "MRMF, 2 fusions"
@@ -50,64 +49,65 @@ struct Spread {
   double error() const;  ///< standard error of the mean
 };
 Spread spread(const std::vector<double>& values);
-/// "35", "35.5 +- 0.7": the spread where there are several values.
+/// "35", "35.5 +- 0.7": with the spread if there are several values.
 std::string text(const Spread& spread, int digits);
 
-/// A figure of a run, where it has one.
+/// A figure of a run, if it has one.
 using Figure = std::function<std::optional<double>(const Run&)>;
-/// How a group's figure compares with another's: over their seeds where both have the same ones, else of their means.
+/// A group's figure compared with another's: per seed when both have the same seeds, otherwise by their means.
 struct Comparison {
-  Spread spread;        ///< of one value where it is not paired
-  bool paired = false;  ///< seed by seed; runs of one seed that average other axes count by their mean
+  Spread spread;        ///< of a single value when not paired
+  bool paired = false;  ///< seed by seed; a seed's runs that average other axes count by their mean
 };
-/// `compare(own, other)` over both; nothing where a run of either has no such figure: the mean of those that reached a
-/// target says nothing of the others.
+/// `compare(own, other)` over both groups. Nothing when a run of either lacks the figure: the mean of those that
+/// reached a target says nothing about the others.
 std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
                                    const std::function<double(double, double)>& compare);
-/// The first group of this method that ends at the group's last resolution, unless that is the group itself; null also
+/// The first group of this method that ends at the group's last resolution, unless that is the group itself. Null also
 /// for a baseline, with which the others are compared.
 const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups);
 
 bool after_fusion(const std::string& role);  ///< baseline and finetune
 double epochs_of(const Run& run, const std::string& role);
 double epochs_after(const Run& run);
-/// What training cost: seconds on the machine it ran on, and arithmetic, which no other work on that machine changes.
+/// Cost of training: seconds on the machine it ran on, and arithmetic, which other work on that machine does not
+/// change.
 struct Cost {
   double seconds = 0, gflop = 0;
 };
-/// Of fusion stage `stage` (1-based, both models), or of what comes after fusion for stage 0.
+/// The cost of fusion stage `stage` (1-based, both models); for stage 0, of everything after fusion.
 Cost cost_of(const Run& run, int stage);
 Cost total_cost(const Run& run);
 int fusion_stages(const Run& run);
-/// Up to the end of the first epoch after fusion whose validation loss is at most `target`.
+/// The cost up to the end of the first epoch after fusion with a validation loss of at most `target`.
 std::optional<Cost> cost_to(const Run& run, double target);
 /// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
 std::optional<double> equivalent_epochs(const Run& run);
 
-/// The paper's figures for the Neuron Inverter, beside which our runs are printed: one column of Tables 5 and 7
+/// The paper's figures for the Neuron Inverter, printed beside our runs: one column of Tables 5 and 7
 /// ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter). Negative: the paper gives no figure.
 struct PaperColumn {
   double validation_loss = -1;
   int coarse_epochs = -1, dense_epochs = -1, after_epochs = -1;
   std::array<double, 2> stage_seconds{-1, -1};
   double finetune_seconds = -1, total_seconds = -1;
-  bool other_run = false;  ///< the seconds per stage are those of Table 7, of another run than Table 5's
+  bool other_run = false;  ///< the seconds per stage are from Table 7, another run than Table 5's
 };
 
-/// The paper's column for what this run did, or null: another network, another top, more fusions.
+/// The paper's column that matches this run, or null: another network, another top, more fusions.
 const PaperColumn* paper_figures(const RunResult& result);
 const PaperColumn& paper_baseline();
 const PaperColumn& paper_mrt();
 
-/// The rows of the comparison that say what training cost, once in seconds and once in arithmetic.
+/// The comparison's rows about the cost of training, once in seconds and once in arithmetic.
 class CostRows {
  public:
-  /// `groups` must outlive this. With a target, also what it cost to reach that validation loss.
+  /// `groups` must outlive this. With a target, also the cost of reaching that validation loss.
   CostRows(const std::vector<Group>& groups, std::optional<double> target);
 
   std::vector<std::string> names() const;
   std::vector<std::string> cells(const Group& group) const;        ///< one per name
-  std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper has seconds alone
+  std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper gives only seconds
 
  private:
   /// Seconds, or arithmetic in a unit that suits the longest run.

@@ -1,4 +1,4 @@
-// The table that `mrmf compare` prints.
+// The table of `mrmf compare`.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -19,15 +19,15 @@
 namespace mrmf {
 namespace {
 
-/// Plain text, each column as wide as its widest cell. A list of cells per column, all of one length; the first column
-/// holds the rows' names.
+/// A plain-text table; each column is as wide as its widest cell. All columns have the same number of cells. The first
+/// column holds the rows' names.
 struct TextTable {
   std::vector<std::vector<std::string>> columns;
   std::size_t heading = 0;         ///< leading cells of a column that name it; a line is drawn below them
-  std::set<std::size_t> beside{};  ///< columns that stay beside the one before
+  std::set<std::size_t> beside{};  ///< columns that stay beside the previous one
 
-  /// Columns for which a line of `width` characters has no room go below, beside the names once more; 0: all in one
-  /// line. Rows without any cell but their name are left out.
+  /// Columns that do not fit a line of `width` characters go below, beside the names again; 0: no limit. Leaves out
+  /// rows that have no cell but their name.
   std::string text(std::size_t width = 0) const;
 };
 
@@ -82,9 +82,9 @@ std::string TextTable::text(std::size_t width) const {
 }
 
 constexpr const char* kNone = "-";
-constexpr std::size_t kLongest = 24;  // characters of a setting in a heading; longer ones are told below the table
+constexpr std::size_t kLongest = 24;  // longest setting in a heading, in characters; longer ones stand below the table
 
-// What names a column: a row for each fact, and for each setting that tells columns of one method apart.
+// Column headings: a row for each fact, and for each setting that distinguishes columns of one method.
 class Headings {
  public:
   explicit Headings(const std::vector<Group>& groups) {
@@ -106,7 +106,7 @@ class Headings {
     }
     return cells;
   }
-  /// The values that were too long for a heading.
+  /// The settings that were too long for a heading.
   std::string notes() const {
     std::string text;
     for (std::size_t i = 0; i < long_.size(); ++i) text += fmt::format("({}) {}\n", letter(i), long_[i]);
@@ -168,7 +168,7 @@ Spread over(const Group& group, const Value& figure) {
   return spread(values);
 }
 
-// Epochs are whole numbers: digits only where a mean needs them.
+// Epochs are whole numbers, so only a mean may need decimals.
 std::string count_text(const Spread& s) {
   const bool whole = s.deviation == 0 && s.mean == std::floor(s.mean);
   return whole ? fmt::format("{:.0f}", s.mean) : text(s, 1);
@@ -190,7 +190,7 @@ std::string cost_text(const Group& group) {
   return text(spread(costs), 2);
 }
 
-// A fusion stage's team that was ready before the other; none where no two teams trained at once.
+// How long the teams that were ready first waited for the others; none if no two teams trained at once.
 std::optional<double> waited(const Run& run) {
   double seconds = 0;
   for (const PhaseRecord& stage : run.result.phases) seconds += stage.waited;
@@ -212,7 +212,7 @@ std::string waited_text(const Group& group) {
 
 std::optional<double> loss_of(const Run& run) { return run.result.validation_loss; }
 
-// "-0.00174 +- 0.00030": seed by seed, with its standard error.
+// "-0.00174 +- 0.00030": seed by seed, with the standard error.
 std::string difference_text(const Group& group, const std::string& method, const std::vector<Group>& groups) {
   const Group* other = reference_of(group, method, groups);
   if (!other) return kNone;

@@ -1,4 +1,4 @@
-// Filling in what follows from other keys, and checking what no key can check alone.
+// Derivation of keys that follow from others, and checks that span several keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace mrmf {
 namespace {
 
-// Speaks of keys by the place where they were set.
+// Reports a key by the place where it was set.
 class Checker {
  public:
   Checker(const Places& places, const std::string& origin) : places_(places), origin_(origin) {}
@@ -101,7 +101,7 @@ void check_resolutions(const MethodConfig& method, const Checker& checker) {
   }
 }
 
-// Only mrmf has a choice. The default may stand there: effective configurations spell every key out.
+// Only mrmf has a choice. The others may spell out the default, as effective configurations spell out every key.
 void complete_top(MethodConfig& method, const Checker& checker) {
   if (method.name == MethodName::mrt) {
     if (checker.given("method.top") && method.top != TopRule::fresh) {
@@ -161,7 +161,7 @@ void complete_method(Config& config, const Checker& checker) {
   }
 }
 
-// An empty folder would be found out when the training is done.
+// Otherwise an empty folder would be noticed only after training.
 void check_run(const RunConfig& run, const Checker& checker) {
   if (run.folder.empty()) {
     checker.fail("run.folder", "run.folder is empty; name the folder for the run's files, such as \"runs/first\"");
@@ -196,7 +196,7 @@ void check_optimizer(const Config& config, const Checker& checker) {
   }
 }
 
-// `role` as the stage's own keys leave it.
+// `role` as overridden by the stage's own keys.
 bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {}) {
   return (role.patience || stage.patience) && !role.threshold && !stage.threshold;
 }
@@ -211,7 +211,7 @@ void check_stops(const MethodConfig& method, const Places& places, const std::st
   };
   const auto check = [&](const std::string& name, const RoleSettings& role, auto stage_role) {
     const std::string key = "method.stop." + name + ".";
-    bool by_stages = !method.stages.empty();  // each of them may bring the threshold
+    bool by_stages = !method.stages.empty();  // every stage may set the threshold itself
     for (std::size_t i = 0; i < method.stages.size(); ++i) {
       const RoleSettings& stage = method.stages[i].*stage_role;
       by_stages = by_stages && stage.threshold;

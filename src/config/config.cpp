@@ -22,7 +22,7 @@ std::string describe(const std::string& path, const std::string& expected, const
                      meaning);
 }
 
-// method.join was a key once. Runs wrote it out; of one that is there it says nothing that anybody asks for.
+// method.join is a former key. Runs wrote it out, but an existing run's value no longer matters.
 void drop_join(Value& root, Writer writer) {
   const auto method = std::ranges::find(root.items, "method", &Value::key);
   if (method == root.items.end()) return;

@@ -1,5 +1,5 @@
 // The configuration: one TOML file, one struct, one table of keys. Unknown keys are errors with file:line and the
-// nearest key; `--set section.key=value` overrides any key; the effective configuration is written to the run folder.
+// nearest key. `--set section.key=value` overrides any key. The effective configuration is written to the run folder.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace mrmf {
 
-/// The words of an option in files and on command lines, in the order of its enumerators. An enum whose words only its
-/// key knows has none here.
+/// The words of an option in files and on command lines, in the order of its enumerators. An enum has none here if only
+/// its key knows its words.
 template <class E>
 std::vector<std::string> words_of();
 
@@ -46,15 +46,15 @@ struct OptimizerSettings {
   bool operator==(const OptimizerSettings&) const = default;
 };
 
-/// When a phase of the plan ends. Whichever comes first; `epochs` is always the upper bound.
+/// When a phase of the plan ends: whichever comes first. `epochs` is always the upper bound.
 struct StopSettings {
   int epochs = 100;
   std::optional<double> threshold;  ///< paper 3.2: training-loss reduction per epoch that still counts
   int patience = 3;                 ///< paper 3.2: consecutive epochs below it
-  std::optional<double> target;     ///< validation loss; set for the last phase of the plan by method.target
+  std::optional<double> target;     ///< validation loss; method.target sets it for the plan's last phase
 };
 
-/// What a role (coarse, dense, finetune) may set differently; empty means "as under [training]".
+/// Settings of one role (coarse, dense, finetune); empty means "as under [training]".
 struct RoleSettings {
   std::optional<int> batch;
   std::optional<double> learning_rate;
@@ -65,7 +65,7 @@ struct RoleSettings {
   bool operator==(const RoleSettings&) const = default;
 };
 
-/// Settings for one fusion stage; `stage` entries of the config override the roles' own.
+/// Settings for one fusion stage; `stage` entries of the configuration override the roles' own.
 struct StageOverride {
   RoleSettings coarse, dense;
   bool operator==(const StageOverride&) const = default;
@@ -85,20 +85,20 @@ enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
 
 struct DataConfig {
-  DatasetSpec train, validation;  ///< one layout; validation.files are train.files unless given
+  DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
   int shards = 0;                 ///< 0: one per rank
   bool shuffle = true;
   ShuffleOver shuffle_over = ShuffleOver::shard;
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
-  std::optional<int> channels;  ///< what the last axis of a sample must be: a check, which changes no result
+  std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
 };
 
 struct ModelConfig {
-  std::string preset;             ///< a name of preset_list() | empty, then `layers`
-  std::vector<LayerSpec> layers;  ///< filled from the preset when one is named
+  std::string preset;             ///< a name of preset_list(); empty: `layers`
+  std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
   std::string cut;                ///< name of the first layer of the top group; empty: the flatten
   bool operator==(const ModelConfig&) const = default;
 };
@@ -108,7 +108,7 @@ struct TrainingConfig {
   LossKind loss = LossKind::mse;
   int batch = 512;  ///< per rank
   std::uint64_t seed = 1;
-  int epochs = 100;               ///< upper bound of every phase unless its role says otherwise
+  int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -116,7 +116,7 @@ struct TrainingConfig {
 struct MethodConfig {
   MethodName name = MethodName::baseline;
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
-  int axes = 0;  ///< factors written per resolution: as many as the data has axes; 0: only [1], which suits any data
+  int axes = 0;  ///< factors per resolution, as many as the data have axes; 0: only [1], which suits any data
   BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
   Moments moments = Moments::reset;
@@ -129,10 +129,10 @@ struct MethodConfig {
   bool operator==(const MethodConfig&) const = default;
 };
 
-/// When a run under way is saved, beside the ends of its phases and a signal; 0: not by this count.
+/// When a run under way is saved, besides at the end of its phases and on a signal. 0: not by this count.
 struct CheckpointConfig {
-  int epochs = 0;       ///< every so many epochs
-  double minutes = 10;  ///< at the first step after so many minutes
+  int epochs = 0;       ///< every this many epochs
+  double minutes = 10;  ///< at the first step after this many minutes
   bool operator==(const CheckpointConfig&) const = default;
 };
 
@@ -151,11 +151,11 @@ struct RunConfig {
   std::string folder = "runs/mrmf";
   Device device = Device::automatic;
   CpuBackend backend = CpuBackend::onednn;
-  int ranks = 0;    ///< of the run; 0: as many as are started
+  int ranks = 0;    ///< the run's number of ranks; 0: as many as are started
   int threads = 0;  ///< per rank; 0: cores of the node / ranks on it
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
-  bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order of them
+  bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order
   // GPU only:
   Precision precision = Precision::tf32;
   bool graphs = true;            ///< record a training step once and replay it
@@ -175,30 +175,30 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-/// Who wrote a configuration: a person, or an earlier run into its folder, whose meaning stays whatever is asked of
-/// people since.
+/// Who wrote a configuration: a person, or an earlier run into its folder. A run's file keeps its meaning, whatever is
+/// required of people since.
 enum class Writer { person, run };
 
 /// Reads a file and applies `overrides` ("training.batch=256"; bare words count as texts). Throws ConfigError
-/// "<file>:<line>: what is wrong; did you mean ...", or "--set <override>: ..." for what an override brought in.
-/// The result is complete: preset layers are filled in, every layer has a name, pools have strides. Paths of data
-/// files stay as written: they are relative to the current directory, not to the configuration.
+/// "<file>:<line>: what is wrong; did you mean ...", or "--set <override>: ..." for an override's error. The result is
+/// complete: preset layers are filled in, every layer has a name, pools have strides. Paths of data files stay as
+/// written: they are relative to the current directory, not to the configuration.
 Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer = Writer::person);
-/// The same from text; `origin` stands for the file name in messages.
+/// The same for text; `origin` replaces the file name in messages.
 Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
                     Writer writer = Writer::person);
-/// The effective configuration as TOML that parse_config reads back to an equal one.
+/// The effective configuration as TOML. parse_config reads it back to an equal one.
 std::string to_toml(const Config& config);
 /// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.
 std::string describe_keys();
 
 /// A key in which two configurations differ.
 struct KeyDifference {
-  std::string key, was, is;  ///< values as TOML; "" where a key is not set
+  std::string key, was, is;  ///< values as TOML; "" when a key is not set
 };
 
-/// Every key but those that say where and how to compute, not what: [run], data.load and data.memory, nor the check
-/// data.channels.
+/// Compares every key that decides what is computed. Leaves out those about where and how ([run], data.load,
+/// data.memory), and the check data.channels.
 std::vector<KeyDifference> differences(const Config& was, const Config& is);
 
 }  // namespace mrmf

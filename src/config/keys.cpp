@@ -31,7 +31,7 @@ std::vector<std::string> children(const std::string& parent, const std::vector<s
   return {names.begin(), names.end()};
 }
 
-// A neighbour with a similar name, else a key of that name elsewhere, else a similar path.
+// A similar name beside it, else a key of the same name elsewhere, else a similar path.
 std::string suggestion(const std::string& path, const std::vector<std::string>& known) {
   const std::string parent = parent_of(path), name = path.substr(parent.size());
   const std::string neighbour = nearest(name, children(parent, known));
@@ -143,7 +143,7 @@ Extent read_extent(const Value& value, const std::string& path, const Rule& rule
   Extent extent{1, 1, 1};
   bool good = !items.empty() && items.size() <= extent.size();
   for (std::size_t i = 0; good && i < items.size(); ++i) {
-    // An extent in number of elements: 2^20 per axis is far beyond any sample and keeps products in range.
+    // 2^20 elements per axis are far beyond any sample and keep products in range.
     good = items[i].kind == Value::Kind::integer && inside(static_cast<double>(items[i].integer), rule) &&
            items[i].integer <= (1 << 20);
     extent[extent.size() - items.size() + i] = items[i].integer;

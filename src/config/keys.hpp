@@ -1,5 +1,5 @@
-// A TOML document as a tree of values, and the machinery of the key tables that read it: a key is declared once (path,
-// field, rule, meaning), and reading, writing, checking and describing it all follow from that.
+// Tree of values of a TOML document, and the key tables that read it. A key is declared once (path, field, rule,
+// meaning); reading, writing, checking and describing it follow from that.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 
 namespace mrmf {
 
-/// A value of the document; it knows where it was written, so that every later message can say so.
+/// A value of the document. It knows where it was written, for later messages.
 struct Value {
   enum class Kind { boolean, integer, real, text, list, table };
   Kind kind = Kind::table;
@@ -37,8 +37,8 @@ struct Value {
 /// Syntax errors are ConfigError "<origin>:<line>:<column>: ...".
 Value parse_toml(const std::string& text, const std::string& origin);
 
-/// Applies "section.key=value". The value is TOML; what is not TOML counts as text. Entries of a list are reached by
-/// "section.list[0].key". Whether the key exists is found out later, when the tree is read.
+/// Applies "section.key=value". The value is TOML; anything else counts as text. "section.list[0].key" names an entry
+/// of a list. Whether the key exists is checked later, when the tree is read.
 void apply_override(Value& root, const std::string& setting);
 
 /// The value as TOML on one line.
@@ -46,7 +46,7 @@ std::string render(const Value& value);
 /// A TOML string literal.
 std::string quoted(const std::string& text);
 
-/// What the value of a key may be, beyond its type. Numbers lie in [least, most] unless an end is open.
+/// The allowed values of a key, beyond its type. Numbers lie in [least, most] unless an end is open.
 struct Rule {
   double least = -1e300, most = 1e300;
   bool open_least = false, open_most = false;
@@ -59,7 +59,7 @@ Rule above_to(double least, double most);
 Rule from_below(double least, double most);
 Rule one_of(std::vector<std::string> words);
 
-/// Where each key was set, for checks that come later.
+/// Where each key was set, for later checks.
 using Places = std::map<std::string, std::string>;
 
 /// ConfigError "<where>: <path> is <value>; it must be <expected>".
@@ -67,7 +67,7 @@ using Places = std::map<std::string, std::string>;
 /// ConfigError "<where>: unknown key '<path>'; did you mean '...'?". `known` are full paths.
 [[noreturn]] void unknown_key(const Value& value, const std::string& path, const std::vector<std::string>& known);
 
-/// Types of values: what a message calls them, how they are read and written. "" is written for "not set".
+/// Types of values: their names in messages, reading and writing. "" is written for "not set".
 std::string expected_number(bool integer, const Rule& rule);
 std::string expected_word(const Rule& rule);
 std::int64_t read_integer(const Value& value, const std::string& path, const Rule& rule);
@@ -76,7 +76,7 @@ std::string read_text(const Value& value, const std::string& path, const Rule& r
 std::size_t read_word(const Value& value, const std::string& path, const Rule& rule);  ///< its position in rule.words
 bool read_boolean(const Value& value, const std::string& path);
 Extent read_extent(const Value& value, const std::string& path, const Rule& rule);
-/// The entries of a list; a value that is no list counts as a list of one.
+/// The entries of a list; any other value counts as a list of one.
 std::vector<Value> read_list(const Value& value);
 
 template <class T>
@@ -187,8 +187,8 @@ std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::strin
   return result;
 }
 
-/// Reads a table by its keys. `prefix` is the full path of S's table ("" or "model.layers[0]."), `inner` the part of
-/// the path already walked inside it.
+/// Reads a table by its keys. `prefix` is the full path of S's table ("" or "model.layers[0]."); `inner` is the path
+/// already walked inside it.
 template <class S>
 void read_table(const Value& table, const std::string& prefix, const std::string& inner,
                 const std::vector<Key<S>>& keys, S& target, Places& places) {

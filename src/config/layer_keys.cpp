@@ -22,7 +22,7 @@ std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
   return keys;
 }
 
-// In the order of LayerKind, which is how a word is read.
+// In the order of LayerKind, because a word is read by its position.
 std::vector<std::string> layer_kind_words() {
   std::vector<std::string> words;
   for (const LayerKindWord& kind : kLayerKinds) words.emplace_back(kind.word);
@@ -121,7 +121,7 @@ Key<ModelConfig> layer_list_key() {
   };
   key.write = [](const ModelConfig& model) {
     std::vector<std::string> entries;
-    if (!model.preset.empty()) return std::string();  // the preset says it all
+    if (!model.preset.empty()) return std::string();  // the preset already says it
     for (const LayerSpec& spec : model.layers) entries.push_back(write_table(spec, keys_of(spec.kind)));
     return write_lines(entries);
   };

@@ -46,7 +46,7 @@ std::vector<LayerSpec> neuron_inverter() {
   return layers;
 }
 
-// What both CosmoFlow networks are made of: Keras' defaults, so Glorot's weights and zero biases.
+// The convolution of both CosmoFlow networks: Keras' defaults, so Glorot's weights and zero biases.
 LayerSpec cube_conv(Index filters, Index stride) {
   LayerSpec conv = layer(LayerKind::conv);
   conv.units = filters;
@@ -70,8 +70,8 @@ LayerSpec glorot_dense(Index units) {
   return dense;
 }
 
-// The MRMF paper's CosmoFlow (K. Wang's NU-CUCIS/Multi-resolution-Training, cosmoflow/model/denser_model.py): counts go
-// into a batch norm; dropout stands before ReLU. Keras' moving average keeps 0.99, so 0.01 is the new batch's weight.
+// The MRMF paper's CosmoFlow (K. Wang's NU-CUCIS/Multi-resolution-Training, cosmoflow/model/denser_model.py). Counts go
+// into a batch norm; dropout comes before ReLU. Keras' moving average keeps 0.99, so 0.01 is the new batch's weight.
 std::vector<LayerSpec> cosmoflow() {
   LayerSpec norm = layer(LayerKind::batch_norm);
   norm.momentum = 0.01F;
@@ -94,8 +94,8 @@ std::vector<LayerSpec> cosmoflow() {
   return layers;
 }
 
-// The MLPerf HPC benchmark's CosmoFlow (mlcommons/hpc, cosmoflow/models/cosmoflow.py). There the activation stands
-// before the pool; leaky ReLU rises, so after it is the same function on an eighth of the values.
+// The MLPerf HPC benchmark's CosmoFlow (mlcommons/hpc, cosmoflow/models/cosmoflow.py). There the activation comes
+// before the pool. Leaky ReLU is increasing, so after the pool it is the same function on an eighth of the values.
 std::vector<LayerSpec> cosmoflow_mlperf() {
   LayerSpec leaky = layer(LayerKind::leaky_relu);
   leaky.slope = 0.3F;

@@ -1,4 +1,4 @@
-// The networks that a configuration can ask for by name.
+// The networks that a configuration can name.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct Preset {
   int batch = 1;            ///< rows per step of a benchmark, unless given
 };
 std::vector<Preset> preset_list();
-/// The usual shape of a sample of the preset; "" when there is none of that name.
+/// A sample's usual shape for the preset; "" when there is no such preset.
 std::string preset_sample(const std::string& name);
-/// "1600x3" as the shape of a sample: positions per axis, then channels. ConfigError when it is none.
+/// The shape of a sample from "1600x3": positions per axis, then channels. ConfigError when the text is none.
 Shape parse_sample(const std::string& text);
-/// Preset::batch; 1 when there is none of that name.
+/// Preset::batch; 1 when there is no such preset.
 int preset_batch(const std::string& name);
 
-/// The layers of a preset, named. ConfigError with the nearest name when there is no such preset.
+/// The named layers of a preset. ConfigError with the nearest name when there is no such preset.
 std::vector<LayerSpec> preset_layers(const std::string& name);
 
 /// Names the unnamed layers by kind and position among their kind: conv1, pool1 (of either kind), relu1, ..., flatten.

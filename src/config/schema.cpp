@@ -1,4 +1,4 @@
-// The table of options: each is declared here and nowhere else, with the keys whose values take reading of their own.
+// The table of options: each is declared here only. Also the keys whose values need their own reading.
 #include "src/config/schema.hpp"
 
 #include <array>
@@ -34,7 +34,7 @@ void read_size(const Value& value, const std::string& path, Extent& size) {
   }
 }
 
-// What is padded before and after one axis, or false.
+// Reads the padding before and after one axis; false when it is invalid.
 bool read_pads(const Value& value, Index& before, Index& after) {
   const std::vector<Value> numbers = read_list(value);
   if (numbers.size() > 2 || numbers.empty() || (numbers.size() == 1 && value.kind == Value::Kind::list)) return false;
@@ -94,7 +94,7 @@ void read_resolutions(MethodConfig& method, const Value& value, const std::strin
 
 constexpr const char* kMemory = "a number of GB above 0, or a text such as \"8 GB\", \"500 MB\" or \"1.5 TB\"";
 
-// "8 GB" in GB; 0 when it is no such text.
+// "8 GB" in GB; 0 for any other kind of text.
 double gigabytes(const std::string& text) {
   constexpr std::array<std::pair<const char*, double>, 6> units{
       {{"MB", 1e-3}, {"GB", 1}, {"TB", 1e3}, {"MiB", 0x1p20 / 1e9}, {"GiB", 0x1p30 / 1e9}, {"TiB", 0x1p40 / 1e9}}};
@@ -110,7 +110,8 @@ double gigabytes(const std::string& text) {
 
 using Keys = std::vector<Key<Config>>;
 
-// Times the bytes of the largest sample (io/limits.hpp), and of all ranks together, it still is a number.
+// Such a batch does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or summed over all
+// ranks.
 constexpr double kMostBatch = 1 << 22;
 
 template <class Field>
@@ -123,7 +124,7 @@ std::string word_of(E value) {
   return words_of<E>().at(static_cast<std::size_t>(value));
 }
 
-// A key of one section's struct as a key of the whole.
+// Turns a key of one section's struct into a key of the whole configuration.
 template <class Section, class Field>
 Key<Config> lift(const std::string& section, Field field, const Key<Section>& key) {
   return {section + key.path, key.expected, key.meaning,
@@ -131,7 +132,7 @@ Key<Config> lift(const std::string& section, Field field, const Key<Section>& ke
           [=](const Config& c) { return key.write(field(c)); }};
 }
 
-// `settings` and `stop` are the tables that hold a role's training settings and its stop rule.
+// `settings` and `stop` are the tables with a role's training settings and its stop rule.
 template <class S, class Role>
 void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std::string& stop, Role role) {
   const auto key = [&](const std::string& path, auto member, const Rule& rule, const std::string& meaning) {

@@ -1,4 +1,4 @@
-// The options there are, and the entries of the two lists of tables. Private to src/config.
+// All options, and the entries of the two lists of tables. Private to src/config.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace mrmf {
 
-/// Every key of the configuration, in the order it is written and described.
+/// Every key of the configuration, in the order of writing and describing.
 std::vector<Key<Config>> config_keys();
 
-/// A key of [[model.layers]] and the kinds of layer that have it.
+/// A key of [[model.layers]] and the layer kinds that have it.
 struct LayerKey {
   Key<LayerSpec> key;
   std::vector<LayerKind> kinds;
   bool required = false;
 };
 std::vector<LayerKey> layer_keys();
-/// kernel, window or stride: a number for every axis of the data, or a list; `once` notes which it was.
+/// kernel, window or stride: one number for every axis of the data, or a list; sets `once` for the former.
 Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
                         const std::string& meaning);
-/// padding of a conv: a word, or what goes before and after each axis.
+/// padding of a conv: a word, or the zeros before and after each axis.
 Key<LayerSpec> padding_key();
 /// The list [[model.layers]] as one key.
 Key<ModelConfig> layer_list_key();
 
-/// method.resolutions, which also says for how many axes its factors are.
+/// method.resolutions, which also tells the number of axes.
 Key<MethodConfig> resolutions_key();
 
 /// data.memory: a number of GB, or a text with its unit.
@@ -37,9 +37,9 @@ std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();
 
-/// Fills in what follows from other keys, and checks what no key can check alone. `origin` is named where no key is.
+/// Derives keys that follow from others, and makes checks that span several keys. Names `origin` where no key was set.
 void complete(Config& config, const Places& places, const std::string& origin);
-/// ConfigError for a patience that waits for no threshold.
+/// ConfigError for a patience without a threshold.
 void check_stops(const MethodConfig& method, const Places& places, const std::string& origin);
 
 }  // namespace mrmf

@@ -1,4 +1,5 @@
-// TOML text to the tree of values, overrides into it, and values back to text. Only this file sees toml++.
+// Conversion from TOML text to the tree of values, overrides into it, and values back to text. Only this file sees
+// toml++.
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -16,7 +17,7 @@ Value convert(const toml::node& node, const std::string& origin, toml::source_in
   Value value;
   value.where = origin + ":" + std::to_string(line);
   if (const auto* table = node.as_table()) {
-    // toml++ sorts by key; messages should come in the order of the file.
+    // toml++ sorts by key, but messages should come in the order of the file.
     std::vector<std::pair<toml::source_position, Value>> entries;
     for (const auto& [key, child] : *table) {
       Value entry = convert(child, origin, key.source().begin.line);
@@ -40,7 +41,7 @@ Value convert(const toml::node& node, const std::string& origin, toml::source_in
   } else if (const auto* text = node.as_string()) {
     value.kind = Value::Kind::text;
     value.text = text->get();
-  } else {  // dates and times: no key wants one, so its text is what a message can show
+  } else {  // dates and times: no key wants one, so a message can only show its text
     value.kind = Value::Kind::text;
     std::ostringstream out;
     node.visit([&](const auto& any) { out << any; });

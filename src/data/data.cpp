@@ -44,7 +44,7 @@ Data::Data(const Config& config, Comm& team, Reading reading)
 
 void Data::read(Comm& team) {
   for (Split* split : {&train_, &validation_}) {
-    split->store.reset();  // before anything is read: there may not be room for both
+    split->store.reset();  // before reading: there may not be room for both
     split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
   }
   validation_.order.shuffle = false;
@@ -63,8 +63,7 @@ void Data::read(Comm& team) {
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 
-// Sizes of teams and places in them are such that all ranks of a team come to the same answer: every team is a row of
-// neighbours in the world.
+// All ranks of a team come to the same answer here, because every team is a row of neighbours in the world.
 void Data::load(Comm& team) {
   if (loaded() && train_.order.ranks == team.size() && train_.order.rank == team.rank()) return;
   const Timer timer;

@@ -1,5 +1,5 @@
-// The training and the validation data of a run: this rank's rows at every resolution the plan needs, in memory or
-// streamed as the configuration says. What stays in memory is decided from the files' headers before any of it is read.
+// Training and validation data of a run: this rank's rows at every resolution of the plan, in memory or streamed as
+// configured. The files' headers decide what stays in memory, before any data are read.
 #pragma once
 
 #include <functional>
@@ -18,20 +18,20 @@ namespace mrmf {
 struct DataPart {
   DatasetShape shape;
   OrderSettings order;                   ///< batch does not matter
-  std::map<Extent, Index> batch_rows{};  ///< by the resolutions it will be used at
+  std::map<Extent, Index> batch_rows{};  ///< by the resolutions at which it will be used
 };
 
 struct MemoryPlan {
   std::vector<StoreSettings> stores;  ///< one per part
-  std::string text;                   ///< for people: what stays in memory, of how much; the same on every rank
+  std::string text;                   ///< what stays in memory, out of how much, for people; the same on every rank
 };
 
-/// Bytes of this rank's samples and labels of all parts while these resolutions are in use, one after the other.
+/// Bytes of this rank's samples and labels of all parts, while these resolutions are in use one after the other.
 Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores,
                  const std::vector<Extent>& resolutions);
 
-/// Collective over `team`. The run's `host_ranks` ranks on this node share data.memory, of whatever teams they are.
-/// ConfigError, with both numbers: it is too little for the batches, or for all samples where data.load is "memory".
+/// Collective over `team`. The run's `host_ranks` ranks on this node, of any team, share data.memory. ConfigError, with
+/// both numbers, when it is too small for the batches, or for all samples if data.load is "memory".
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks);
 
 /// One split as the training loop sees it.
@@ -50,23 +50,23 @@ class Data {
   Data(const Config& config, Comm& team, Reading reading = Reading::now);
 
   bool loaded() const { return train_.store != nullptr; }
-  /// Has what this rank needs in `team`, and nothing else. Collective. The first reading's seconds are load_seconds(),
-  /// those of others are among what the next require() returns.
+  /// Gets this rank what it needs in `team`, and drops everything else. Collective. load_seconds() has the time of the
+  /// first reading; the next require() includes that of later ones.
   void load(Comm& team);
 
   Split& train() { return train_; }
   Split& validation() { return validation_; }
   const DatasetShape& shape() const { return train_.shape; }
   double load_seconds() const { return load_seconds_; }
-  /// One line for people: in memory or streamed, how much of it, how it is read.
+  /// One line for people: in memory or streamed, how much of it, and how it is read.
   const std::string& way() const { return way_; }
-  /// Loading a batch may fail on one rank alone: the others must hear of it. The same on every rank.
+  /// Whether loading a batch may fail on one rank alone, so that the others must be told. The same on every rank.
   bool streams() const { return train_.store->streams(); }
 
   /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
   double require(const Extent& resolution);
   void release(const Extent& resolution);
-  /// Seconds that went to averaging samples since the last call; SampleStore says which. Requires loaded().
+  /// Seconds spent on averaging samples since the last call (see SampleStore). Requires loaded().
   double take_averaging_seconds() {
     return train_.store->take_averaging_seconds() + validation_.store->take_averaging_seconds();
   }
@@ -75,21 +75,21 @@ class Data {
   void read(Comm& team);
 
   Config config_;
-  int host_ranks_ = 1;  // of the run
+  int host_ranks_ = 1;  // the run's ranks on this node
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;
-  double later_seconds_ = 0;  // of reading while the run was under way
+  double later_seconds_ = 0;  // of reading during the run
 };
 
-/// How a data set of this many samples is cut for a team of `ranks`, as `rank` sees it; batch is still to be set.
+/// How a data set of this many samples is cut for a team of `ranks`, as seen by `rank`. The batch is still to be set.
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
 
-/// The largest batches of the plan, by resolution; `rows_of` gives a split's rows for a training batch. With
-/// data.averaging = "epoch" all resolutions are made from the same stream of originals: each has the largest of all.
+/// The largest batches of the plan, by resolution. `rows_of` gives a split's rows for a training batch. With
+/// data.averaging = "epoch", all resolutions come from the same stream of originals, so each gets the largest of all.
 std::map<Extent, Index> largest_batches(const Config& config, const std::function<Index(Index)>& rows_of);
 
-/// A validation set may be smaller than the training batch, or leave ranks without samples.
+/// The batch for validation: the set may be smaller than the training batch, or leave ranks without samples.
 Index validation_batch(const OrderSettings& order, Index batch);
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-// What of a run's data stays in memory, and what the configuration's limit leaves room for.
+// Plan of a run's memory for data: what stays in memory, and what the configured limit leaves room for.
 #include "src/data/data.hpp"
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@
 namespace mrmf {
 namespace {
 
-constexpr double kShare = 0.5;  // of the node's memory; models, their activations and the page cache want the rest
+constexpr double kShare = 0.5;  // of the node's memory; models, activations and the page cache need the rest
 constexpr double kGiga = 1e9;
 constexpr Extent kOriginal{1, 1, 1};
 
-/// What this rank may use.
+/// The memory that this rank may use.
 struct Budget {
   double node = 0;  // bytes
-  int ranks = 1;    // that share it
+  int ranks = 1;    // ranks that share it
   Index rank() const { return static_cast<Index>(node / ranks); }
 };
 
@@ -30,7 +30,7 @@ Index label_bytes(const DataPart& part) {
   return visited_count(part) * part.shape.outputs * size_of(ElementType::float32);
 }
 
-// All samples, and the coarse copies that are kept beside them.
+// Bytes of all samples and of the coarse copies kept beside them.
 Index bytes_in_memory(const DataPart& part, Averaging averaging, const std::vector<Extent>& resolutions) {
   Index sample = sample_bytes(part);
   for (const Extent& resolution : resolutions)
@@ -52,7 +52,7 @@ Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const 
       .bytes;
 }
 
-// The largest over the resolutions, which follow one after the other.
+// The largest need of any resolution; they follow one after the other.
 Index least_bytes(const DataPart& part, const StoreSettings& settings) {
   Index least = 0;
   for (const auto& [resolution, rows] : part.batch_rows)
@@ -77,7 +77,7 @@ Index total(const std::vector<DataPart>& parts, Of of) {
       amount(static_cast<double>(needed)), amount(1.01 * static_cast<double>(needed) * budget.ranks), advice));
 }
 
-// In proportion to the data sets' sizes, but to each what it cannot do without.
+// Shares the memory in proportion to the data sets' sizes, but gives each at least its minimum.
 std::vector<StoreSettings> share(const DataConfig& config, const std::vector<DataPart>& parts, const Budget& budget) {
   const StoreSettings bare{true, config.averaging, 0};
   const Index there = budget.rank() - total(parts, label_bytes);
@@ -98,7 +98,7 @@ std::vector<StoreSettings> share(const DataConfig& config, const std::vector<Dat
 
 std::string stream_text(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores, Comm& team) {
   std::string text;
-  std::map<Extent, std::pair<double, double>> kept;  // and all
+  std::map<Extent, std::pair<double, double>> kept;  // kept, and all
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (const auto& [resolution, rows] : parts[i].batch_rows) {
       const Range rows_here = visited_rows(parts[i].order);

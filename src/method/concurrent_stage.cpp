@@ -1,5 +1,4 @@
-// Two teams that train a stage's models at once: where one waits for the other, and how all ranks get what each has
-// trained.
+// Two teams that train a stage's models at once: their rendezvous, and the exchange of what each has trained.
 #include <array>
 #include <chrono>
 #include <optional>
@@ -26,8 +25,8 @@ std::vector<Span> spans_of(ModelState& model_state, const Group& group, bool mom
   return spans;
 }
 
-// Parameters and state of a group of layers, their moments if they are wanted, and the optimizer's count of steps: of
-// rank `root`, to every rank's model. Collective over `world`.
+// Sends rank `root`'s parameters and state of a group of layers, the moments if wanted, and the optimizer's step counts
+// to every rank's model. Collective over `world`.
 void broadcast(Backend& backend, ModelState& model_state, const Group& group, bool moments, Comm& world, int root) {
   const std::vector<Span> spans = spans_of(model_state, group, moments);
   std::size_t count = 0;
@@ -50,7 +49,7 @@ void broadcast(Backend& backend, ModelState& model_state, const Group& group, bo
   model_state.optimizer.set_ages({static_cast<std::uint64_t>(ages[0]), static_cast<std::uint64_t>(ages[1])});
 }
 
-// Waits for a second at most, and gently: the other team may share the cores.
+// Waits for at most a second, without spinning: the other team may share the cores.
 bool done_soon(PendingSum& sum) {
   for (const Timer waiting; waiting.seconds() < 1;) {
     if (sum.test()) return true;
@@ -59,20 +58,20 @@ bool done_soon(PendingSum& sum) {
   return false;
 }
 
-/// Where two teams that train at once wait for each other.
+/// The meeting point of two teams that train at once.
 class Rendezvous {
  public:
   /// Collective over the world.
   explicit Rendezvous(const Comm& world) : world_(world.duplicate()) {
-    world_.sum_in_any_order(false);  // such a sum could not go on beside other calls
+    world_.sum_in_any_order(false);  // a sum in fixed point could not run beside other calls
   }
 
   struct Met {
-    bool stopped;   ///< one of the teams was, by a signal, and saved
-    double waited;  ///< seconds, of this rank
+    bool stopped;   ///< whether a signal stopped one of the teams, which has saved
+    double waited;  ///< seconds that this rank waited
   };
-  /// Who is early waits here for the other team, and without a limit: it may need hours more. A rank that hangs is
-  /// found by its own team, whose calls have a limit, and ends the job. Collective over the world, once.
+  /// The early team waits here for the other, without a limit: it may need hours more. A rank that hangs is found by
+  /// its own team, whose calls have a limit, and that ends the job. Collective over the world, once.
   Met wait(bool stopped, Comm& team) {
     const Timer waiting;
     std::array<float, 1> stops{stopped ? 1.0F : 0.0F};
@@ -85,9 +84,9 @@ class Rendezvous {
   Comm world_;
 };
 
-// What a rank knows when its team has trained.
+// A rank's result when its team has trained.
 struct Trained {
-  bool stopped = false;  // by a signal, and saved
+  bool stopped = false;  // by a signal, after saving
   PhaseHistory history;
   double elapsed = 0;
 };
@@ -138,7 +137,7 @@ class TwoTeams {
     try {
       return train_mine(elapsed);
     } catch (const Error&) {
-      // What all ranks of a team see, its root says, and ends the job.
+      // An error that all ranks of a team see is reported by its root, which ends the job.
       if (!team_.root()) std::this_thread::sleep_for(std::chrono::seconds(5));
       throw;
     }
@@ -147,7 +146,7 @@ class TwoTeams {
   Trained train_mine(double elapsed) {
     const Phase& mine = in_coarse_ ? stage_.coarse : *stage_.dense;
     const RunContext ctx = ctx_.of(team_, in_coarse_ ? ctx_.report : own_);
-    if (!ctx_.data.loaded()) ctx_.data.load(team_);  // the first reading is before the run's time
+    if (!ctx_.data.loaded()) ctx_.data.load(team_);  // the run's time begins after the first reading
     Trainer trainer(ctx, config_.training, elapsed);
     ctx_.data.load(team_);
     ctx.report.log(fmt::format("data of the {} team: {}", to_string(mine.role), ctx_.data.way()));
@@ -157,14 +156,14 @@ class TwoTeams {
     try {
       trained.history = trainer.train(in_coarse_ ? coarse_ : *dense_, mine);
     } catch (const Stopped&) {
-      // The other team stops at a step of its own, or has no more: all end together, at the rendezvous.
+      // The other team stops at its own step, or has none left. All end together at the rendezvous.
       trained.stopped = true;
     }
     trained.elapsed = trainer.total_seconds();
     return trained;
   }
 
-  // The records and lines of both teams become those of the run.
+  // Merges the records and lines of both teams into those of the run.
   void tell(const PhaseHistory& mine) {
     const PhaseHistory coarse = broadcast(mine, ctx_.team, 0);
     const PhaseHistory dense = broadcast(mine, ctx_.team, coarse_ranks_);
@@ -186,11 +185,11 @@ class TwoTeams {
   const Stage& stage_;
   ModelState& coarse_;
   std::optional<ModelState> dense_;
-  int coarse_ranks_;  // the dense team's root is the rank behind them
+  int coarse_ranks_;  // the next rank is the dense team's root
   bool in_coarse_;
   Comm team_;
   Rendezvous rendezvous_;
-  RunReport own_;  // of the dense team's root; else silent
+  RunReport own_;  // the dense team's root's; silent on other ranks
   std::array<PhaseRecord, 2> records_;
 };
 

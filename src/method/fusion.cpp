@@ -9,7 +9,7 @@ namespace {
 
 struct Tap {
   Index low = 0, high = 0;
-  float weight = 0;  // of high
+  float weight = 0;  // weight of high
 };
 
 std::vector<Tap> taps(Index from, Index to) {
@@ -39,7 +39,7 @@ std::vector<float> resample_axis(const std::vector<float>& x, Index outer, Index
   return y;
 }
 
-// What the network's flatten layer flattens: positions and channels.
+// The input of the network's flatten layer: positions and channels.
 Shape flattened(const Network& network) {
   for (const Entry& entry : network.entries())
     if (entry.kind == LayerKind::flatten) return entry.input;
@@ -57,7 +57,7 @@ const Place& place_of(const Entry& entry, Content content) {
   return content == Content::state ? entry.state : entry.params;
 }
 
-// A dense layer or batch norm over the flattened vector, whose length is the resolution's.
+// Whether layer i is a dense layer or batch norm over the flattened vector, whose length depends on the resolution.
 bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
   const Entry& from = networks.coarse.entry(i);
   const Entry& to = networks.dense.entry(i);
@@ -98,7 +98,7 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   }
 }
 
-// The same places as a model's bottom parameters, in another arena of the same layout.
+// The places of a model's bottom parameters in another arena of the same layout.
 Span bottom_of(Model& model, Span arena) {
   const Span bottom = model.bottom().params;
   return arena.subspan(static_cast<std::size_t>(bottom.data() - model.params().data()), bottom.size());

@@ -1,5 +1,5 @@
-// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers, and its top where that is
-// asked for: interpolated along the flattened positions, as the denser model's flattened vector is longer.
+// Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers and, if asked for, its top.
+// The top is interpolated along the flattened positions, because the denser model's flattened vector is longer.
 #pragma once
 
 #include "layers/network.hpp"
@@ -17,14 +17,14 @@ struct Resample {
 };
 void resample(const Resample& how, ConstSpan x, Span y);
 
-/// What an arena of the two models holds. Moments are laid out as parameters.
+/// The contents of an arena of the two models. Moments are laid out as parameters.
 enum class Content { params, state, moments };
 
-/// Copies or interpolates every top layer's slice of `coarse` into `dense`. Layers of equal signature are copied; a
-/// flat batch norm is interpolated; a dense layer over the flattened vector is interpolated and its weights scaled by
-/// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled).
-/// A layer that fits neither way is a ConfigError, of require_transferable() before anything is copied.
-/// With only_matching, layers that are not equal are left as they are instead.
+/// Copies or interpolates every top layer's slice of `coarse` into `dense`. Copies layers of equal signature and
+/// interpolates a flat batch norm. Interpolates a dense layer over the flattened vector and scales its weights by
+/// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled). A layer
+/// that fits neither way is a ConfigError of require_transferable(), before anything is copied. With only_matching,
+/// layers that are not equal are left unchanged instead.
 /// requires: host-addressable spans (weights of every backend here are).
 struct TopTransfer {
   const Network& coarse;
@@ -34,11 +34,11 @@ struct TopTransfer {
 void require_transferable(const TopTransfer& networks);
 void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
 
-/// ConfigError naming the first layer that cannot be handed over: bottoms must be equal, and an interpolated top's
-/// layers equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.
+/// ConfigError naming the first layer that cannot be handed over. Bottoms must be equal; an interpolated top's layers
+/// must be equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& step);
 
-/// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state), and on top what
+/// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state). Its top is what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest.
 ///   * Contents move, addresses stay.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of

@@ -11,10 +11,10 @@
 namespace mrmf {
 namespace {
 
-// The trainer of all ranks. They read the data where two teams had it.
+// Makes the trainer of all ranks, which read the data that two teams had before.
 void make_trainer(std::optional<Trainer>& trainer, const RunContext& ctx, const Plan& plan, const Config& config,
                   double elapsed) {
-  if (!ctx.data.loaded()) ctx.data.load(ctx.team);  // the first reading is before the run's time
+  if (!ctx.data.loaded()) ctx.data.load(ctx.team);  // the run's time begins after the first reading
   trainer.emplace(ctx, config.training, elapsed);
   ctx.data.load(ctx.team);
   for (const Stage& stage : plan.stages) {
@@ -36,14 +36,14 @@ std::vector<PhaseRecord> earlier_records(const RunContext& ctx, std::size_t coun
 
 }  // namespace
 
-// Figure 2 of the paper. A coarse and a dense model are trained at two resolutions, one after the other or at once; the
-// dense one takes over the coarse one's bottom layers; the fused model is the coarse one of the next, finer stage; the
-// last one is finetuned.
+// Figure 2 of the paper. A coarse and a dense model are trained at two resolutions, one after the other or at once. The
+// dense one takes over the coarse one's bottom layers. The fused model is the coarse model of the next, finer stage;
+// the last one is finetuned.
 Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& ctx) {
   const Timer start;
   const std::size_t begin = ctx.saving ? ctx.saving->checkpoints.stages_behind() : 0;
   std::vector<PhaseRecord> done = earlier_records(ctx, begin);
-  std::optional<Trainer> trainer;  // of all ranks; none while two teams train
+  std::optional<Trainer> trainer;  // for all ranks; none while two teams train
   if (begin == plan.stages.size() || !plan.stages[begin].at_once) make_trainer(trainer, ctx, plan, config, 0);
 
   const Phase& first = begin == plan.stages.size() ? plan.last : plan.stages[begin].coarse;

@@ -10,10 +10,10 @@ namespace mrmf {
 struct Outcome {
   ModelState model_state;           ///< the trained model, at the finest resolution of the plan
   std::vector<PhaseRecord> phases;  ///< in order
-  double seconds = 0;               ///< of all of it, validation and coarsening included
+  double seconds = 0;               ///< of everything, including validation and coarsening
 };
 
-/// Builds the models, trains and fuses them. Everything it learns on the way goes to the report.
+/// Builds, trains and fuses the models. The report gets everything learnt on the way.
 Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& ctx);
 
 }  // namespace mrmf

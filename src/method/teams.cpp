@@ -29,7 +29,7 @@ std::string origin_of(const Config& config, int ranks) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-// Seconds that an epoch takes on all ranks. Averaging the data is not an epoch's work: I/O is left out.
+// An epoch's seconds on all ranks. Leaves out I/O, because averaging the data is not an epoch's work.
 double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const RunContext& ctx) {
   RunReport silent;
   const RunContext apart = ctx.apart(silent);
@@ -42,7 +42,7 @@ double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const 
   return record.split.compute.mean + record.split.communication.mean;
 }
 
-// What is still unknown is measured, and `keep` is called after each model: a stop between the two loses one epoch.
+// Measures what is still unknown, and calls `keep` after each model, so that a stop loses one epoch at most.
 template <typename Keep>
 TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx,
                   MeasuredTeams& measured, const Keep& keep) try {

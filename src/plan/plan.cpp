@@ -46,7 +46,7 @@ Phase make_phase(const Config& config, int stage, Role role, const Extent& resol
   return phase;
 }
 
-// What is carried over must be there, and of one age in the top.
+// Carried moments must exist, and those of the top must have one age.
 void require_moments(const MethodConfig& method, const Stage& stage) {
   if (method.moments == Moments::reset) return;
   const std::string refused = "method.moments = \"carry\" does not go with ";
@@ -68,7 +68,7 @@ std::vector<Phase*> phases_of(Plan& plan) {
   return phases;
 }
 
-// One learning-rate curve over the whole run: each phase gets the part that its share of the epochs makes.
+// One learning-rate curve over the whole run: each phase gets a part in proportion to its epochs.
 void share_curve(Plan& plan) {
   const std::vector<Phase*> phases = phases_of(plan);
   double total = 0, done = 0;

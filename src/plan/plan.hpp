@@ -1,6 +1,6 @@
-// The plan of a run as data: computed from the config alone, printed by `mrmf plan` before anything runs, stored in the
-// run folder, and followed by the pipeline (paper section 3.3 and Figure 2). Beside it, warnings of what a
-// configuration and its data say that is allowed but rarely meant.
+// The plan of a run as data (paper section 3.3 and Figure 2). It is computed from the configuration alone, printed by
+// `mrmf plan` before anything runs, stored in the run folder, and followed by the pipeline. Also warnings about
+// settings and data that are allowed but rarely meant.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace mrmf {
 enum class Role { baseline, coarse, dense, finetune };
 std::string to_string(Role role);
 
-/// Train one model at one resolution until its stop rule says so.
+/// Training of one model at one resolution until its stop rule ends it.
 struct Phase {
   int number = 1;  ///< 1-based, among the plan's phases
   int stage = 1;   ///< 1-based; the last stage is the finetune
@@ -31,24 +31,24 @@ struct Phase {
   std::uint64_t seed = 1;  ///< initial parameters, when this phase makes a new model
 };
 
-/// Hand the coarse model's bottom (and what `top` says) to the dense model.
+/// Handover of the coarse model's bottom (and what `top` says) to the dense model.
 struct Fusion {
   int stage = 1;
   Extent from{1, 1, 1}, to{1, 1, 1};
   int axes = 1;
   TopRule top = TopRule::dense;
-  bool matching = false;  ///< progressive: top layers of equal signature go over too, the others stay fresh
+  bool matching = false;  ///< progressive: top layers of equal signature are handed over too, the others stay fresh
   Moments moments = Moments::reset;
 };
 
-/// One pair of models of Figure 2. Without `dense` the denser model starts untrained (MRT, interpolated top).
+/// One pair of models of Figure 2. Without `dense`, the denser model starts untrained (MRT, interpolated top).
 struct Stage {
   Phase coarse;
-  bool coarse_trained = true;  ///< false: the bottom it hands over is a new one
+  bool coarse_trained = true;  ///< false: the bottom that it hands over is new
   std::optional<Phase> dense;
   Fusion fuse;
   std::uint64_t dense_seed = 1;
-  bool at_once = false;    ///< coarse and dense model are trained at once, by two teams (paper 3.4)
+  bool at_once = false;    ///< two teams train the coarse and the dense model at once (paper 3.4)
   std::vector<int> split;  ///< their shares of the ranks, dense and coarse; empty: measured
 };
 
@@ -64,26 +64,26 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The network of the plan at a resolution of `sample`'s data, with room for the largest batch used there.
-/// ConfigError when the resolution does not divide the sample.
+/// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there. ConfigError when
+/// the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
-/// Numbered lines for people; one per step.
+/// Numbered lines for people, one per phase or fusion.
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);
 
-/// A resolution as the configuration, the plan and the records write it: a factor for each of the data's axes.
+/// A resolution as the configuration, the plan and the records write it: one factor per axis of the data.
 std::vector<Index> factors(const Extent& resolution, int axes);
 /// The same as text: "[4]", "[1,2,1]".
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string place_text(const Phase& phase);
 
-/// What is allowed but rarely meant, one line each, for what the configuration alone tells: keys that nothing reads,
-/// validation data that is the training data.
+/// Warnings from the configuration alone, one line each: keys that nothing reads, validation data that are the training
+/// data.
 std::vector<std::string> config_warnings(const Config& config);
-/// And for what it means on samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
-/// otherwise. `config` is as it was read, its layers not settled.
+/// Further warnings for samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
+/// differently. `config` is as it was read, with its layers not settled.
 std::vector<std::string> sample_warnings(const Config& config, const Shape& sample);
 
 /// ConfigError unless the samples have as many channels as data.channels says.

@@ -1,5 +1,5 @@
-// The schedule of a phase: its learning rate as it goes on, and when it ends. Value types fed by
-// the training loop: no I/O, no MPI.
+// The schedule of a phase: its learning rate over time, and its end. Value types fed by the training loop: no I/O, no
+// MPI.
 #pragma once
 
 #include <limits>
@@ -10,23 +10,25 @@
 
 namespace mrmf {
 
-/// Where on its curve a phase begins and ends, in [0, 1]. A curve over the whole run gives each phase its part; a curve
+/// Where on its curve a phase begins and ends, in [0, 1]. A curve over the whole run gives each phase a part; a curve
 /// per phase is {0, 1}.
 struct CurvePart {
   double begin = 0, end = 1;
   bool operator==(const CurvePart&) const = default;
 };
 
-/// The learning rate as a function of where a phase stands. Only reduce-on-plateau has memory.
+/// The learning rate as a function of a phase's progress. Only reduce-on-plateau has memory.
 class LearningRate {
  public:
-  /// `epochs`: the length that cosine and linear rules run over (the phase's upper bound).
+  /// `epochs` is the length of cosine and linear rules (the phase's upper bound).
   LearningRate(const OptimizerSettings& settings, int epochs, CurvePart part = {});
 
-  /// At optimizer step `step` of `steps` in epoch `epoch` (from 0). Constant within an epoch except for cosine, linear.
+  /// At optimizer step `step` of `steps` in epoch `epoch` (from 0). Constant within an epoch except for cosine and
+  /// linear.
   double at(int epoch, Index step, Index steps) const;
 
-  /// After an epoch: reduce-on-plateau looks at the validation loss (PyTorch's rule, relative threshold, cooldown).
+  /// Call after an epoch: reduce-on-plateau looks at the validation loss (PyTorch's rule, relative threshold,
+  /// cooldown).
   void epoch_done(double validation_loss);
 
   /// What reduce-on-plateau has seen.
@@ -49,17 +51,17 @@ class LearningRate {
 enum class StopReason { none, epochs, plateau, target };
 std::string to_string(StopReason reason);
 
-/// Paper section 3.2: "If the training loss reduction is smaller than the threshold for a consecutive of T_p epochs,
-/// we stop". Also an upper bound of epochs and, in the last phase, a target validation loss.
-/// Fed with values that are equal on every rank, so that all ranks stop together.
+/// The end of a phase. Paper section 3.2: "If the training loss reduction is smaller than the threshold for a
+/// consecutive of T_p epochs, we stop". Also an upper bound of epochs and, in the last phase, a target validation loss.
+/// Its inputs are equal on every rank, so that all ranks stop together.
 class StopRule {
  public:
   explicit StopRule(const StopSettings& settings) : settings_(settings) {}
 
-  /// After an epoch. The first epoch has no reduction and never counts towards patience.
+  /// Call after an epoch. The first epoch has no reduction and never counts towards patience.
   StopReason update(double train_loss, double validation_loss);
 
-  /// What it has seen: all that update() looks at beside its arguments and the settings.
+  /// All that update() looks at besides its arguments and the settings.
   struct Memory {
     int epochs = 0;
     int slow_epochs = 0;             ///< consecutive epochs below the threshold so far

@@ -1,4 +1,4 @@
-// Warnings of what a configuration and its data say that is allowed but rarely meant.
+// Warnings about settings and data that are allowed but rarely meant.
 #include "src/plan/plan.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kManyChannels = 16;  // fewer say nothing about the order of the axes
+constexpr Index kManyChannels = 16;  // fewer tell nothing about the order of the axes
 
 void unread_roles(const Config& config, std::vector<std::string>& lines) {
   const MethodConfig& method = config.method;
@@ -46,7 +46,7 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
          "a baseline fuses nothing");
 }
 
-// Keys of [training.optimizer] that another rule or optimizer has, where they are not at their defaults.
+// Keys of [training.optimizer] that only another rule or optimizer reads, if they are not at their defaults.
 void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines) {
   const OptimizerSettings &is = config.training.optimizer, standard;
   const std::vector<Phase> phases = make_plan(config).phases();
@@ -72,7 +72,7 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
 }
 
 bool same_file(const std::string& a, const std::string& b) {
-  std::error_code absent;  // then their names decide
+  std::error_code absent;  // then compare only the names
   return a == b || std::filesystem::equivalent(a, b, absent);
 }
 
@@ -89,7 +89,7 @@ void same_data(const DataConfig& data, std::vector<std::string>& lines) {
     }
 }
 
-// The sizes as a data set of n samples has them, in this order of the axes.
+// The sizes of a data set of n such samples, with the axes in this order.
 std::string stored(const Shape& sample, bool first_to_last, bool channel_of_one) {
   std::vector<Index> sizes(sample.spatial.end() - sample.axes, sample.spatial.end());
   sizes.push_back(sample.channels);
@@ -98,7 +98,7 @@ std::string stored(const Shape& sample, bool first_to_last, bool channel_of_one)
   return fmt::format("(n, {})", fmt::join(sizes, ", "));
 }
 
-// Channels before positions: the first axis is shorter than the others, and the "channels" are as many as positions.
+// Channels before positions: the first axis is shorter than the others, and there are as many "channels" as positions.
 bool looks_channels_first(const Shape& sample) {
   if (sample.axes == 0 || sample.channels < kManyChannels) return false;
   const Index first = sample.spatial[static_cast<std::size_t>(3 - sample.axes)];
@@ -108,7 +108,7 @@ bool looks_channels_first(const Shape& sample) {
   return first < shortest && first < sample.channels && 2 * sample.channels >= shortest;
 }
 
-// Positions along all axes: the "channels" are about as many. With three axes there is no room for a fourth.
+// No axis of channels: there are about as many "channels" as positions. With three axes there is no room for a fourth.
 bool looks_without_channels(const Shape& sample) {
   if (sample.axes == 0 || sample.axes == 3 || sample.channels < kManyChannels) return false;
   const Index shortest = *std::min_element(sample.spatial.end() - sample.axes, sample.spatial.end());

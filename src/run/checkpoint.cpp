@@ -25,18 +25,18 @@ namespace mrmf {
 namespace {
 
 constexpr const char* kFormat = "mrmf checkpoint 1";
-constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous: of a file in HDF5, and of a data set in it
+constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of an HDF5 file, and of a data set in it
 
 struct Array {
   std::string name;
   std::vector<Index> shape;
   Span place;                   // in the backend's memory
-  std::size_t rows = 1;         // one per rank where ranks differ
-  std::vector<float> values{};  // on the host, while they are there
+  std::size_t rows = 1;         // one per rank if ranks differ
+  std::vector<float> values{};  // on the host, while they are needed
 
   std::size_t bytes() const { return rows * place.size_bytes(); }
   void make_room() { values.resize(rows * place.size()); }
-  void give_back() { values = std::vector<float>(); }  // = {} would keep the memory
+  void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
   std::span<float> row(int rank) {
     return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
   }
@@ -64,7 +64,7 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   return arrays;
 }
 
-// What other ranks than the root have.
+// Gathers the values that other ranks than the root have.
 void collect(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
     if (array.rows == 1) continue;
@@ -83,7 +83,7 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   }
 }
 
-// Array by array: the model's size in memory twice, as a file and as its bytes, which
+// Works array by array. Needs twice the model's size in memory, as a file and as its bytes, which
 // src/training/memory_estimate.cpp counts.
 std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
   std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
@@ -127,7 +127,7 @@ Hdf5File open(const std::string& path) {
   return file;
 }
 
-// What this model has no place for, it would go on without, and nobody would know.
+// Otherwise a run would silently go on without data for which this model has no place.
 void require_nothing_else(const std::string& path, const std::vector<Array>& arrays) {
   std::set<std::string> expected{"progress", "config"};
   for (const Array& array : arrays) expected.insert(array.name);
@@ -156,7 +156,7 @@ void scale(RoleSettings& role, int factor) {
   if (role.batch) *role.batch *= factor;
 }
 
-// With batches and shards of all ranks in place of those of one: equal where the mini-batches are.
+// The configuration with batches and shards of all ranks in place of one rank's: equal if the mini-batches are.
 Config over_ranks(const RunStart& start) {
   Config config = start.config;
   if (config.data.shards == 0) config.data.shards = start.ranks;
@@ -182,17 +182,17 @@ StateRows rows_of(const Config& config) {
   return config.training.global_batch_norm ? StateRows::one : StateRows::one_per_rank;
 }
 
-// The model that goes through the stages: the finest is fused from what it was before.
+// Whether this is a phase of the model that goes through the stages; the finest model is fused from its predecessors.
 bool leads(const Phase& phase) { return phase.role != Role::dense; }
 
-// Bottom and top; one number where the file is older, for both.
+// Ages of bottom and top. An older file has one number for both.
 MomentAges ages_of(const Json& steps) {
   const auto age = [](const Json& json) { return whole_number<std::uint64_t>(json); };
   if (!steps.is_array()) return {age(steps), age(steps)};
   return {age(steps.at(0)), age(steps.at(1))};
 }
 
-// A file that cannot be removed does no harm: it is never looked at again.
+// A file that cannot be removed does no harm: it is never read again.
 void remove(const fs::path& path) {
   std::error_code ignored;
   fs::remove(path, ignored);
@@ -268,7 +268,7 @@ void Checkpoints::find(Comm& world) {
   std::erase_if(found_, [&](const auto& saved) { return saved.second.phase.stage < first_stage_; });
 }
 
-// All ranks see the same texts, so all of them fail where one does.
+// All ranks see the same texts, so all of them fail if one does.
 void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const std::string origin = path(phase.number);
   require_shallow_json(texts.progress, origin);

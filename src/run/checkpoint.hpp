@@ -1,8 +1,8 @@
-// The checkpoints of a run, and whether it may go on from them. One on disk is HDF5 with /parameters/<layer>/<part>,
-// /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32, the texts /progress (JSON) and
-// /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16 more: a checksum of all before them,
-// so that nothing damaged reaches the HDF5 library. Written beside its target and renamed, so that it is there whole or
-// not at all.
+// Checkpoints of a run, and whether it may go on from them. A checkpoint is an HDF5 file with
+// /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. It also
+// has the texts /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
+// more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
+// target and renamed, so that it is there whole or not at all.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ namespace mrmf {
 class Backend;
 class Network;
 
-/// What a checkpoint holds of a model in training: views of its arrays, which lie in the backend's memory.
+/// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
 struct SavedArrays {
   const Network& network;
   Span params, state;
@@ -32,23 +32,23 @@ struct CheckpointTexts {
   std::string progress, config;
 };
 
-/// Whose state the file holds: every rank's where batch norm takes each rank's own statistics, one row per rank.
+/// Whose state the file holds. With local statistics of batch norm, every rank's: one row per rank.
 enum class StateRows { one, one_per_rank };
 
-/// Collective; the root writes, its values and texts count. DataError where the disk is full or not writable: the file
-/// that was there before is untouched.
+/// Collective; the root writes its own values and texts. DataError when the disk is full or not writable; an earlier
+/// file then stays untouched.
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team);
 
-/// Reads the texts alone. DataError for a file that is torn, damaged or no checkpoint, with what to do. Run on one
+/// Reads only the texts. DataError, with what to do, for a file that is torn, damaged or no checkpoint. Run on one
 /// rank.
 CheckpointTexts read_checkpoint_texts(const std::string& path);
 
-/// Collective: fills the model's parameters, state and moments, the same bits that were saved. DataError as above,
-/// and for arrays of another network: one of the model's that the file lacks, or one of the file's that it lacks.
+/// Collective: fills the model's parameters, state and moments with the bits that were saved. DataError as above, and
+/// for another network's arrays: when the file lacks one of the model's, or the model one of the file's.
 void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
 
-/// One start of a run, as far as its results depend on it.
+/// One start of a run: everything that its results depend on.
 struct RunStart {
   Config config;
   Index samples = 0;  ///< of the training data
@@ -56,47 +56,47 @@ struct RunStart {
 };
 
 /// ConfigError naming the first key that differs, with both values. [run], data.load and data.memory may differ. So may
-/// the number of ranks, where the mini-batches stay the same: data.shards set, and batch times ranks kept; not with
+/// the number of ranks if the mini-batches stay the same (data.shards set, and batch times ranks kept), but not with
 /// local batch norm.
 void require_continuable(const RunStart& was, const RunStart& is);
 
-/// Where a saved phase goes on. Its optimizer takes the ages: the arrays have its moments already.
+/// Where a saved phase goes on. Its optimizer takes the ages; the arrays already have its moments.
 struct Restored {
   TrainState state;
   MomentAges ages;
 };
 
-/// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that
-/// trains that phase. From them, the same command goes on where the run was saved.
+/// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that trains
+/// that phase. From them, the same command goes on where the run was saved.
 ///
-/// A stage's files are kept until the next stage's coarse model (or the last one), which was fused from its models, is
-/// on disk. So a run goes on at the last stage whose coarse model has a file; a fusion that has none is done again.
+/// A stage's files are kept until the next stage's coarse model (or the last model), which was fused from its models,
+/// is on disk. So a run goes on at the last stage whose coarse model has a file, and repeats a fusion without one.
 class Checkpoints {
  public:
-  /// `samples`: of the training data. Finds nothing as yet.
+  /// `samples` is the number of training samples. Does not look for files yet.
   Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks);
 
-  /// Looks what an earlier start left in run.folder. Collective over the world. DataError: a file that is torn or
-  /// damaged. ConfigError: the run was begun with another configuration, on other data, or on a number of ranks that
-  /// changes its mini-batches.
+  /// Looks for an earlier start's files in run.folder. Collective over the world. DataError for a torn or damaged file.
+  /// ConfigError when the run was begun with another configuration, on other data, or on a number of ranks that changes
+  /// its mini-batches.
   void find(Comm& world);
   bool found() const { return !found_.empty(); }
-  /// Where the run goes on, in words. Requires found().
+  /// The run's position in words. Requires found().
   std::string position() const;
-  /// The records of what is done, in the plan's order.
+  /// The records so far, in the plan's order.
   std::vector<PhaseHistory> history() const;
-  /// Stages of the plan that the run has left behind: their models are part of what was saved later.
+  /// Stages of the plan that the run has completed: files saved later include their models.
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
 
-  /// A phase that other ranks have trained to its end: its history is part of what is saved from now on.
+  /// Adds a phase that other ranks have trained to its end: its history is saved from now on.
   void add(const Phase& phase, const PhaseHistory& history);
 
-  /// Removes all files, found or not: those of a run that begins anew, or is done.
+  /// Removes all files, found or not, of a run that begins anew or is done.
   void clear(const Comm& world);
 
-  /// What was saved of this phase, with the arrays as they were then; none: the phase was not begun. Collective.
+  /// The saved state of this phase, with the arrays as they were then; none if the phase was not begun. Collective.
   std::optional<Restored> load(Backend& backend, const SavedArrays& model, const Phase& phase, Comm& team) const;
-  /// Collective. DataError: the file cannot be written; the one before it is still there.
+  /// Collective. DataError when the file cannot be written; the earlier one is then still there.
   void save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state, Comm& team);
 
  private:

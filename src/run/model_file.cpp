@@ -18,7 +18,7 @@ void add(std::vector<PartPlace>& places, const std::string& layer, const std::ve
   }
 }
 
-constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // with more in it
+constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // the latter has more in it
 
 // Calls visit(data set name, its shape, its span) for every part of every layer.
 template <typename Floats, typename Visit>
@@ -44,7 +44,7 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
   write_checksummed(path, file.bytes(), Replace::file);
 }
 
-// What this model has no place for, it would compute without, and nobody would know. Checkpoints hold more than a
+// Otherwise a run would silently compute without data for which this model has no place. Checkpoints hold more than a
 // model.
 void require_nothing_else(const std::string& path, const Network& network) {
   std::set<std::string> expected;
@@ -70,7 +70,7 @@ std::vector<PartPlace> state_places(const Network& network) {
   return places;
 }
 
-// By one rank alone: nobody need wait in a collective call of MPI-IO, which has no limit.
+// One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
                 Comm& comm) {
   collective_try(comm, [&] {

@@ -11,7 +11,7 @@
 namespace mrmf {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keys in the order they are written here
+using Json = nlohmann::ordered_json;  // keeps keys in the order of writing
 
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 double number_of(const Json& json) {
@@ -29,7 +29,7 @@ Extent extent_of(const Json& json) {
   return extent;
 }
 
-// Means under the plain names, the ranks' least and most beside them.
+// Means have the plain names; the ranks' least and most stand beside them.
 void add_split(Json& json, const TimeSplit& split) {
   const auto add = [&](const std::string& part, const RankSeconds& s) {
     json[part + "_seconds"] = s.mean;
@@ -42,7 +42,7 @@ void add_split(Json& json, const TimeSplit& split) {
   json["averaging_seconds"] = split.averaging;
 }
 
-// Records of earlier versions have one rank's seconds alone.
+// Records of earlier versions have only one rank's seconds.
 TimeSplit split_of(const Json& json) {
   const auto part = [&](const std::string& name) {
     const double mean = json.at(name + "_seconds");
@@ -187,7 +187,7 @@ void PhaseRecord::add(const EpochRecord& epoch) {
   last = epoch;
 }
 
-// A name of bytes that are no UTF-8 (a file's, a host's) must not cost a finished run its result.
+// A name that is not UTF-8 (a file's, a host's) must not cost a finished run its result.
 std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string to_json(const PhaseRecord& r) { return phase_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 

@@ -1,4 +1,4 @@
-// What a run leaves behind, as plain data: the lines of epochs.jsonl and stages.jsonl, and result.json.
+// Records that a run leaves behind, as plain data: the lines of epochs.jsonl and stages.jsonl, and result.json.
 #pragma once
 
 #include <concepts>
@@ -14,8 +14,8 @@
 
 namespace mrmf {
 
-/// A whole number of a JSON value. std::out_of_range for any other, and for one that T does not hold: the library's own
-/// conversion of it would be undefined.
+/// A whole number from a JSON value. std::out_of_range for any other value, or for one that T cannot hold: the
+/// library's own conversion of it would be undefined.
 template <std::integral T, class Json>
 T whole_number(const Json& json) {
   if (json.is_number_unsigned() && std::in_range<T>(json.template get<std::uint64_t>()))
@@ -25,24 +25,24 @@ T whole_number(const Json& json) {
   throw std::out_of_range("a number is not whole, or too large");
 }
 
-/// Seconds over the ranks of a team.
+/// Seconds, summarised over the ranks of a team.
 struct RankSeconds {
   double mean = 0, least = 0, most = 0;
   RankSeconds& operator+=(const RankSeconds& other);
   bool operator==(const RankSeconds&) const = default;
 };
 
-/// What an epoch's seconds went to, as in the paper's Tables 4 and 8.
+/// Where an epoch's seconds went, as in the paper's Tables 4 and 8.
 struct TimeSplit {
   RankSeconds io, compute, communication;
-  double hidden = 0;  ///< mean seconds that sums over the ranks went on beside computation; in none of the three
+  double hidden = 0;  ///< mean seconds of sums over the ranks that ran beside computation; not in the three above
   double averaging =
       0;  ///< mean seconds that went to averaging samples: part of io, or beside it where they are streamed
   TimeSplit& operator+=(const TimeSplit& other);
   bool operator==(const TimeSplit&) const = default;
 };
 
-/// One epoch: a line of epochs.jsonl, with these names as keys. A loss that is not finite is null there.
+/// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
   std::string role;
@@ -51,13 +51,14 @@ struct EpochRecord {
   int epoch = 1;      ///< 1-based, within its phase
   Index samples = 0;  ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;
-  double seconds = 0;  ///< of the epoch, validation included
+  double seconds = 0;  ///< of the epoch, including validation
   TimeSplit split{};
   double learning_rate = 0;
   int batch = 0;  ///< per rank
   int ranks = 1;
-  double total_seconds = 0;  ///< since the run began, to the end of this epoch
-  /// Billions of operations: forward of convolutions and dense layers of every sample, thrice for those of training.
+  double total_seconds = 0;  ///< from the run's start to the end of this epoch
+  /// Billions of operations: the forward of convolutions and dense layers for every sample, three times for training
+  /// ones.
   double gflop = 0;
   bool operator==(const EpochRecord&) const = default;
 };
@@ -72,10 +73,10 @@ struct PhaseRecord {
   double seconds = 0;
   TimeSplit split{};  ///< the epochs' sums
   double gflop = 0;
-  EpochRecord last{};    ///< its losses are the stage's
+  EpochRecord last{};    ///< its losses are the phase's
   std::string reason{};  ///< why it ended: epochs | plateau | target
-  double waited = 0;     ///< seconds that its team, trained beside another, then waited for that one
-  /// An earlier version's: beside the other team, which joined this one when it was ready. Not written.
+  double waited = 0;     ///< seconds that its team, trained beside another, then waited for the other
+  /// Of an earlier version: it was trained beside another team, which joined this one when ready. Not written.
   bool joined = false;
   void add(const EpochRecord& epoch);
   bool operator==(const PhaseRecord&) const = default;
@@ -100,12 +101,12 @@ struct RunResult {
   bool operator==(const RunResult&) const = default;
 };
 
-/// JSON on one line, without the line's end.
+/// JSON on one line, without a line break at the end.
 std::string to_json(const EpochRecord& record);
 std::string to_json(const PhaseRecord& record);
 /// JSON over several lines.
 std::string to_json(const RunResult& result);
-/// `origin` names the text in the DataError for one that is not such a record ("runs/a/epochs.jsonl:12").
+/// `origin` names the text in the DataError when it is not such a record ("runs/a/epochs.jsonl:12").
 EpochRecord epoch_from_json(const std::string& text, const std::string& origin);
 PhaseRecord phase_from_json(const std::string& text, const std::string& origin);
 RunResult result_from_json(const std::string& text, const std::string& origin);

@@ -119,13 +119,13 @@ std::string result_table(const RunResult& result) {
 
 struct RunReport::State {
   fs::path folder;
-  std::vector<PhaseHistory> phases;  // what epochs.jsonl and stages.jsonl hold
+  std::vector<PhaseHistory> phases;  // the contents of epochs.jsonl and stages.jsonl
   std::ostream* out;
   bool terminal;
   LineFile epochs, stages, log;
-  bool live = false;  // a progress line stands on the terminal
+  bool live = false;  // a progress line is on the terminal
   Clock::time_point epoch_start{}, shown{};
-  const Phase* training = nullptr;  // of the epoch that is shown
+  const Phase* training = nullptr;  // phase of the epoch that is shown
   int epoch = 0;
   Index first_step = 0, rows = 0;
 
@@ -169,7 +169,7 @@ RunReport::RunReport(RunReport&&) noexcept = default;
 RunReport& RunReport::operator=(RunReport&&) noexcept = default;
 
 RunReport::~RunReport() {
-  // An error message that follows starts on a line of its own.
+  // A following error message must start on its own line.
   if (state_ && state_->live && state_->out) *state_->out << "\r\033[K" << std::flush;
 }
 
@@ -198,7 +198,7 @@ void RunReport::progress(const Progress& now) {
     s.epoch = now.epoch;
     s.epoch_start = Clock::now();
     s.first_step = now.step;
-    s.rows = 0;  // the first step's own time is not known
+    s.rows = 0;  // the first step's own time is unknown
     return;
   }
   s.rows += now.rows;
@@ -231,7 +231,7 @@ RunReport RunReport::of_team(bool continued) const {
   if (!settings_) return report;
   ReportSettings settings = *settings_;
   settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
-  settings.terminal = false;  // one live line is as much as a terminal shows
+  settings.terminal = false;  // a terminal can show only one live line
   make_folders(settings.folder);
   report.state_ = std::make_unique<State>(settings, settings.folder, continued);
   report.state_->rewrite();
@@ -247,23 +247,23 @@ std::string RunReport::log_text() const {
 void RunReport::take_over(const std::vector<PhaseHistory>& phases, const std::string& log) {
   if (!state_) return;
   for (const PhaseHistory& phase : phases) state_->history(phase.record.stage, phase.record.role) = phase;
-  // Within a stage the plan's order is the roles' alphabetical one: coarse, dense.
+  // Within a stage, the plan's order of roles is alphabetical: coarse, dense.
   std::ranges::sort(state_->phases, {}, [](const PhaseHistory& s) { return std::pair(s.record.stage, s.record.role); });
   state_->rewrite();
-  if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without its last line's end
+  if (!log.empty()) state_->log.write(log.substr(0, log.size() - 1));  // without the last line break
   remove_team_records(state_->folder.string());
 }
 
 void RunReport::finish(const RunResult& result) {
   if (!state_) return;
   state_->say(result_table(result));
-  // The run's checkpoints go when this is done: the records must outlast a crash of the machine by themselves.
+  // The run's checkpoints are removed after this, so the records must survive a crash of the machine by themselves.
   for (const LineFile* lines : {&state_->epochs, &state_->stages, &state_->log}) lines->sync();
   write_file((state_->folder / "result.json").string(), to_json(result) + "\n", Replace::file);
 }
 
-// Open MPI gives a rank a pseudo-terminal for its standard output even where mpirun's own goes to a file, but a pipe
-// for its standard error.
+// Open MPI gives a rank a pseudo-terminal as standard output even if mpirun's own goes to a file. A rank's standard
+// error is a pipe, however.
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1; }
 
 }  // namespace mrmf

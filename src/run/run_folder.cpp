@@ -33,7 +33,7 @@ Held try_lock(int descriptor) {
   }
 }
 
-// Another run's error may have removed the folder while this one waited for it.
+// Another run may have removed the folder after an error, while this one waited for it.
 bool is_still(int descriptor, const std::string& folder) {
   struct stat held {
   }, there{};
@@ -58,7 +58,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(fs::symlink_status(path, none));
 }
 
-// What a killed process left of a file of this name.
+// A killed process's rest of a file of this name.
 bool is_partial_of(const std::string& name, const std::string& target) {
   constexpr std::size_t digits = 16;
   const std::string head = target + ".partial-";
@@ -71,13 +71,13 @@ bool is_checkpoint(const std::string& name) {
   return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "teams.json");
 }
 
-// As jobs/submit.sh, jobs/reproduce.sh and the batch system name them.
+// Names from jobs/submit.sh, jobs/reproduce.sh and the batch system.
 bool is_of_jobs(const std::string& name) {
   static const std::regex form("job\\.sh|job\\.toml|job-[0-9_]+\\.log|asked\\.txt");
   return std::regex_match(name, form);
 }
 
-// A run of a version that made no mark.
+// A run of a version that wrote no mark.
 bool is_older_run(const fs::path& folder) {
   if (!is_file(folder / "config.toml") || !is_file(folder / "plan.json")) return false;
   std::ifstream file(folder / "plan.json");
@@ -102,7 +102,7 @@ void remove_file(const fs::path& path) {
                     "; check the rights on its folder");
 }
 
-// No run may write through a link, or find something else under a name of its own.
+// No run may write through a link, or over anything else that has one of its names.
 void require_plain(const fs::path& folder) {
   const auto refuse = [&](const fs::path& path, const std::string& is) {
     throw ConfigError("run.folder: " + path.string() + " is " + is + ", and a run writes there; remove it, or " +
@@ -125,7 +125,7 @@ void require_plain(const fs::path& folder) {
 
 FolderLock::FolderLock(const std::string& folder) {
   using Clock = std::chrono::steady_clock;
-  // The ranks of an mpirun that was killed go a moment after it; who starts again at once waits for them.
+  // After mpirun is killed, its ranks end a moment later; a user who restarts at once waits for them.
   const Clock::time_point end = Clock::now() + std::chrono::seconds(3);
   for (;;) {
     descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -155,7 +155,7 @@ RunFolder::RunFolder(const std::string& path, bool overwrite) : path_(path) {
     require_plain(path_);
     mark();
   } catch (...) {
-    // This object never comes to be, so its destructor will not run.
+    // The destructor of a partly constructed object does not run.
     for (const std::string& file : made_files_) ::unlink(file.c_str());
     while (!made_folders_.empty()) ::rmdir(made_folders_.back().c_str()), made_folders_.pop_back();
     throw;
@@ -164,7 +164,7 @@ RunFolder::RunFolder(const std::string& path, bool overwrite) : path_(path) {
 
 RunFolder::~RunFolder() {
   for (const std::string& file : made_files_) ::unlink(file.c_str());
-  // One that is not empty stays: somebody else uses it.
+  // A folder that is not empty stays, because somebody else uses it.
   while (!made_folders_.empty()) ::rmdir(made_folders_.back().c_str()), made_folders_.pop_back();
 }
 
@@ -173,7 +173,7 @@ void RunFolder::keep() {
   made_folders_.clear();
 }
 
-// The error of another run may remove the folder while this one waits for it.
+// Another run may remove the folder after an error, while this one waits for it.
 void RunFolder::hold() {
   for (int attempt = 0; attempt < 10; ++attempt) {
     for (std::string& folder : make_folders(path_)) made_folders_.push_back(std::move(folder));
@@ -231,7 +231,7 @@ void remove_result(const std::string& folder) {
   remove_file(fs::path(folder) / "checkpoints" / "final.h5");
 }
 
-// By name, not by number: the plan may have been another one. A file that cannot be removed is never looked at again.
+// By name, not by number: the plan may have been different. A file that cannot be removed is never read again.
 void remove_checkpoints(const std::string& folder) {
   const fs::path checkpoints = fs::path(folder) / "checkpoints";
   std::error_code none;

@@ -1,4 +1,4 @@
-// The folder of a run, held against other runs and against accidents. What a run writes into it:
+// A run's folder, held against other runs and against accidents. A run writes into it:
 //
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
@@ -15,11 +15,11 @@
 
 namespace mrmf {
 
-/// Holds a folder for as long as it lives. The system lets go of it when the process ends, however it ends, and nothing
-/// is left in the folder. Where a file system has no locks, or only some nodes see them, nothing is held.
+/// Holds a folder as long as it lives. The system releases it when the process ends in any way, and nothing is left in
+/// the folder. If a file system has no locks, or only some nodes see them, nothing is held.
 class FolderLock {
  public:
-  /// One that is not there or cannot be looked into is not held. ConfigError: another process holds it.
+  /// Does not hold a folder that is missing or unreadable. ConfigError when another process holds it.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -29,21 +29,22 @@ class FolderLock {
   int descriptor_;
 };
 
-/// Makes the folder where there is none, holds it, and marks it. Until keep(), its end takes back what it made: the
-/// files by name, the folders where they are empty. On the root.
+/// Makes the folder if necessary, holds it, and marks it. Before keep(), the destructor removes what was made: the
+/// files by name, the folders if empty. On the root.
 class RunFolder {
  public:
-  /// ConfigError: another run holds it; it holds a finished run, and `overwrite` is false; it is not a run's and not
-  /// empty (but for an older version's run, and what the scripts of jobs/ put there first), whatever `overwrite` says;
-  /// a name that a run writes is a link or a folder. DataError: it cannot be written.
+  /// ConfigError when another run holds it, or when it holds a finished run and `overwrite` is false. Whatever
+  /// `overwrite` says, ConfigError when it is neither a run's nor empty, or when a name that a run writes is a link or
+  /// a folder. An older version's run is allowed, and what the scripts of jobs/ put there first. DataError when it
+  /// cannot be written.
   RunFolder(const std::string& path, bool overwrite);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
   ~RunFolder();
 
-  /// The run has begun: everything stays.
+  /// The run has begun, so everything stays.
   void keep();
-  /// Is `file` (by any name) the configuration that a run keeps here?
+  /// Whether `file` (by any name) is the configuration that a run keeps here.
   bool is_own_config(const std::string& file) const;
 
  private:
@@ -56,11 +57,11 @@ class RunFolder {
   std::vector<std::string> made_folders_, made_files_;  // outermost first
 };
 
-/// Removes a finished run's result and model, of a run that begins anew in its folder. DataError: one cannot be.
+/// Removes a finished run's result and model, for a run that begins anew in its folder. DataError when it cannot.
 void remove_result(const std::string& folder);
-/// Removes all checkpoints (step-<n>.h5), found or not by a run, and what writing them has left half-done.
+/// Removes all checkpoints (step-<n>.h5), found by a run or not, and half-written ones.
 void remove_checkpoints(const std::string& folder);
-/// Removes the second team's records, and their folder when it is empty then.
+/// Removes the second team's records, and their folder if it is then empty.
 void remove_team_records(const std::string& folder);
 
 }  // namespace mrmf

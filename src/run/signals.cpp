@@ -28,7 +28,7 @@ constexpr std::string_view name_of(int number) {
   return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
 }
 
-// clock_gettime, write, signal and raise may be called in a handler.
+// A handler may call clock_gettime, write, signal and raise.
 std::int64_t now() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -48,7 +48,7 @@ void end_by(int number) {
 }
 
 extern "C" void remember(int number) {
-  if (first_signal == 0) first_time = now();  // before the number: another thread may get the next signal
+  if (first_signal == 0) first_time = now();  // set before the number: another thread may get the next signal
   int first = 0;
   if (first_signal.compare_exchange_strong(first, number))
     return tell(number, ": stopping after this optimizer step, with a checkpoint; another one ends at once, without");
@@ -94,7 +94,7 @@ SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }
 
 std::string signal_name(int number) { return std::string(name_of(number)); }
 
-// One maximum tells all: a signal's number, and below it in quarters what the root's clock says.
+// One maximum carries everything: a signal's number and, in quarters below it, what the root's clock says.
 SaveTimes::Wish SaveTimes::ask(Comm& team) const {
   constexpr double save = 0.5, compare = 0.25;
   const auto due = [](double minutes, const Timer& since) { return minutes > 0 && since.seconds() >= 60 * minutes; };

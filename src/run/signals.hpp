@@ -1,6 +1,6 @@
-// SIGINT (Ctrl-C), SIGTERM and SIGUSR1 as a wish to stop soon, looked at between training steps. Batch systems send the
-// last two before a time limit and before taking a node away. With them, when a run under way is saved and its ranks
-// are compared.
+// Stop signals: SIGINT (Ctrl-C), SIGTERM and SIGUSR1 ask a run to stop soon; training checks them between steps. Batch
+// systems send the last two before a time limit and before taking a node away. Also decides when a run under way is
+// saved and its ranks are compared.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace mrmf {
 
-/// Takes the signals for as long as it lives; before and after, they have the system's default action. SIGINT stays
-/// ignored where it was (as for a shell's background jobs). One of these two classes at a time.
+/// Handles the signals as long as it lives; before and after, they have the system's default action. SIGINT stays
+/// ignored if it was (as for a shell's background jobs). Only one object of these two classes may live at a time.
 ///
 /// The first signal is remembered. Another one ends the program at once, by that signal's default action, unless it
-/// comes within a second of the first: mpirun and the batch system often both deliver the same one. SIGINT after SIGINT
-/// is a user who means it, from a tenth of a second on.
-/// Its memory is static, the only such memory of the program: a signal handler is given no other.
+/// comes within a second of the first: mpirun and the batch system often both deliver the same one. A second SIGINT
+/// counts after a tenth of a second, because it comes from a user who means it. Its memory is static, the only such
+/// memory of the program: a signal handler is given no other.
 class StopSignals {
  public:
-  /// `tells`: says on stderr what a signal does when it comes; of several ranks one should.
+  /// `tells`: reports on stderr what an arriving signal does. One of several ranks should.
   explicit StopSignals(bool tells = false);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -29,8 +29,8 @@ class StopSignals {
   int received() const;  ///< number of the first signal, 0 for none
 };
 
-/// Before there is anything to save: for as long as it lives, each of the signals ends the program at once, by its
-/// default action, with a line on stderr that says so where it `tells`.
+/// Handles signals before there is anything to save. As long as it lives, each signal ends the program at once by its
+/// default action. If it `tells`, a line on stderr says so.
 class SignalsBeforeTraining {
  public:
   explicit SignalsBeforeTraining(bool tells);
@@ -42,13 +42,13 @@ class SignalsBeforeTraining {
 /// "SIGINT", "SIGTERM", "SIGUSR1".
 std::string signal_name(int number);
 
-/// Thrown on every rank of a team at the same step, once the run is saved; the program then ends with this exit code.
+/// Thrown on every rank of a team at the same step, after the run was saved. The program then ends with this exit code.
 struct Stopped {
   static constexpr int exit_code = 75;  ///< EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
-  int signal = 0;                       ///< the one that one of the ranks got
+  int signal = 0;                       ///< the signal that one of the ranks got
 };
 
-/// When a run under way is saved, when its ranks are compared, and whether it stops.
+/// Decides when a run under way is saved, when its ranks are compared, and whether it stops.
 class SaveTimes {
  public:
   /// Keeps a reference to `signals`.
@@ -57,16 +57,16 @@ class SaveTimes {
 
   struct Wish {
     bool save = false;
-    bool compare = false;  ///< the parameters of the team's ranks
-    int signal = 0;        ///< stop after saving: the number of the signal that one of the ranks got
+    bool compare = false;  ///< compare the parameters of the team's ranks
+    int signal = 0;        ///< stop after saving: number of the signal that one of the ranks got
   };
-  /// Between two steps. Collective; the same on every rank of the team, whose root has the clock.
+  /// Call between two steps. Collective; all ranks of the team get the same answer, by the root's clock.
   Wish ask(Comm& team) const;
-  /// After this many epochs of a training step.
+  /// Whether to save after this many epochs of a phase.
   bool after_epoch(int epochs) const { return checkpoint_.epochs > 0 && epochs % checkpoint_.epochs == 0; }
-  /// The run was saved just now: the minutes count from here.
+  /// The run was just saved: the minutes count from here.
   void saved() { saved_ = {}; }
-  void compared() { compared_ = {}; }  ///< likewise the ranks
+  void compared() { compared_ = {}; }  ///< the ranks were just compared
 
  private:
   CheckpointConfig checkpoint_;

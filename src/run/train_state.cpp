@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON has no infinity: null stands for the best loss of no epoch.
+// JSON has no infinity, so null stands for the best loss before any epoch.
 Json json_of(const LearningRate::Memory& m) {
   return {{"factor", m.factor},
           {"best", std::isfinite(m.best) ? Json(m.best) : Json()},

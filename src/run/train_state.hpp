@@ -1,4 +1,4 @@
-// Where the training of a phase stands: everything but the numbers in its model's arenas.
+// State of a phase's training: everything but the numbers in its model's arenas.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct EpochTime {
   double io = 0, compute = 0, communication = 0, hidden = 0;
 };
 
-/// What a phase leaves in the records.
+/// A phase's part of the records.
 struct PhaseHistory {
-  PhaseRecord record;               ///< its reason is empty until the phase has ended
-  std::vector<EpochRecord> epochs;  ///< those done
+  PhaseRecord record;               ///< its reason is empty until the phase ends
+  std::vector<EpochRecord> epochs;  ///< the finished ones
 };
 
 struct TrainState {
@@ -28,18 +28,18 @@ struct TrainState {
   LearningRate rate;
   PhaseHistory history;
   Index step = 0;            ///< optimizer steps done in the epoch under way
-  double loss = 0;           ///< of those steps, summed over their rows
-  Index samples = 0;         ///< those rows, of all ranks, as each counted them where it trained them
+  double loss = 0;           ///< sum over the rows of those steps
+  Index samples = 0;         ///< those rows over all ranks, each counted where it was trained
   EpochTime time;            ///< of the epoch under way
   double epoch_start = 0;    ///< when that epoch began, in seconds of the run
-  double total_seconds = 0;  ///< of the run, when this state was noted
+  double total_seconds = 0;  ///< of the run, when this state was saved
 
   explicit TrainState(const Phase& phase);
   bool finished() const { return !history.record.reason.empty(); }
 };
 
-/// How many updates the moments of a model's bottom and top have seen. Training adds to both alike; after a fusion
-/// with method.moments = "carry" they differ, and Adam's bias correction with them (docs/numerics.md).
+/// The number of updates that the moments of a model's bottom and top have seen. Training increases both alike. After a
+/// fusion with method.moments = "carry" they differ, and so does Adam's bias correction (docs/numerics.md).
 struct MomentAges {
   std::uint64_t bottom = 0, top = 0;
   bool operator==(const MomentAges&) const = default;
@@ -48,7 +48,7 @@ struct MomentAges {
 /// "in stage 1 (coarse, resolution [4]), epoch 3, after 16 steps"; "after stage ..." once it has finished.
 std::string position_text(const Phase& phase, const TrainState& state);
 
-/// JSON. Numbers come back as the same bits. DataError, naming `origin`, for a text that is none of ours.
+/// JSON. Numbers come back with the same bits. DataError, naming `origin`, for a text that is not ours.
 std::string to_json(const TrainState& state);
 TrainState train_state_from_json(const std::string& text, const Phase& phase, const std::string& origin);
 std::string to_json(const PhaseHistory& history);

@@ -1,4 +1,4 @@
-// Which backend and how many threads: from the configuration and the machine.
+// Choice of the backend and the number of threads, from the configuration and the machine.
 #include "src/system/backend_choice.hpp"
 
 #include <omp.h>
@@ -18,7 +18,7 @@
 namespace mrmf {
 namespace {
 
-// The node and the cores that the scheduler, a cpuset or a binding leaves to this rank there.
+// The node, and the cores there that the scheduler, a cpuset or a binding leaves to this rank.
 std::string place() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -26,18 +26,18 @@ std::string place() {
   return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
 }
 
-// Ranks that share this rank's cores: all of the node when unbound, none when each is bound to its own.
+// Ranks that share this rank's cores: all of the node if unbound, none if each is bound to its own.
 int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).size(); }
 
-// What OMP_NUM_THREADS asks for, else this rank's share of its cores.
+// The number from OMP_NUM_THREADS, else this rank's share of its cores.
 int default_threads(Comm& world) {
   const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
   const char* wanted = std::getenv("OMP_NUM_THREADS");
-  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // of a list "4,2" the outermost level's
+  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // of a list "4,2", the outermost level
   return std::max(1, omp_get_num_procs() / sharing);
 }
 
-// Where the fastest plans are kept from run to run; nowhere when there is no home.
+// The file that keeps the fastest plans from run to run; none without a home folder.
 std::string default_plans() {
   const auto folder = [](const char* variable) {
     const char* value = std::getenv(variable);
@@ -48,14 +48,14 @@ std::string default_plans() {
   return {};
 }
 
-// Ranks and jobs may keep plans in the same file at the same time: the last one's stay.
+// Several ranks and jobs may keep plans in the same file at the same time. The last one's stay.
 void replace_plans(const std::string& path, std::string_view text) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) make_folders(folder.string());
   write_file(path, text, Replace::file);
 }
 
-// The GPUs of a node go round among its ranks; a scheduler may also show each rank its own alone.
+// Assigns a node's GPUs to its ranks in turn. A scheduler may also show each rank only its own.
 int choose_device(const RunConfig& run, Comm& world) {
   const int count = cuda_device_count(), local = ranks_of_same(host_name(), world).rank();
   const int device = count > 0 ? local % count : 0;
@@ -70,7 +70,7 @@ int choose_device(const RunConfig& run, Comm& world) {
 }
 
 std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
-  omp_set_num_threads(choose_threads(run.threads, world));  // for what the host does: reading, averaging, gathering
+  omp_set_num_threads(choose_threads(run.threads, world));  // for the host's work: reading, averaging, gathering
   cuda::Settings settings;
   settings.device = choose_device(run, world);
   settings.precision = run.precision;
@@ -84,7 +84,7 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   return make_cuda_backend(settings);
 }
 
-// Device::automatic takes the GPU only where every rank has one.
+// Device::automatic takes the GPU only if every rank has one.
 bool wants_cuda(const RunConfig& run, Comm& world) {
   if (run.device == Device::cpu) return false;
   if (run.device == Device::cuda) return true;

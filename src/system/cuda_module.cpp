@@ -1,4 +1,4 @@
-// The module with the CUDA backend: finding it, opening it, and asking it for devices.
+// The module with the CUDA backend: finds it, opens it, and asks it for devices.
 #include <dlfcn.h>
 
 #include <array>
@@ -13,16 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program; or, for tests and unusual installations, where MRMF_CUDA_MODULE says.
+// Beside the program or, for tests and unusual installations, at MRMF_CUDA_MODULE.
 std::string module_path() {
   if (const char* path = std::getenv("MRMF_CUDA_MODULE")) return path;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path beside = folder / "libmrmf_cuda.so", above = folder / ".." / "libmrmf_cuda.so";  // of build/tests
+  const fs::path beside = folder / "libmrmf_cuda.so", above = folder / ".." / "libmrmf_cuda.so";  // above build/tests
   return (fs::exists(beside, error) || !fs::exists(above, error) ? beside : above).string();
 }
 
-// The module, opened. It is never closed: memory and handles of the backend end with the process.
+// Opens the module. It is never closed: the backend's memory and handles end with the process.
 void* module_at(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error))

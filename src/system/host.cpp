@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number that a file begins with; none where it holds none ("max") or is not there.
+// Lowers `least` to the number at the beginning of a file, unless there is none ("max") or no file.
 void lower_to(double& least, const fs::path& file) {
   double bytes = 0;
   if (std::ifstream(file) >> bytes && bytes > 0) least = std::min(least, bytes);
@@ -57,7 +57,7 @@ std::string host_name() {
   return name;
 }
 
-// Two splits, so that 60 bits of the hash tell texts apart.
+// Splits twice, so that 60 bits of the hash distinguish texts.
 Comm ranks_of_same(const std::string& text, Comm& world) {
   const std::size_t hash = std::hash<std::string>{}(text);
   constexpr std::size_t bits = 30;
@@ -66,7 +66,7 @@ Comm ranks_of_same(const std::string& text, Comm& world) {
   return some.split(static_cast<int>(hash >> bits & mask));
 }
 
-// A line of /proc/self/cgroup is "0::/job/step" (version 2) or "4:memory:/job/step" (version 1); every folder from
+// A line of /proc/self/cgroup is "0::/job/step" (version 2) or "4:memory:/job/step" (version 1). Every folder from
 // there up to the root may set a limit.
 double host_memory() {
   double least = total_memory();

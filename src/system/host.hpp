@@ -1,4 +1,4 @@
-// The node this rank runs on, who else does, and the program and libraries that run there.
+// The node that this rank runs on, the ranks that share it, and the program and libraries that run there.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ std::string host_name();
 /// The ranks that give the same text. Collective.
 Comm ranks_of_same(const std::string& text, Comm& world);
 
-/// Bytes of memory that this process may use: the node's, or the least limit of its control groups (as a scheduler sets
-/// them for a job).
+/// Bytes of memory that this process may use: the node's memory, or the lowest limit of its control groups (a scheduler
+/// sets them for a job).
 double host_memory();
 
 struct Machine {

@@ -1,4 +1,4 @@
-// Wall-clock seconds.
+// A timer of wall-clock seconds.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// The batches of a plan's training steps: which samples a team takes in which step, by the sample order of
-// io/order.hpp, and where the step finds them.
+// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/order.hpp, and the place
+// where the step finds them.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// What a phase of the plan draws its randomness from, beside the seed.
+/// The source of a phase's randomness, besides the seed.
 std::uint64_t phase_key(const Phase& phase);
 
 /// The sample ids of one of the order's steps.
@@ -21,7 +21,7 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
 /// The rows of each of this rank's shards in step k.
 std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 
-/// ConfigError where a team of `ranks` cannot take this step's batches from so many samples: more ranks than samples, a
+/// ConfigError when a team of `ranks` cannot take this phase's batches from so many samples: more ranks than samples, a
 /// batch larger than a shard, ..., or steps that leave a rank without a sample.
 void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks);
 
@@ -35,24 +35,24 @@ class BatchSampler {
 
   struct Shards {
     int own = 1, all = 1;  ///< of this rank, of the team
-    Index most_rows = 1;   ///< of one of them, in a batch
+    Index most_rows = 1;   ///< most rows of one of them in a batch
   };
   Shards shards(const Phase& phase) const;
 
-  /// The orders of a stage's first epoch: the sizes of its batches are those of every epoch.
+  /// The orders of a phase's first epoch. Batches have the same sizes in every epoch.
   struct First {
     EpochOrder training, validation;
-    /// The numbers of rows that this rank's batches have.
+    /// The different numbers of rows in this rank's batches.
     std::set<Index> rows() const;
-    /// The numbers of rows that one shard's shares of them have.
+    /// The different numbers of rows in one shard's shares of them.
     std::set<Index> shard_rows() const;
   };
-  /// ConfigError where training leaves this rank without samples.
+  /// ConfigError when training leaves this rank without samples.
   First first(const Phase& phase) const;
 
   /// A key for each step, under which a backend may record it. A recorded step holds the sums over the ranks, and NCCL
-  /// wants a sum recorded by all ranks or by none: so a key stands for the rows of every rank in that step. Validation
-  /// has no such sums; its keys are the rows, which are smaller. Collective.
+  /// wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank in that step.
+  /// Validation has no such sums; its keys are the rows, which are smaller. Collective.
   std::vector<std::uint64_t> record_keys(const EpochOrder& order) const;
 
  private:
@@ -63,18 +63,18 @@ class BatchSampler {
   std::uint64_t seed_;
 };
 
-/// The batches of a split at one resolution, where training steps find them: gathered on the host and copied one by
-/// one, or picked by the step itself from a table that a device holds whole.
+/// The batches of a split at one resolution, at the place where training steps find them. They are gathered on the host
+/// and copied one by one, or the step itself picks them from a table that a device holds whole.
 class Batches {
  public:
   /// For batches of at most `most_rows`. The split's store must hold the resolution; keeps references to both.
   Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows);
 
-  /// The batches that load() will ask for, in this order: streamed samples are then read ahead.
+  /// Announces the batches of the coming load() calls, in order, so that streamed samples are read ahead.
   void expect(const EpochOrder& order);
-  /// Brings the samples of these ids: before Backend::begin of their step. Streamed: DataError on this rank alone.
+  /// Brings the samples of these ids. Call before Backend::begin of their step. Streamed: DataError on this rank alone.
   void load(std::span<const std::int64_t> ids);
-  /// They are the step's ids. Part of a recorded step.
+  /// The batch loaded last; its ids are the step's. Part of a recorded step.
   Feed::Batch batch(const Step& step);
 
  private:
@@ -84,8 +84,8 @@ class Batches {
   const Split* split_;
   Extent resolution_;
   std::unique_ptr<SampleTable> table_;
-  std::unique_ptr<Feed> feed_;  // where there is no table
-  Extent gathered_;             // the resolution that the host makes: the feed may average further
+  std::unique_ptr<Feed> feed_;  // used without a table
+  Extent gathered_;             // the resolution that the host makes; the feed may average further
   Feed::Batch loaded_;
 };
 

@@ -18,8 +18,8 @@
 namespace mrmf {
 namespace {
 
-// By MPI: a sum that was started goes on beside backward as far as MPI moves it on by itself; each later start, and
-// finish, move all of them on.
+// Sums by MPI. A sum that was started goes on beside backward as far as MPI advances it by itself. Each later start,
+// and finish, advance all of them.
 class MpiAllReduce final : public AllReduce {
  public:
   explicit MpiAllReduce(Comm& team) : team_(&team) {}
@@ -46,8 +46,8 @@ class MpiAllReduce final : public AllReduce {
   SumTime take_time() override { return std::exchange(time_, {}); }
 
  private:
-  // Calculation since the last call of MPI hid what is still under way at its end; what ended meanwhile may have ended
-  // early, and is not counted.
+  // Computation since the last MPI call has hidden the sums that are still under way. A sum that has ended meanwhile
+  // may have ended early and is not counted.
   void move_on() {
     const double calculated = since_.seconds();
     const Timer timer;
@@ -58,7 +58,7 @@ class MpiAllReduce final : public AllReduce {
 
   Comm* team_;
   std::vector<PendingSum> under_way_;
-  Timer since_;  // the last call of MPI
+  Timer since_;  // since the last MPI call
   SumTime time_;
 };
 
@@ -89,8 +89,8 @@ std::vector<std::uint64_t> gather(std::uint64_t mine, Comm& team) {
   return all;
 }
 
-// "rank 2 (node7) differs from the other 3": of those that hold something else than most. "rank 0 (a), rank 1 (b) are
-// not the same" where no hash is more frequent than the others. At most a line's worth of them.
+// "rank 2 (node7) differs from the other 3": names the ranks that differ from most. "rank 0 (a), rank 1 (b) are not the
+// same" when no hash is more frequent than the others. Names at most a line's worth of ranks.
 std::string differing_text(std::uint64_t hash, Comm& team) {
   const std::vector<std::uint64_t> hashes = gather(hash, team);
   const std::vector<double> in_world = team.gather(MpiSession::rank());

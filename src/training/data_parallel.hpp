@@ -1,5 +1,5 @@
-// What keeps the models of a team's ranks one model: the sums of gradients and of batch norm's statistics that training
-// takes over the team, and checks that every rank holds the same.
+// Data parallelism over the ranks of a team: the sums of gradients and of batch norm's statistics that keep their
+// models equal, and checks that every rank holds the same.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@
 
 namespace mrmf {
 
-/// The backend's own where it has one (NCCL), else MPI on the host's memory; null for a team of one. Collective; keeps
-/// a reference to `team`.
+/// The backend's own sums if it has them (NCCL), else MPI's in host memory; null for a team of one. Collective; keeps a
+/// reference to `team`.
 std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
-/// What of a model is compared: with local batch norm each rank has its own running statistics inside of an epoch.
+/// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
 enum class Compared { parameters, parameters_and_state };
 
-/// FaultError, on every rank, when the model has not the same bits on all of them. `place` says where in the run that
-/// is: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
-/// nodes. A hash of each and 8 bytes of messages where all agree. Collective.
+/// FaultError, on every rank, when the model does not have the same bits on all of them. `place` is the position in the
+/// run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
+/// nodes. When all agree, this costs a hash on each rank and 8 bytes of messages. Collective.
 void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place);
 
-/// With local batch norm every rank has its own running statistics; the model that is validated, fused and saved has
-/// their mean. Collective.
+/// Makes the running statistics their mean over the ranks. With local batch norm every rank has its own; the model that
+/// is validated, fused and saved has the mean. Collective.
 void average_state(Backend& backend, Model& model, Comm& team);
 
 }  // namespace mrmf

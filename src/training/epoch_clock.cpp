@@ -17,7 +17,7 @@ TimeSplit split_of(const EpochTime& time, Comm& team) {
   return {over_ranks(time.io), over_ranks(time.compute), over_ranks(time.communication), over_ranks(time.hidden).mean};
 }
 
-// The mean over the ranks: one saved time stands for all of them.
+// The mean over the ranks, because one saved time stands for all of them.
 EpochTime mean_time(const EpochTime& time, Comm& team) {
   std::array<double, 4> parts{time.io, time.compute, time.communication, time.hidden};
   team.sum(parts);
@@ -28,7 +28,7 @@ EpochTime mean_time(const EpochTime& time, Comm& team) {
 }  // namespace
 
 void EpochClock::add(const SumTime& sums) {
-  // A device may wait for a sum while the host gathers the next batch: that part is I/O already.
+  // A device may wait for a sum while the host gathers the next batch. That part already counts as I/O.
   const double waited = std::min(sums.waited, time_.compute);
   time_.compute -= waited;
   time_.communication += waited;

@@ -1,4 +1,4 @@
-// The seconds of a run, and what those of the epoch under way went to.
+// Clock of a run: its seconds, and where those of the current epoch went.
 #pragma once
 
 #include "kernels/step.hpp"
@@ -8,26 +8,26 @@
 
 namespace mrmf {
 
-/// An epoch's seconds run from the end of the one before: building models and fusing them are in the first epoch after,
-/// and writing checkpoints is where it happens.
+/// A clock for a run and its epochs. An epoch's seconds start at the end of the previous one. So building and fusing
+/// models count in the next epoch, and writing checkpoints counts where it happens.
 class EpochClock {
  public:
-  /// `elapsed`: seconds that the run has taken already.
+  /// `elapsed` is the seconds that the run has already taken.
   explicit EpochClock(double elapsed) : earlier_(elapsed), epoch_start_(elapsed) {}
 
-  /// Of the run: what had elapsed when this clock was made and since, and what earlier starts of the run had taken.
+  /// The run's seconds: `elapsed`, the time since this clock was made, and that of earlier starts of the run.
   double total_seconds() const { return earlier_ + since_.seconds(); }
   void leave_out(double seconds) { earlier_ -= seconds; }
 
-  /// Of this rank and the epoch under way; added to where the work is done.
+  /// This rank's times in the current epoch. Whoever does the work adds to them.
   EpochTime& time() { return time_; }
-  /// Sums over ranks that were waited for while time().compute ran.
+  /// Adds the time of sums over ranks that were waited for while time().compute ran.
   void add(const SumTime& sums);
 
-  /// Ends the epoch: its seconds, by what they went to, over the team's ranks. Collective.
+  /// Ends the epoch: records where its seconds went, over the team's ranks. Collective.
   void end_epoch(EpochRecord& record, Comm& team);
 
-  /// Notes in a state where the clock stands, for a later start of the run to go on from. Collective.
+  /// Saves the clock in a state, so that a later start of the run can go on from there. Collective.
   void save(TrainState& state, Comm& team) const;
   void go_on_from(const TrainState& state);
 

@@ -64,7 +64,7 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
   const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
   memory.models = model.execution.floats(model.network, moments_);
   memory.workspace = model.workspace;
-  if (replicas_ > 0) {  // each with a copy of its rows
+  if (replicas_ > 0) {  // each has a copy of its rows
     const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;
     const Built& replica = build(*replica_backend_, rows);
     memory.models += replicas_ * (replica.execution.floats(replica.network, 0) - params + rows * sample);
@@ -84,7 +84,7 @@ RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& hel
   for (std::size_t first = 0; first + together <= stages_.size(); ++first) {
     RunMemory sum;
     for (std::size_t i = first; i < first + together; ++i) {
-      RunMemory stage = stages_[i];  // one model is trained, or saved, at a time
+      RunMemory stage = stages_[i];  // only one model at a time is trained, or saved
       stage.batches = std::max(stage.batches, sum.batches) - sum.batches;
       stage.saving = std::max(stage.saving, sum.saving) - sum.saving;
       sum = sum + stage;

@@ -1,4 +1,4 @@
-// How much memory a run will take on a rank of the CPU, known before it starts.
+// Estimate of the memory that a run will take on a rank of the CPU, before it starts.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@
 
 namespace mrmf {
 
-/// Bytes of this process that lie in memory now.
+/// Bytes of this process that are in memory now.
 Index resident_bytes();
 
-/// Of a rank in training, in bytes.
+/// Memory of a rank in training, in bytes.
 struct RunMemory {
-  Index program = 0;    ///< what any run has: this process before models are built
-  Index models = 0;     ///< arenas and optimizer moments of the models that are there at once, and their replicas'
-  Index workspace = 0;  ///< what the backend's operations keep for themselves, packed weights and scratch
-  Index batches = 0;    ///< the batch of samples that is trained or validated on
+  Index program = 0;    ///< any run's base: this process before models are built
+  Index models = 0;     ///< arenas and optimizer moments of the models that exist at once, and of their replicas
+  Index workspace = 0;  ///< private memory of the backend's operations: packed weights and scratch
+  Index batches = 0;    ///< the batch of samples in training or validation
   Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
-  Index data = 0;       ///< samples and labels, at the resolutions that are there at once
+  Index data = 0;       ///< samples and labels at the resolutions that exist at once
   Index all() const { return program + models + workspace + batches + saving + data; }
   RunMemory operator+(const RunMemory& other) const;
 };
@@ -33,19 +33,19 @@ struct HeldData {
   std::vector<StoreSettings> stores;  ///< one per part
 };
 
-/// Adds up a run's memory from its models' sizes, and from what making their operations takes. These stay until the
-/// end, as in a run two models' do.
+/// Adds up a run's memory from its models' sizes and from what making their operations takes. These stay until the end,
+/// as those of a run's two models do.
 class MemoryCount {
  public:
-  /// `replicas`: of a rank (src/training/shard_replicas.hpp); 0: it computes whole batches.
+  /// `replicas` is a rank's number of them (src/training/shard_replicas.hpp); 0: it computes whole batches.
   MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas);
   ~MemoryCount();
 
-  /// The model at the next resolution of the plan, and its batches.
+  /// Adds the model at the plan's next resolution, and its batches.
   const RunMemory& add(const NetworkSettings& settings);
 
-  /// The largest sum over models that are there at once (two before a fusion), with the program and, where it is there,
-  /// the data for those models' resolutions.
+  /// The largest sum over models that exist at once (two before a fusion). Includes the program and, if `held` is
+  /// given, the data for those models' resolutions.
   RunMemory peak(const Plan& plan, const std::optional<HeldData>& held) const;
 
  private:

@@ -22,18 +22,18 @@ struct ModelState {
         model(backend, settings),
         optimizer(backend, optimizer_settings, model.network().params_size(), std::ssize(model.bottom().params)) {}
 
-  /// What a checkpoint reads and writes of it.
+  /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
     return {model.network(), model.params(), model.state(), optimizer.moments(), optimizer.ages()};
   }
 };
 
-/// A fresh model and optimizer for one resolution, with room for the largest batch the plan uses there.
+/// A fresh model and optimizer for one resolution, with room for the plan's largest batch there.
 inline ModelState make_model_state(const Plan& plan, const Config& config, const RunContext& ctx,
                                    const Extent& resolution, std::uint64_t seed) {
   ModelSettings settings;
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
-  if (ctx.shard_replicas) settings.network.max_rows = 1;  // it is the replicas that have room for batches
+  if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
   return {ctx.backend, settings, config.training.optimizer, resolution};
 }

@@ -21,7 +21,7 @@ void Optimizer::advance(double learning_rate, Step& step) {
     return;
   }
   const bool decoupled = settings_.name == OptimizerKind::adamw;
-  // Corrections from the same float32 coefficients that the moments are made with: 1 - 0.999F is not 1 - 0.999.
+  // Corrections use the same float32 coefficients as the moments: 1 - 0.999F is not 1 - 0.999.
   const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
   const auto of_age = [&](std::uint64_t age) {
     const auto correction = [&](float beta) {

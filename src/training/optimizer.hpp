@@ -1,5 +1,5 @@
-// SGD with momentum, Adam and AdamW over one arena of parameters. The moments are arenas of the same layout, so what a
-// fusion or a checkpoint does to parameters it can do to moments with the same places.
+// SGD with momentum, Adam and AdamW over one arena of parameters. The moments are arenas of the same layout, so a
+// fusion or a checkpoint can treat moments as it treats parameters at the same places.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// Moments that it keeps for every parameter.
+/// Number of moments per parameter.
 constexpr int moment_count(OptimizerKind kind) { return kind == OptimizerKind::sgd ? 1 : 2; }
 
 class Optimizer {
@@ -32,7 +32,7 @@ class Optimizer {
   std::uint64_t steps() const { return std::max(ages_.bottom, ages_.top); }
   void reset();                                            ///< zero moments of age 0
   void set_ages(const MomentAges& ages) { ages_ = ages; }  ///< after moments were written
-  /// Another learning phase may bring other coefficients; the kind of optimizer stays.
+  /// The next phase may have other coefficients; the kind of optimizer stays.
   void configure(const OptimizerSettings& settings);
 
  private:

@@ -1,4 +1,4 @@
-// What training takes part in, passed by reference through pipeline, stages and trainer.
+// Context of training: the objects it works with, passed by reference through pipeline, stages and trainer.
 #pragma once
 
 #include "kernels/backend.hpp"
@@ -10,7 +10,7 @@
 
 namespace mrmf {
 
-/// What saves a run under way.
+/// The means to save a run under way.
 struct Saving {
   Checkpoints& checkpoints;
   SaveTimes& times;
@@ -23,15 +23,15 @@ struct RunContext {
   Data& data;
   RunReport& report;
   Saving* saving = nullptr;  ///< null: nothing is saved
-  /// Shard by shard, the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
+  /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
-  SaveTimes* stops = nullptr;  ///< where nothing is saved: what a signal stops nevertheless; null: nothing does
+  SaveTimes* stops = nullptr;  ///< if nothing is saved: what still stops on a signal; null: nothing does
 
-  /// The same for a team of its ranks, which tells another report.
+  /// The same context for a team of its ranks, with another report.
   RunContext of(Comm& its_team, RunReport& its_report) const {
     return {backend, its_team, data, its_report, saving, shard_replicas, stops};
   }
-  /// The same for what leaves nothing behind, and stops on a signal as the rest does.
+  /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
   RunContext apart(RunReport& silent) const {
     return {backend, team, data, silent, nullptr, shard_replicas, saving != nullptr ? &saving->times : stops};
   }

@@ -24,7 +24,7 @@ struct Share {
   Index first = 0, rows = 0;
 };
 
-// The replica's own copy of its rows: aligned alike on every rank.
+// The replica's own copy of its rows, which is aligned alike on every rank.
 ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   const auto row = static_cast<std::size_t>(from.shape.per_sample());
   const auto first = static_cast<std::size_t>(share.first), rows = static_cast<std::size_t>(share.rows);
@@ -33,8 +33,8 @@ ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   return {from.shape.rows(share.rows), copy};
 }
 
-// Made and used in one thread of a worker pool. As an AllReduce it is what batch norm adds its statistics by: at a
-// barrier of all replicas.
+// Made and used in one thread of a worker pool. As an AllReduce it adds batch norm's statistics, at a barrier of all
+// replicas.
 class ShardReplica final : public AllReduce {
  public:
   ShardReplica(const Backend& like, Model& leader, const ShardReplicaSettings& settings, WorkerPool& workers)
@@ -66,7 +66,7 @@ class ShardReplica final : public AllReduce {
     statistics_ = values;
     workers_.barrier();
   }
-  // Gradients are added when all replicas are done.
+  // Gradients are added after all replicas are done.
   void start(Span) override {}
   void finish() override {}
   SumTime take_time() override { return {}; }
@@ -101,7 +101,7 @@ struct ShardReplicas::State {
   Model& model;
   SumTime time;
   std::vector<std::unique_ptr<ShardReplica>> replicas;
-  WorkerPool workers;  // last: its threads end before what they work on
+  WorkerPool workers;  // last: its threads must end before the objects they use
 
   State(const Backend& backend, Comm& team_of, Model& leader, const ShardReplicaSettings& replica_settings)
       : settings(replica_settings),
@@ -114,7 +114,7 @@ struct ShardReplicas::State {
 
   std::unique_ptr<ShardReplica>& at(int i) { return replicas[static_cast<std::size_t>(i)]; }
 
-  // total = the sum of a span of every one of these replicas, over the team.
+  // total = the sum of one span from each of these replicas, over the team.
   template <class Value, class SpanOf>
   void add(const std::vector<ShardReplica*>& of, const SpanOf& span_of, std::span<Value> total) {
     std::vector<std::span<const Value>> summands;
@@ -127,7 +127,7 @@ struct ShardReplicas::State {
     for (const auto& replica : replicas) all.push_back(replica.get());
     return all;
   }
-  // Those whose shard has rows in this batch.
+  // The replicas whose shard has rows in this batch.
   std::vector<ShardReplica*> busy(std::span<const Index> rows) const {
     std::vector<ShardReplica*> busy;
     for (std::size_t i = 0; i < replicas.size(); ++i)
@@ -147,7 +147,7 @@ struct ShardReplicas::State {
         at_barrier);
   }
 
-  // Batch norm's sums of the replicas that wait for them.
+  // Adds batch norm's sums of the waiting replicas.
   void add_statistics(const std::vector<ShardReplica*>& waiting) {
     const Timer timer;
     std::vector<double> total(waiting.front()->statistics().size());
@@ -159,7 +159,7 @@ struct ShardReplicas::State {
 
   void update_state(const std::vector<ShardReplica*>& busy) {
     const Span state = model.state();
-    if (settings.global_batch_norm) {  // the same in every replica that had rows
+    if (settings.global_batch_norm) {  // it is the same in every replica that had rows
       std::ranges::copy(busy.front()->model().state(), state.begin());
       return;
     }

@@ -1,5 +1,5 @@
-// The same bits on any number of ranks and threads, on the CPU. A shard's share of every mini-batch is computed by
-// itself, by one thread, whichever rank has the shard; and what the shares give is added in fixed point.
+// Replicas that give the same bits on any number of ranks and threads, on the CPU. One thread computes a shard's share
+// of every mini-batch separately, on whichever rank has the shard. The shares' results are added in fixed point.
 #pragma once
 
 #include <memory>
@@ -19,24 +19,23 @@ struct ShardReplicaSettings {
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
 
-/// What a replica computes with: a backend of the same kind, on one thread.
+/// A replica's backend: one of the same kind, on one thread.
 std::unique_ptr<Backend> one_thread_backend(const Backend& like);
 
-/// A replica for every shard of this rank: a backend, a model's memory but for the parameters, and a thread. As many of
+/// A replica for every shard of this rank: a backend, a model's memory except the parameters, and a thread. As many of
 /// them compute at a time as OpenMP would give threads to the caller.
 class ShardReplicas {
  public:
-  /// Computes with the parameters of `model`, which must stay where it is, as must `team`. `backend` is any of its
-  /// kind.
+  /// Computes with the parameters of `model`, which must not move; nor must `team`. `backend` is any of the same kind.
   ShardReplicas(const Backend& backend, Comm& team, Model& model, const ShardReplicaSettings& settings);
   ~ShardReplicas();
 
   /// Makes the plans for these numbers of rows.
   void prepare(const std::set<Index>& rows);
 
-  /// Forward and backward. `rows`: of each own shard, in the order of the batch; zero is allowed, though not for all.
-  /// Leaves the team's sums of gradients and loss in the model's reduced(), and the new running statistics in its
-  /// state(): with local batch norm the mean over the shards. Collective.
+  /// Forward and backward. `rows` has one number per own shard, in the order of the batch; some may be zero, but not
+  /// all. Leaves the team's sums of gradients and loss in the model's reduced(), and the new running statistics in its
+  /// state() (with local batch norm, the mean over the shards). Collective.
   void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
 
   /// Forward of validation samples; each replica keeps the sum of its losses...
@@ -44,7 +43,7 @@ class ShardReplicas {
   /// ...until here: the sum over all replicas of the team. Collective.
   double take_loss();
 
-  /// What the sums took since the last call of this.
+  /// Time of the sums since the last call.
   SumTime take_time();
 
  private:

@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-// Everything that needs deciding or allocating, so that no step has to.
+// Makes all decisions and allocations, so that no step has to.
 void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainState& state) {
   compare_ranks(model_state, state, "at the start of " + place_text(phase));
   own_rows_ = 0;
@@ -55,7 +55,7 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   clock_.leave_out(looking.seconds());
 }
 
-// Streamed samples are read ahead in this order: what is left of the epoch, and validation.
+// Announces the order in which streamed samples are read ahead: the rest of the epoch, and validation.
 void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
@@ -66,11 +66,11 @@ void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
 namespace {
 
 constexpr std::size_t kLookEvery = 64;
-// Floats of a part of the gradients that is summed beside backward: long enough that a sum's latency is small beside
-// its transfer, between devices and between hosts.
+// Floats in a part of the gradients that is summed beside backward. Large enough that a sum's latency is small compared
+// with its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
-// The end of the plan's last step is the end of the run: its model and result are written instead.
+// The end of the plan's last phase is the end of the run: its model and result are written instead.
 bool ends_run(const Phase& phase) { return phase.role == Role::baseline || phase.role == Role::finetune; }
 
 }  // namespace
@@ -99,7 +99,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
 double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainState& state) {
   const Epoch epoch{state.stop.epochs(), sampler_.training(phase, state.stop.epochs()), state.rate};
   expect(epoch, static_cast<std::size_t>(state.step), phase.batch);
-  // Where looking is free, every step's loss is looked at; else now and then, so that the device is not kept waiting.
+  // Checks every step's loss if that is free; else only now and then, so that the device is not kept waiting.
   const std::size_t steps = epoch.order.steps.size(), look = ctx_.backend.immediate() ? 1 : kLookEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
   auto looked = static_cast<std::size_t>(state.step);
@@ -130,7 +130,7 @@ void Trainer::take_sum_time() {
   if (all_reduce_ || replicas_) clock_.add(replicas_ ? replicas_->take_time() : all_reduce_->take_time());
 }
 
-// Of streamed samples, some rank may find one that cannot be read: then all must stop.
+// When samples are streamed, one rank may meet one that cannot be read; then all must stop.
 void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
   Timer timer;
   if (!ctx_.data.streams()) {
@@ -145,7 +145,7 @@ void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
   clock_.time().communication += timer.lap();
 }
 
-// One optimizer step; its loss, summed over the team's rows, is kept.
+// One optimizer step; keeps its loss, summed over the team's rows.
 void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) {
   const Range rows = epoch.order.steps[k];
   load(*train_, ids_of(epoch.order, rows));
@@ -186,7 +186,7 @@ double Trainer::validate(ModelState& model_state, int batch_size) {
   for (std::size_t k = 0; k < order.steps.size(); ++k) {
     const Index rows = order.steps[k].count;
     load(*validation_, ids_of(order, order.steps[k]));
-    timer.lap();  // load() has told its own seconds
+    timer.lap();  // load() has counted its own seconds
     if (rows == 0) continue;
     const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
     ctx_.backend.begin(now);
@@ -214,7 +214,7 @@ Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
                          Index{0});
 }
 
-// The sum over the team's rows of the losses of steps [first, last), once they are done.
+// The sum over the team's rows of the losses of steps [first, last), once these are done.
 double Trainer::add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last) {
   const Timer timer;
   const std::vector<float> losses = kept_losses(first, last);
@@ -293,7 +293,7 @@ std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& p
   return std::move(restored->state);
 }
 
-// What the ranks trained since the last time.
+// Adds the samples that the ranks have trained since the last time.
 void Trainer::count_samples(TrainState& state) {
   const Timer timer;
   std::int64_t rows = std::exchange(own_rows_, 0);
@@ -302,7 +302,7 @@ void Trainer::count_samples(TrainState& state) {
   clock_.time().communication += timer.seconds();
 }
 
-// In the middle of an epoch, ranks may have statistics of their own.
+// In the middle of an epoch, ranks may have their own statistics.
 void Trainer::compare_ranks(ModelState& model_state, const TrainState& state, const std::string& place) {
   const Timer timer;
   const bool own_state = !config_.global_batch_norm && !ctx_.shard_replicas && state.step > 0;
@@ -312,7 +312,7 @@ void Trainer::compare_ranks(ModelState& model_state, const TrainState& state, co
   clock_.time().communication += timer.seconds();
 }
 
-// Between two optimizer steps or epochs, where all ranks of the team are at the same place.
+// Called between two optimizer steps or epochs, when all ranks of the team are at the same place.
 void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& state) {
   if (!ctx_.saving) {
     const int signal = ctx_.stops != nullptr ? ctx_.stops->ask(ctx_.team).signal : 0;
@@ -327,7 +327,7 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
   const bool saving = wish.save || epoch_due || state.finished();
   if (wish.compare || saving)
-    compare_ranks(model_state, state, position_text(phase, state));  // no good file is replaced by a bad one
+    compare_ranks(model_state, state, position_text(phase, state));  // so that no good file is replaced by a bad one
   if (!saving) return;
   take_sum_time();
   count_samples(state);

@@ -1,7 +1,8 @@
 // The training loop: one for every model, method, resolution and team.
 //
-// Synchronous SGD with data parallelism (paper sections 2.2, 3.4): each rank computes the gradient of its rows of the
-// global mini-batch, an all-reduce sums the ranks' gradients weighted by 1 / global rows, every rank updates alike.
+// Synchronous SGD with data parallelism (paper sections 2.2, 3.4). Each rank computes the gradient of its rows of the
+// global mini-batch. An all-reduce sums the ranks' gradients, weighted by 1 / global rows, and every rank updates
+// alike.
 #pragma once
 
 #include <memory>
@@ -18,37 +19,38 @@ namespace mrmf {
 
 class Trainer {
  public:
-  /// `elapsed`: seconds that the run has taken already.
+  /// `elapsed` is the seconds that the run has already taken.
   Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed = 0);
 
-  /// On a device, has the backend choose, time and check its operations for every batch of this phase, without a
-  /// model's memory. total_seconds() leaves that out: a device keeps what it found, so that no second of training goes
-  /// to looking.
+  /// On a device, lets the backend choose, time and check its operations for every batch of this phase, without a
+  /// model's memory. total_seconds() leaves that out: a device keeps the result, so that no training time goes into
+  /// searching.
   void autotune(const Config& config, const Plan& plan, const Phase& phase);
 
-  /// Trains the model as the phase says: from where it was saved, if it was. Returns what the report's lines
-  /// say. FaultError: loss not finite (stage, epoch, step), ranks that disagree on the parameters
-  /// (at the phase's start, every run.check_ranks minutes, and before the run is saved).
-  /// Stopped: a signal came, and the run is saved.
+  /// Trains the model as the phase says, from the saved state if there is one. Returns the contents of the report's
+  /// lines. FaultError when a loss is not finite (stage, epoch, step), or when ranks disagree on the parameters
+  /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
+  /// signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank.
   double validate(ModelState& model_state, int batch_size);
 
-  /// Of the run: what had elapsed when this trainer was made, models, coarsening, training, validation and fusion since
-  /// then; and what earlier starts of the run had taken when they were saved.
+  /// Seconds of the run: those before this trainer was made; models, coarsening, training, validation and fusion since
+  /// then; and those of earlier starts of the run until they were saved.
   double total_seconds() const { return clock_.total_seconds(); }
 
  private:
-  /// What stays the same through the steps of one epoch.
+  /// Constants of one epoch's steps.
   struct Epoch {
     int number = 0;
     EpochOrder order;
     const LearningRate& rate;
-    Index rows(std::size_t first, std::size_t last) const;  ///< of the team in steps [first, last)
+    Index rows(std::size_t first, std::size_t last) const;  ///< the team's rows in steps [first, last)
     Index steps() const { return std::ssize(order.steps); }
   };
-  /// What an earlier start of the run saved of this phase, with the model as it was then; none: nothing was.
+  /// The state that an earlier start of the run saved of this phase, with the model as it was then; none if it saved
+  /// none.
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);

@@ -9,7 +9,7 @@ namespace mrmf::cosmology {
 namespace {
 
 constexpr double kStart = 0.1;
-constexpr double kSlope = -2.5;  // COLA's velocities are taken to change as a^kSlope within a step
+constexpr double kSlope = -2.5;  // COLA assumes that velocities change as a^kSlope within a step
 
 // Time's measure: d/dt is (1 / Q) d/da.
 double q(const Growth& growth, double a) { return a * a * a * growth.expansion(a); }
@@ -32,7 +32,7 @@ void Evolution::start() {
       }
 }
 
-// Displacements grow from one scale factor to another; velocities are those at `middle`.
+// Displacements grow from one scale factor to another. Velocities are those at `middle`.
 void Evolution::drift(double from, double to, double middle) {
   const auto first = static_cast<float>(growth_.linear(to) - growth_.linear(from));
   const auto second = static_cast<float>(growth_.second(to) - growth_.second(from));
@@ -49,12 +49,12 @@ void Evolution::drift(double from, double to, double middle) {
       if (v != nullptr) at += time * v[p];
       at -= side * static_cast<float>(static_cast<int>(at * inverse));
       at = at < 0 ? at + side : at;
-      x[p] = at < side ? at : 0;  // what lies just below 0 was rounded up to the side
+      x[p] = at < side ? at : 0;  // a value just below 0 was rounded up to the side
     }
   }
 }
 
-// Gravity less what the growth of the displacements already holds.
+// Gravity minus the part that the growth of the displacements already contains.
 void Evolution::kick(double from, double to, double at, ParticleMesh& mesh) {
   const double time =
       (std::pow(to, kSlope) - std::pow(from, kSlope)) / (kSlope * std::pow(at, kSlope - 1) * q(growth_, at));

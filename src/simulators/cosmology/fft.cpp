@@ -19,15 +19,15 @@ using Plan = std::unique_ptr<std::remove_pointer_t<fftwf_plan>, DestroyPlan>;
 
 fftwf_complex* raw(Mode* modes) { return reinterpret_cast<fftwf_complex*>(modes); }
 
-/// Along x for all z of one y, in place.
+/// A transform along x for all z of one y, in place.
 Plan plan_lines(int n, Mode* plane, int sign) {
   const int rows = n / 2 + 1;
-  // Estimated plans are the same in every run; measured ones are not, and would change the last bits of results.
+  // Estimated plans are the same in every run. Measured ones are not, and would change the last bits of results.
   return Plan(fftwf_plan_many_dft(1, &n, rows, raw(plane), nullptr, rows, 1, raw(plane), nullptr, rows, 1, sign,
                                   FFTW_ESTIMATE));
 }
 
-/// Copies the z rows of a plane (y, z) at x to or from their places among modes (y, x, z).
+/// Copies the z rows of a plane (y, z) at x to or from their places among the modes (y, x, z).
 template <typename Copy>
 void for_each_row(int n, int x, Copy&& copy) {
   const auto size = static_cast<std::size_t>(n), row = size / 2 + 1;

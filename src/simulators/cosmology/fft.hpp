@@ -1,5 +1,5 @@
-// Cubic grids, how ranks share them (each has consecutive planes of every grid), and the Fourier transforms between
-// them, by FFTW in single precision. Only fft.cpp sees fftw3.h.
+// Cubic grids, their division among ranks (each has consecutive planes of every grid), and the Fourier transforms
+// between them, by FFTW in single precision. Only fft.cpp sees fftw3.h.
 #pragma once
 
 #include <complex>
@@ -13,8 +13,8 @@
 
 namespace mrmf::cosmology {
 
-/// One rank's share of a cubic grid of n points per axis. Of points it has planes of x, of modes planes of y (the index
-/// of the frequency): so a Fourier transform turns slabs over once. `ranks` divides n.
+/// One rank's share of a cubic grid of n points per axis. It has planes of x for points, and planes of y (the
+/// frequency's index) for modes, so a Fourier transform transposes slabs once. `ranks` divides n.
 struct Slab {
   int n = 0;
   int rank = 0, ranks = 1;
@@ -45,7 +45,7 @@ void for_each_mode(const Slab& slab, Function&& f) {
       for (int k = 0; k <= n / 2; ++k) f(index++, frequency(i, n), frequency(j, n), k);
 }
 
-/// Memory on the boundaries that FFTW's vector code wants.
+/// Memory aligned as FFTW's vector code wants.
 template <typename T>
 struct AlignedAllocator {
   using value_type = T;
@@ -60,15 +60,16 @@ struct AlignedAllocator {
 
 /// Values at points, x slowest, z fastest.
 using RealGrid = std::vector<float, AlignedAllocator<float>>;
-/// Modes of a real field, (n, n, n/2 + 1), y slowest, z fastest: those with negative z frequency follow from reality.
+/// Modes of a real field, (n, n, n/2 + 1), y slowest, z fastest. The others have negative z frequency and follow from
+/// reality.
 using ModeGrid = std::vector<std::complex<float>, AlignedAllocator<std::complex<float>>>;
 
-/// Transforms of one size, of cubes that a thread holds whole or that the ranks of a group share. Results are the same
-/// bits in both cases, for the same plans work plane by plane. Making one is for one thread at a time; using it is for
-/// any number of threads, or collective over the group.
+/// Transforms of one size, for cubes that a thread holds whole or that a group of ranks shares. Both give the same
+/// bits, because the same plans work plane by plane. Only one thread at a time may make one. Any number of threads may
+/// use it, or it is collective over the group.
 class Fft {
  public:
-  /// `group` outlives it and its ranks divide n; null: whole cubes.
+  /// `group` must outlive it, and its ranks divide n; null: whole cubes.
   explicit Fft(int n, Comm* group = nullptr);
   ~Fft();
   Fft(const Fft&) = delete;
@@ -76,9 +77,9 @@ class Fft {
 
   int size() const { return slab_.n; }
   const Slab& slab() const { return slab_; }
-  /// modes = sum over points of field exp(-ikx); no factor. Leaves the field (slab().points()) as it is.
+  /// modes = sum over points of field exp(-ikx), without a factor. Leaves the field (slab().points()) unchanged.
   void to_modes(std::span<float> field, ModeGrid& modes) const;
-  /// field = sum over all modes of mode exp(ikx); no factor. Destroys the modes.
+  /// field = sum over all modes of mode exp(ikx), without a factor. Destroys the modes.
   void to_field(ModeGrid& modes, std::span<float> field) const;
 
  private:

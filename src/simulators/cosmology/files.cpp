@@ -13,7 +13,7 @@
 namespace mrmf::cosmology {
 namespace {
 
-// The numbers of the published files in the published order.
+// Numbers of the published files, in the published order.
 constexpr std::array<int, kTrainFiles> kTrain = {
     102, 87, 26, 34,  54,  114, 94,  85,  30, 76, 64, 57,  83,  93, 107, 42,  63,  33, 96, 117, 61, 46,
     84,  24, 80, 73,  90,  22,  106, 113, 25, 47, 74, 101, 100, 82, 31,  112, 104, 92, 23, 97,  20, 86,
@@ -41,7 +41,7 @@ std::vector<CubeFile> spread(const Range& samples, Index per_file, std::span<con
 using Json = nlohmann::ordered_json;
 
 std::string list(const std::string& folder, const std::vector<CubeFile>& files) {
-  Json paths = Json::array();  // strings of JSON are strings of TOML
+  Json paths = Json::array();  // JSON strings are also TOML strings
   for (const CubeFile& file : files) paths.push_back((std::filesystem::path(folder) / file.name).string());
   return paths.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

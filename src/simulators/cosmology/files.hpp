@@ -1,5 +1,4 @@
-// The files of a data set: which sample is in which one, by the names and the split of the published files, and what a
-// file says of itself.
+// The files of a data set: their samples, by the names and the split of the published files, and their metadata.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace mrmf::cosmology {
 
-/// Most files per split, 80 together.
+/// The most files per split, 80 together.
 constexpr Index kTrainFiles = 64, kOtherFiles = 8;
 
 struct CubeFile {
@@ -23,17 +22,18 @@ struct CubeFiles {
   std::vector<CubeFile> train, validation, test;
 };
 
-/// Validation and test get a tenth of the samples each (at least one), spread evenly over as few files as hold them.
-/// ConfigError when a split would need more files than were published.
+/// Validation and test get a tenth of the samples each (at least one), spread evenly over the fewest files that hold
+/// them. ConfigError when a split would need more files than were published.
 CubeFiles cube_files(const CosmologySimulation& settings);
 
-/// What such files are called, from the first letter on.
+/// The beginning of such files' names.
 constexpr const char* kFilePrefix = "PeterA_2019_05_4parE-rec";
 
-/// JSON for the data set meta.JSON: settings, parameters, which samples of how many, the program's version.
+/// JSON for the data set meta.JSON: settings, parameters, the file's samples out of how many, and the program's
+/// version.
 std::string metadata(const CosmologySimulation& settings, const CubeFile& file);
 
-/// The [data] section of a configuration that trains on these files: for `mrmf train`.
+/// The [data] section of a configuration that trains on these files with `mrmf train`.
 std::string data_section(const CosmologySimulation& settings);
 
 }  // namespace mrmf::cosmology

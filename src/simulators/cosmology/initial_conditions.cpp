@@ -18,10 +18,10 @@ std::complex<double> gaussian(std::uint64_t key, int x, int y, int z) {
   return std::polar(std::sqrt(-std::log(uniform(r[0], r[1]))), 2 * std::numbers::pi * uniform(r[2], r[3]));
 }
 
-/// Whether this one of the pair k, -k is drawn; the other is its conjugate. Decides where both are stored: at z = 0.
+/// Whether this one of the pair k, -k is drawn; the other is its conjugate. Matters where both are stored: at z = 0.
 bool drawn(int x, int y, int z) { return z > 0 || x > 0 || (x == 0 && y > 0); }
 
-/// sqrt(power / volume) for every squared frequency that a grid has.
+/// sqrt(power / volume) for every squared frequency on the grid.
 std::vector<double> amplitudes(const LinearPower& power, double side, int n) {
   const int last = n / 2 - 1;
   std::vector<double> values(static_cast<std::size_t>(3 * last * last) + 1, 0.0);
@@ -42,7 +42,7 @@ void tide(const ModeGrid& source, const Slab& slab, int i, int j, ModeGrid& resu
   });
 }
 
-/// The sum over pairs of axes of phi_ii phi_jj - phi_ij^2, in out.second[0]; takes all of `out` as scratch.
+/// The sum over pairs of axes of phi_ii phi_jj - phi_ij^2, in out.second[0]. Uses all of `out` as scratch.
 RealGrid& second_source(const Fft& fft, const ModeGrid& contrast, ModeGrid& scratch, Displacements& out) {
   for (int axis = 0; axis < 3; ++axis) {
     tide(contrast, fft.slab(), axis, axis, scratch);

@@ -14,7 +14,7 @@ constexpr double kTemperature = 2.7255 / 2.7;  // of the microwave background, i
 
 double square(double x) { return x * x; }
 
-// (19)-(20), without the wavenumber's scaling.
+// (19)-(20), without scaling the wavenumber.
 double pressureless(double q, double alpha, double beta) {
   const double c = 14.2 / alpha + 386 / (1 + 69.9 * std::pow(q, 1.08));
   const double l = std::log(std::numbers::e + 1.8 * beta * q);
@@ -127,7 +127,7 @@ double LinearPower::operator()(double k) const {
 }
 
 double LinearPower::sigma(double radius) const {
-  // In ln k; beyond the ends the integrand is below 1e-7 of its peak for radii of a few Mpc/h.
+  // Integrates over ln k. Beyond the ends the integrand is below 1e-7 of its peak for radii of a few Mpc/h.
   const double variance = integrate(std::log(1e-5), std::log(50 / radius), 4000, [&](double log_k) {
     const double k = std::exp(log_k), w = top_hat(k * radius);
     return k * k * k * (*this)(k)*w * w;

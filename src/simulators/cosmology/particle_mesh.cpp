@@ -10,7 +10,7 @@
 namespace mrmf::cosmology {
 namespace {
 
-constexpr std::size_t kPortion = std::size_t{1} << 17;  // particles per rank: 5 MiB for all that is kept of them
+constexpr std::size_t kPortion = std::size_t{1} << 17;  // particles per rank: their copies take 5 MiB
 
 template <typename Action>
 void for_each_portion(std::size_t particles, Action&& action) {
@@ -18,9 +18,9 @@ void for_each_portion(std::size_t particles, Action&& action) {
     action(first, std::min(first + kPortion, particles));
 }
 
-constexpr std::uint32_t kMass = 1U << 16;  // of a particle, in fixed point
+constexpr std::uint32_t kMass = 1U << 16;  // a particle's mass in fixed point
 
-/// Masses are whole numbers while they are added, kept in the bits of the grid that the forces need later.
+/// Masses are whole numbers while they are summed. Their bits are stored in the grid that later holds the forces.
 std::uint32_t mass(float stored) { return std::bit_cast<std::uint32_t>(stored); }
 void add(float& stored, std::uint32_t more) { stored = std::bit_cast<float>(mass(stored) + more); }
 
@@ -28,11 +28,11 @@ void add(float& stored, std::uint32_t more) { stored = std::bit_cast<float>(mass
 std::uint32_t fixed(float weight) {
   return static_cast<std::uint32_t>(static_cast<int>(weight * static_cast<float>(kMass)));
 }
-/// The share of a mass, rounded; the rest is what is left, so nothing is lost. Whole masses fit too: the weight is
-/// below 1.
+/// The rounded share of a mass. The caller keeps the rest, so nothing is lost. The product of a whole mass fits too,
+/// because the weight is below 1.
 std::uint32_t share(std::uint32_t whole, std::uint32_t weight) { return (whole * weight + kMass / 2) / kMass; }
 
-/// What tells the rank above of one plane.
+/// Counts that send one plane to the rank above.
 std::vector<int> to_rank_above(const Comm& group, std::size_t plane) {
   std::vector<int> counts(static_cast<std::size_t>(group.size()));
   counts[static_cast<std::size_t>((group.rank() + 1) % group.size())] = static_cast<int>(plane);
@@ -74,7 +74,7 @@ Exchange ParticleExchange::send(const Vectors& position, std::size_t first, std:
   return way;
 }
 
-/// Counting sort.
+/// By counting sort.
 void ParticleExchange::sort(const RealGrid& x, std::size_t first, std::size_t last, const PlaneFinder& planes,
                             std::vector<int>& counts) {
   const int per_rank = planes.n / group_.size();
@@ -103,10 +103,10 @@ ParticleMesh::ParticleMesh(const Fft& fft, int lattice, Comm* group)
   up_.emplace(*group, to_rank_above(*group, plane_));
 }
 
-/// Where a particle is; in a loop it is a copy whose values no store to a grid can change, so they stay in registers.
+/// Finds a particle's place. A loop uses a copy, whose values no store to a grid can change, so they stay in registers.
 struct ParticleMesh::Locator {
   PlaneFinder planes;
-  int first;  // plane here
+  int first;  // first plane on this rank
   std::size_t plane;
 
   Cell operator()(float x, float y, float z) const {
@@ -149,7 +149,7 @@ void ParticleMesh::deposit(const Vectors& position, RealGrid& masses) const {
   }
 }
 
-/// What particles below the plane above have given to it goes where that plane is.
+/// Adds what particles below the plane above have given to it, on the rank that has that plane.
 void ParticleMesh::add_ghost(RealGrid& masses) {
   const std::span<float> ghost(masses.data() + points_, plane_);
   RealGrid arrived(plane_);
@@ -176,7 +176,7 @@ void ParticleMesh::to_numbers(RealGrid& masses) const {
     masses[i] = static_cast<float>(here) * (1 / static_cast<float>(kMass));
   }
   if (group_ != nullptr) group_->sum(std::span(&sum, 1));
-  // 2^32 are missing for every time that a point's mass went beyond its 32 bits.
+  // Each overflow of a point's 32 bits loses 2^32 from the sum.
   if (sum != static_cast<std::int64_t>(particles_) * kMass)
     throw FaultError(
         "simulate cosmology: more than 65535 particles meet at a point of the mesh for the forces, more than its fixed "
@@ -193,8 +193,8 @@ void ParticleMesh::update(const Vectors& position) {
   add_ghost(masses);
   to_numbers(masses);
   fft_.to_modes(std::span(masses).first(points_), contrast_);
-  // Contrast is particles per point over their mean, and a mesh cell is 1 / per_cell_ of a lattice cell. The mean is
-  // the mode that attraction() leaves out.
+  // Contrast is particles per point over their mean; a mesh cell is 1 / per_cell_ of a lattice cell. attraction()
+  // leaves out the mode that is the mean.
   const float factor = per_cell_ * per_cell_ / static_cast<float>(fft_.slab().cube());
   for (int axis = 0; axis < 3; ++axis) {
     RealGrid& force = force_[static_cast<std::size_t>(axis)];

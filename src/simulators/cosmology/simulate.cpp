@@ -72,7 +72,7 @@ struct Samples {
   std::vector<float> labels, parameters;
 };
 
-/// Makes a rank's samples, one per thread at a time; or the rank's slabs of its group's.
+/// Makes a rank's samples, one per thread at a time, or the rank's slabs of its group's samples.
 class Workers {
  public:
   /// The group shares every cube; null: none is shared.
@@ -106,7 +106,7 @@ class Workers {
     return samples;
   }
 
-  /// Rows of a file from `first` on. Errors are the whole group's.
+  /// Writes rows of a file from `first` on. An error is thrown on the whole group.
   void write(const Samples& samples, Index first, Hdf5Output& file) {
     const auto action = [&] {
       const std::span<const std::uint16_t> counts = samples.counts;
@@ -126,7 +126,7 @@ class Workers {
  private:
   Comm* group_;
   UniverseMaker maker_;
-  std::size_t part_;  // of the counts of a cube
+  std::size_t part_;  // numbers in this rank's part of a cube
   std::vector<std::unique_ptr<UniverseMaker::Memory>> memories_;
 };
 
@@ -145,7 +145,7 @@ void create_datasets(Hdf5Output& file, Index rows, Index size) {
   file.create_dataset("redshifts", {kRedshiftAxis});
 }
 
-/// Whether an earlier start of this very simulation, which did not come to its end, has made the file. Collective.
+/// Whether an earlier, unfinished start of this very simulation has made the file. Collective.
 bool is_made(const CosmologySimulation& settings, const CubeFile& cubes, Comm& comm) {
   bool made = false;
   collective_try(comm, [&] {
@@ -162,7 +162,7 @@ bool is_made(const CosmologySimulation& settings, const CubeFile& cubes, Comm& c
   return comm.any(made);
 }
 
-/// One file, every rank or group of ranks a piece of its rows. Collective.
+/// Writes one file; each rank or group of ranks writes a piece of its rows. Collective.
 void write_cubes(const CosmologySimulation& settings, const CubeFile& cubes, Workers& workers, Comm& comm,
                  const std::function<void(Index)>& progress) {
   Hdf5Output file(path_of(settings, cubes), settings.replace, comm);
@@ -190,7 +190,7 @@ void prepare_folder(const CosmologySimulation& settings, std::optional<OutputFol
     if (!comm.root()) return;
     if (settings.folder.empty()) throw ConfigError("--output is empty; name a folder");
     folder.emplace(settings.folder);
-    // Written last: the cubes are all there.
+    // This file is written last, when all cubes are there.
     require_output(data_section_path(settings), settings.replace);
   });
 }
@@ -213,7 +213,7 @@ void check_memory(const CosmologySimulation& settings) {
         wanted, threads, there));
 }
 
-/// The ranks that share cubes with this one, if any do.
+/// The ranks that share cubes with this one, if any.
 std::optional<Comm> group_of(const CosmologySimulation& settings, Comm& comm) {
   constexpr double kPatience = 300;  // seconds that a rank may be behind the others of its group
   const int sharing = settings.ranks_per_cube;
@@ -270,7 +270,7 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
   const auto start = std::chrono::steady_clock::now();
   std::optional<Comm> group = group_of(settings, comm);
   collective_try(comm, [&] { check_memory(settings); });
-  std::optional<OutputFolder> folder;  // of the root
+  std::optional<OutputFolder> folder;  // on the root
   prepare_folder(settings, folder, comm);
   Workers workers(settings, group ? &*group : nullptr);
   const CubeFiles files = cube_files(settings);

@@ -1,8 +1,8 @@
-// `mrmf simulate cosmology`: a data set in the published schema of the CosmoFlow cubes.
+// `mrmf simulate cosmology`: makes a data set in the published schema of the CosmoFlow cubes.
 //
 // Every sample is one universe: a periodic box of dark matter particles that fell together under gravity from random
 // initial conditions, counted in voxels at four redshifts. A network is to infer the four parameters behind it. The
-// files' bytes depend on the settings (output folder, threads and ranks per cube apart) alone: not on ranks.
+// files' bytes depend only on the settings other than output folder, threads and ranks per cube, not on ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,58 +13,58 @@
 
 namespace mrmf {
 
-/// How particles get from where they began to where they are counted. lpt: by displacements of second order alone;
-/// cola: by time steps of gravity on top of them.
+/// How particles move from where they began to where they are counted. lpt: only by displacements of second order;
+/// cola: by time steps of gravity in addition.
 enum class Displacement { lpt, cola };
 std::string to_string(Displacement displacement);
-/// Of its word; ConfigError when it is none.
+/// The method with this name; ConfigError when there is none.
 Displacement read_displacement(const std::string& word);
 
 struct CosmologySimulation {
   std::string folder;
   Replace replace = Replace::nothing;
-  Index samples = 160;   ///< of all three splits, 8:1:1 as published
-  Index per_file = 128;  ///< samples per file, at most
+  Index samples = 160;   ///< of all three splits together, 8:1:1 as published
+  Index per_file = 128;  ///< most samples per file
   int size = 64;         ///< voxels per axis; a power of two
-  double box = 512;      ///< side at H_0 = 70 in Mpc/h; it follows H_0, so that it is the same in Mpc for all samples
+  double box = 512;      ///< side in Mpc/h at H_0 = 70; scaled with H_0, so that it is the same in Mpc for all samples
   int particles = 2;     ///< per voxel and axis: the mean count is its cube
   Displacement method = Displacement::cola;
   int steps = 10;  ///< cola: time steps from a = 0.1 to 1, equal in a
   int mesh = 1;    ///< cola: cells of the mesh for the forces per particle and axis
   std::uint64_t seed = 1;
-  int threads = 0;         ///< per rank, each with a cube of its own; 0: as OpenMP has it, 1 where ranks share a cube
-  int ranks_per_cube = 1;  ///< that many ranks share a cube, each with slabs of its grids: a power of two up to `size`
+  int threads = 0;         ///< per rank, each with its own cube; 0: OpenMP's number, or 1 if ranks share a cube
+  int ranks_per_cube = 1;  ///< ranks that share a cube, each with slabs of its grids: a power of two up to `size`
 };
 
 struct CosmologyReport {
   Index samples = 0, files = 0;
-  double seconds = 0;           ///< with writing
+  double seconds = 0;           ///< including writing
   double cubes_per_second = 0;  ///< of all ranks together
 };
 
-/// Called on the root with samples done so far (estimated from the root's share) and in all.
+/// Called on the root with the samples done so far (estimated from the root's share) and with all samples.
 using CubeProgress = std::function<void(Index done, Index samples)>;
 
 /// ConfigError when the settings are impossible.
 void check(const CosmologySimulation& settings);
 
-/// Threads of a rank, each of which makes cubes.
+/// Threads of a rank; each makes cubes.
 int makers(const CosmologySimulation& settings);
 
-/// Bytes that one thread holds while it makes a cube, or its part of one.
+/// Bytes that one thread needs while it makes a cube, or its part of one.
 double bytes_per_thread(const CosmologySimulation& settings);
 
-/// Collective; ConfigError when settings.ranks_per_cube does not divide the ranks. Makes the folder when there is none
-/// and writes the files of src/simulators/cosmology/files.hpp into it, each whole or not at all:
+/// Collective; ConfigError when settings.ranks_per_cube does not divide the ranks. Makes the folder if necessary and
+/// writes the files of src/simulators/cosmology/files.hpp into it, each whole or not at all:
 ///   3Dmap      (n, size, size, size, 4) uint16   particles per voxel at the redshifts
 ///   unitPar    (n, 4) float32                    labels: Omega_m, sigma_8, n_s, H_0 scaled to [-1, 1)
-///   physPar    (n, 4) float32                    the same as they are
+///   physPar    (n, 4) float32                    the same, unscaled
 ///   redshifts  (4,) float32                      0, 0.5, 1.5, 3
 ///   namePar, meta.JSON (1,) string               names of the parameters; how the file was made
-/// and data.toml, the [data] section of a configuration that trains on them.
-/// Files that an earlier start with the same settings has made are kept, so it goes on where that one ended.
-/// ConfigError when the folder holds such a data set, whole, or files of another one, and settings.replace is nothing.
-/// DataError when the folder cannot be written. FaultError when more than 65535 particles meet in a voxel.
+/// Also writes data.toml, the [data] section of a configuration that trains on them. Files that an earlier start made
+/// with the same settings are kept, so the simulation goes on from there. ConfigError when the folder holds such a data
+/// set, whole, or files of another one, and settings.replace is nothing. DataError when the folder cannot be written.
+/// FaultError when more than 65535 particles meet in a voxel.
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
 
 }  // namespace mrmf

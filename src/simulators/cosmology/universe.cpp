@@ -49,10 +49,10 @@ std::array<float, kLabels> UniverseMaker::make(Index sample, Memory& memory, std
   const double side = settings_.box * cosmology.hubble / 70;
   const std::uint64_t key = mix(settings_.seed, static_cast<std::uint64_t>(sample), kFieldStream);
   draw_modes(LinearPower(cosmology), side, key, lattice_fft_.slab(), memory.contrast_);
-  // Contrast at a point of the lattice has unit 1; displacements come out in cells of the lattice.
+  // The contrast at a lattice point has no unit; displacements come out in cells of the lattice.
   displace(lattice_fft_, memory.contrast_, memory.scratch_, memory.moved_);
 
-  std::array<double, kRedshifts> scale_factors{};  // ascending: the channels backwards
+  std::array<double, kRedshifts> scale_factors{};  // ascending, so the channels in reverse
   for (std::size_t i = 0; i < kRedshifts; ++i) scale_factors[i] = 1 / (1 + kRedshift[kRedshifts - 1 - i]);
   std::ranges::fill(counts, std::uint16_t{0});
   const auto snapshot = [&](std::size_t index, const Vectors& position) {

@@ -1,4 +1,4 @@
-// One sample: from a seed to counts of particles in voxels.
+// Makes one sample, from a seed to counts of particles in voxels.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace mrmf::cosmology {
 
-/// Cubes of `cells`^3 lattice cells, x slowest, `size` per axis, of which a slab has those from plane `first` on.
+/// A grid of cubes of `cells`^3 lattice cells, x slowest, `size` per axis. A slab has those from plane `first` on.
 struct Voxels {
   int cells, size;
   int first = 0;
@@ -22,23 +22,23 @@ struct Voxels {
   PlaneFinder planes() const { return {1 / static_cast<float>(cells), 0, size}; }
 };
 
-/// Adds 1 to `counts[voxel * stride]` for the voxel that holds each particle, all of which are in the slab. False when
-/// a count passed 65535.
+/// Adds 1 to `counts[voxel * stride]` for the voxel of each particle. All particles are in the slab. False when a count
+/// exceeded 65535.
 [[nodiscard]] bool count_particles(const Vectors& position, const Voxels& voxels, std::size_t stride,
                                    std::span<std::uint16_t> counts);
 
 constexpr std::size_t kRedshifts = 4;
 constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the channels of a sample
 
-/// Makes samples of one data set. It holds the transforms' plans; any number of threads may use it, each with memory of
-/// its own.
+/// Makes samples of one data set. It holds the transforms' plans. Any number of threads may use it, each with its own
+/// memory.
 class UniverseMaker {
  public:
-  /// With a group that shares every cube, whose ranks divide settings.size, all calls are collective over it; it
-  /// outlives this. Null: whole cubes.
+  /// If a group shares every cube, all calls are collective over it. Its ranks divide settings.size, and it must
+  /// outlive this. Null: whole cubes.
   explicit UniverseMaker(const CosmologySimulation& settings, Comm* group = nullptr);
 
-  /// What one thread works in.
+  /// Working memory of one thread.
   class Memory {
    public:
     explicit Memory(const UniverseMaker& maker);
@@ -50,10 +50,10 @@ class UniverseMaker {
     std::optional<ParticleMesh> mesh_;  // with cola
   };
 
-  /// The planes of voxels that this rank has: all, or its share.
+  /// The planes of voxels on this rank: all, or its share.
   const Slab& slab() const { return voxels_; }
   /// Writes the counts, (slab().planes(), size, size, 4), and returns the labels. A pure function of settings and
-  /// sample. FaultError, on all ranks of the group, when more particles meet in one place than the numbers hold.
+  /// sample. FaultError, on all ranks of the group, when more particles meet in one place than its number can hold.
   std::array<float, kLabels> make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const;
 
  private:

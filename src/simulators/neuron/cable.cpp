@@ -18,7 +18,7 @@ RunCable runner(InstructionSet set) {
   return run_cable_generic;
 }
 
-// Sets of maximal conductances: one per region, and the soma's second block.
+// Sets of maximal conductances: one per region, and one for the soma's second block.
 constexpr std::size_t kSets = kRegions + 1, kSecondSomaSet = kRegions;
 
 // Hands out consecutive pieces of a thread's memory.

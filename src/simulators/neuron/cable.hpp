@@ -1,4 +1,4 @@
-// Samples of one cell through the fast integrator, eight at a time.
+// The fast integrator for samples of one cell, eight at a time.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@
 namespace mrmf::neuron {
 
 enum class InstructionSet { generic, avx2 };
-/// The widest one that this processor has; all give the same bits.
+/// The widest set that this processor has. All sets give the same bits.
 InstructionSet best_instruction_set();
 
-/// The gates of every region for one time step; shared by all cells.
+/// The gates of every region for one size of the time step; shared by all cells.
 class GateTables {
  public:
   explicit GateTables(double dt);
@@ -32,14 +32,14 @@ struct alignas(32) Row {
   float value[kSamples];
 };
 
-/// A thread's scratch memory and result.
+/// A thread's working memory and result.
 struct CableWork {
   std::vector<Row> memory;
   std::vector<Row> bins;  ///< (bin, probe): mean potential, mV, one value per sample
   Row peak{};             ///< highest potential of the soma, mV
 };
 
-/// One cell under one current, ready to run with any conductances. Does not change; threads may share it.
+/// One cell under one current, ready to run with any conductances. Immutable, so threads may share it.
 class Cable {
  public:
   /// `current` (nA) has one value per step; its length is a multiple of steps_per_bin.
@@ -49,14 +49,14 @@ class Cable {
   Cable(Cable&&) = default;  // no copies: blocks_ points into reversal_
   Cable& operator=(Cable&&) = default;
 
-  /// 1 to 8 samples; a sample's result does not depend on the others. The last one fills unused lanes.
+  /// Runs 1 to 8 samples; a sample's result does not depend on the others. The last one also fills unused lanes.
   void run(std::span<const Conductances> samples, CableWork& work) const;
 
   const Cell& cell() const { return cell_; }
   int bins() const { return static_cast<int>(current_.size()) / steps_per_bin_; }
 
  private:
-  struct Samples {  // what differs between samples, laid out as in CableKernel
+  struct Samples {  // values that differ between samples, laid out as in CableKernel
     float *conductance, *leak, *leak_drive, *sk;
   };
   void fill(const Conductances& g, std::size_t lane, const Samples& to) const;

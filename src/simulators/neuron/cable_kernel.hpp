@@ -1,24 +1,24 @@
-// The fast integrator's inner loop, compiled once per instruction set. Eight samples of one cell run together: gates
-// with one SIMD lane per channel (all gates of a compartment come from one table row, so there are no gathers), then
-// the membrane currents are transposed to one lane per sample for calcium and the implicit cable equation.
-// Plain pointers only: nothing that the instruction-set files share with others may be compiled in them.
+// The fast integrator's inner loop, compiled once per instruction set. Eight samples of one cell run together. Gates
+// have one SIMD lane per channel: all gates of a compartment come from one table row, so there are no gathers. Then the
+// membrane currents are transposed to one lane per sample for calcium and the implicit cable equation. Plain pointers
+// only: the instruction-set files must compile nothing that they share with others.
 #pragma once
 
 namespace mrmf::neuron {
 
-inline constexpr int kSamples = 8;  ///< that run together
+inline constexpr int kSamples = 8;  ///< samples that run together
 
 struct KernelBlock {
   int compartment;
   bool calcium;
   const float* table;     ///< rows of 4 x 8: m, m factor, h, h factor
   const float* reversal;  ///< 8, mV
-  int conductances;       ///< which of the sets of maximal conductances
-  float ih_factor;        ///< of lane 3, without calcium
+  int conductances;       ///< index of the set of maximal conductances
+  float ih_factor;        ///< factor of lane 3, without calcium
 };
 
-/// Everything a run needs. Arrays "[c]" have one row of 8 samples per compartment, "[b]" 8 x 8 (sample by channel)
-/// per block. Conductances are per membrane area, S/cm2. Rows of 8 are 32-byte aligned.
+/// All inputs and outputs of a run. Arrays "[c]" have one row of 8 samples per compartment, arrays "[b]" 8 x 8 (sample
+/// by channel) per block. Conductances are per membrane area, S/cm2. Rows of 8 are 32-byte aligned.
 struct CableKernel {
   int compartments, blocks;
   const int* parent;                    ///< one per compartment; compartment 0 is the root

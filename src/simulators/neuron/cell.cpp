@@ -62,7 +62,7 @@ std::vector<Compartment> compartments_of(const std::vector<Section>& sections) {
   for (std::size_t s = 0; s < sections.size(); ++s) {
     const Section& section = sections[s];
     const double piece = section.length / static_cast<double>(section.diameters.size());
-    double before = 0;  // half resistance of the parent; none from the middle of the soma, which is its centre
+    double before = 0;  // half resistance of the parent; none for the soma, whose middle is its centre
     int parent = -1;
     if (section.parent >= 0) {
       const Section& p = sections[static_cast<std::size_t>(section.parent)];

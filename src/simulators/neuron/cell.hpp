@@ -1,8 +1,8 @@
 // A cell: a reduced morphology cut into compartments, and its electrical type.
 //
-// The morphology stands in for the reconstructed ones: a soma, an axon (initial segment, then a tapering cable) and
+// The morphology replaces the reconstructed ones. It has a soma, an axon (initial segment, then a tapering cable) and
 // three tapering dendrites, each the equivalent cylinder of about two real ones. Lengths and diameters are drawn per
-// cell number, so cell 3 is the same neuron in every file whatever its seed.
+// cell number, so cell 3 is the same neuron in every file, whatever its seed.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr double kSegmentLength = 40;      ///< um: a section of length L
 struct Section {
   std::string name;
   Region region = Region::soma;
-  int parent = -1;                ///< section; dendrites and axon hang on the middle of the soma
+  int parent = -1;                ///< a section; dendrites and axon start at the middle of the soma
   double length = 0;              ///< um
   std::vector<double> diameters;  ///< um, per compartment
   double distance = 0;            ///< um along the path from the middle of the soma to its start
@@ -56,7 +56,7 @@ Cell make_cell(int number);
 /// Cuts sections into compartments; parents come before children.
 std::vector<Compartment> compartments_of(const std::vector<Section>& sections);
 
-/// Ih of a dendrite grows with the distance (um) from the soma by this factor.
+/// The factor by which a dendrite's Ih grows with the distance (um) from the soma.
 double ih_factor(double distance);
 
 }  // namespace mrmf::neuron

@@ -52,7 +52,7 @@ std::vector<ChannelBlock> channel_blocks(const Cell& cell) {
 }
 
 PerLane<double> block_conductances(const Conductances& g, Region region, Region lanes) {
-  const bool second = lanes != region;  // of the soma: its other channels are in the first block
+  const bool second = lanes != region;  // second block of the soma: its other channels are in the first
   PerLane<double> value{};
   for (std::size_t k = 0; k < kLanes; ++k) {
     if (second && k != kStochLane && k != kDelayLane) continue;

@@ -1,8 +1,8 @@
-// The ion channels: kinetics, their places in a compartment's lanes, and tables of them.
+// Ion channels: their kinetics, their places in a compartment's lanes, and tables of them.
 //
 // Kinetics of the Blue Brain Project's rat somatosensory cells (Markram et al., Cell 163, 2015): steady state and time
-// constant of every gate as a function of the membrane potential, in mV and ms, at 34 degrees Celsius.
-// Each equation is written here once; tables and both integrators are made from it.
+// constant of every gate as a function of the membrane potential, in mV and ms, at 34 degrees Celsius. Each equation is
+// written only here; the tables and both integrators are made from it.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace mrmf::neuron {
 /// One gating variable: dx/dt = (steady - x) / tau.
 struct Gate {
   double steady = 1;
-  double tau = 1e30;  ///< ms; the default is a gate that is open for ever
+  double tau = 1e30;  ///< ms; the default is a gate that is always open
 };
 
 /// Activation and inactivation of one channel.
@@ -57,7 +57,7 @@ inline Gates sodium_persistent(double v) {
   return {{sigmoid(v, -52.6, 4.6), 6 / rate_m / kSpeedUp}, {sigmoid(v, -48.8, -10), 1 / rate_h / kSpeedUp}};
 }
 
-/// Transient potassium (K_Tst): m^4 h. This and the next count from a liquid junction potential of 10 mV.
+/// Transient potassium (K_Tst): m^4 h. This and the next assume a liquid junction potential of 10 mV.
 inline Gates potassium_transient(double v) {
   const double u = v + 10;
   return {{sigmoid(u, 0, 19), (0.34 + 0.92 * std::exp(-square((u + 71) / 59))) / kSpeedUp},
@@ -106,7 +106,7 @@ inline Gates potassium_stochastic(double v) {
 /// Slowly inactivating potassium (KdShu2007): m h.
 inline Gates potassium_delay(double v) { return {{sigmoid(v, -43, 8), 0.6}, {sigmoid(v, -67, -7.3), 1500}}; }
 
-// Calcium inside a shell under the membrane, and the potassium channel it opens (SK_E2): z.
+// Calcium in a shell under the membrane, and the potassium channel it opens (SK_E2): z.
 inline constexpr double kFaraday = 96485.3321233100;          ///< C/mol
 inline constexpr double kNernstCalcium = 13.234069557339458;  ///< R T / 2 F at 34 degrees, mV
 inline constexpr double kCalciumOutside = 2;                  ///< mM
@@ -119,11 +119,11 @@ inline constexpr double kSkTau = 1;  ///< ms
 inline double calcium_reversal(double inside) { return kNernstCalcium * std::log(kCalciumOutside / inside); }
 inline double sk_steady(double inside) { return 1 / (1 + std::pow(kSkHalf / inside, kSkPower)); }
 
-/// mM of calcium per mA/cm2 of inward current that flows for 1 ms, when a share gamma of it stays free.
+/// mM of calcium per mA/cm2 of inward current flowing for 1 ms, when a share gamma of it stays free.
 inline double calcium_per_current(double gamma) { return 1e4 * gamma / (2 * kFaraday * kShellDepth); }
 
-// The channels of one compartment, eight side by side: one SIMD lane per channel. Which channel sits in which lane
-// depends on the region alone, so that gates of all lanes come from one table row and the exponents are fixed:
+// The channels of one compartment, eight side by side: one SIMD lane per channel. A channel's lane depends only on the
+// region, so the gates of all lanes come from one table row and the exponents are fixed:
 //
 //   lane        0        1       2         3              4               5             6        7
 //   soma        NaTs2    K_Tst   Nap_Et2   Ca_LVAst       K_Pst           Ca            SKv3_1   Im
@@ -131,7 +131,7 @@ inline double calcium_per_current(double gamma) { return 1e4 * gamma / (2 * kFar
 //   dendrite    NaTs2    K_Tst   Nap_Et2   Ih             StochKv         KdShu2007     SKv3_1   Im
 //   exponent    3        4       3         2 or 1         2 or 1          2 or 1        1        1
 //
-// The soma of some types has StochKv and KdShu2007 too: a second block with the dendrite's lanes.
+// The soma of some types also has StochKv and KdShu2007: a second block with the dendrite's lanes.
 
 inline constexpr int kLanes = 8;
 
@@ -141,7 +141,7 @@ using PerLane = std::array<T, kLanes>;
 struct ChannelBlock {
   int compartment = 0;
   Region lanes = Region::soma;  ///< which row of the table above
-  PerLane<double> reversal{};   ///< mV; calcium's lanes hold 0, their potential follows the concentration
+  PerLane<double> reversal{};   ///< mV; calcium's lanes hold 0, because their potential follows the concentration
   bool calcium() const { return lanes != Region::dendrite; }
 };
 
@@ -154,15 +154,15 @@ int exponent(Region lanes, int lane);
 /// The gates of all lanes at potential v.
 PerLane<Gates> gates_at(Region lanes, double v);
 
-/// Every compartment's block, then the soma's second one where the type has those channels.
+/// Every compartment's block, then the soma's second one if the type has those channels.
 std::vector<ChannelBlock> channel_blocks(const Cell& cell);
 
-/// Maximal conductances, S/cm2, of the blocks with these lanes in a region. Lanes that belong to the region's other
-/// block are 0. Ih is that at the soma's end of the dendrite: a compartment multiplies it by its ih_factor().
+/// Maximal conductances, S/cm2, of a region's blocks with these lanes. Lanes that belong to the region's other block
+/// are 0. Ih is the value at the soma's end of the dendrite: a compartment multiplies it by its ih_factor().
 PerLane<double> block_conductances(const Conductances& g, Region region, Region lanes);
 inline constexpr int kCation = 3;  ///< the lane of Ih, in the dendrite
 
-inline constexpr float kTableLowest = -256, kTableHighest = 256;  ///< mV; beyond them the end values hold
+inline constexpr float kTableLowest = -256, kTableHighest = 256;  ///< mV; beyond them the end values apply
 inline constexpr float kTablePerMillivolt = 16;
 
 /// One row; x(t + dt) = x + factor (steady - x), factor = 1 - exp(-dt / tau).

@@ -1,5 +1,5 @@
-// What distinguishes one neuron from another: maximal conductances per region, the values of the published electrical
-// types, and the labels in [-1, 1] that a network learns to infer (Neuron Inverter data, 19 labels).
+// Conductances and labels of a neuron: maximal conductances per region, the values of the published electrical types,
+// and the labels in [-1, 1] that a network learns to infer (Neuron Inverter data, 19 labels).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ enum class Channel {
   pas,       ///< leak
   im,        ///< Im
   ca,        ///< Ca
-  ih,        ///< Ih, at the soma's end of a dendrite; it grows with distance
+  ih,        ///< Ih, at the soma's end of a dendrite; it grows with the distance
   stoch_kv,  ///< StochKv
   kd_shu     ///< KdShu2007
 };
@@ -38,16 +38,17 @@ class Conductances {
   std::array<std::array<double, kChannelKinds>, kRegions> values_{};
 };
 
-/// Electrical types share base values in three groups: A = bNAC, bSTUT; B = cAC, cIR; C = cNAC, cSTUT, dNAC, dSTUT.
+/// Electrical types. They share base values in three groups: A = bNAC, bSTUT; B = cAC, cIR; C = cNAC, cSTUT, dNAC,
+/// dSTUT.
 enum class ElectricalType { cAC, cNAC, bNAC, dNAC, cSTUT, cIR, bSTUT, dSTUT };
 inline constexpr int kElectricalTypes = 8;
 const char* name(ElectricalType type);
 
-/// What an electrical type fixes besides conductances.
+/// Constants of an electrical type other than its conductances.
 struct ElectricalConstants {
   std::array<double, kRegions> leak_reversal;  ///< mV
   std::array<double, kRegions> calcium_decay;  ///< ms; soma and axon only
-  std::array<double, kRegions> calcium_gamma;  ///< free share of the entering calcium
+  std::array<double, kRegions> calcium_gamma;  ///< share of the entering calcium that stays free
 };
 
 Conductances base_conductances(ElectricalType type);
@@ -58,7 +59,7 @@ struct Parameter {
   const char* name;
   Region region;
   Channel channel;
-  double lowest, highest;  ///< S/cm2: of the base values over the data set's 157 cells; 0 where there is no label
+  double lowest, highest;  ///< S/cm2: range of the base values over the data set's 157 cells; 0 without a label
 };
 inline constexpr int kLabels = 19;
 inline constexpr int kParameters = 23;  ///< the labels, then four that vary unlabelled (absent in some types)
@@ -70,9 +71,9 @@ std::span<const Parameter, kParameters> parameters();
 double centre(const Parameter& p);
 double half_width(const Parameter& p);
 
-/// u* = (u + log10(base) - centre) / half width: means the same conductance for every cell.
+/// u* = (u + log10(base) - centre) / half width: a label means the same conductance for every cell.
 double label_of(const Parameter& p, double base, double u);
-/// The conductance that a label stands for, S/cm2.
+/// The conductance for a label, S/cm2.
 double conductance_of(const Parameter& p, double label);
 
 /// `base` with parameter k multiplied by 10^u[k].

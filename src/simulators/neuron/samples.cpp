@@ -73,7 +73,7 @@ std::array<double, kParameters> draw_exponents(std::uint64_t seed, const Origin&
 /// Up to eight samples of one cell.
 struct Recorder::Batch {
   int cell = 0;
-  std::span<const std::size_t> members;  // positions in origins, frames and labels
+  std::span<const std::size_t> members;  // indices into origins, frames and labels
   std::span<const Origin> origins;
   std::span<float*const> frames, labels;
 };

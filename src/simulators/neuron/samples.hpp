@@ -1,5 +1,5 @@
-// The samples of a data set: which one is in which row and what is drawn for it, both pure functions of the settings;
-// their simulation; and their normalisation.
+// The samples of a data set: each row's sample and its drawn conductances, both pure functions of the settings; their
+// simulation; and their normalisation.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 namespace mrmf::neuron {
 
 struct Split {
-  const char* name;  ///< as data sets are called: train, val, test
-  Range rows;        ///< of all rows of the file, the three splits one after another
+  const char* name;  ///< its name in data sets: train, val, test
+  Range rows;        ///< rows in the file, where the three splits follow one another
 };
 
-/// Sizes are rounded; what rounding leaves over goes to the training split.
+/// Sizes are rounded; the training split gets the rest.
 std::array<Split, 3> splits(const NeuronSimulation& settings);
 
-/// A row's origin: sample `sample` of cell `cell`.
+/// The origin of a row: sample `sample` of cell `cell`.
 struct Origin {
   int cell;
   Index sample;
@@ -54,8 +54,8 @@ class Recorder {
  public:
   Recorder(int cells, std::uint64_t seed, int threads);
 
-  /// Potentials in mV, one (kBins, kProbes) frame per origin; labels, kLabels per origin. Returns how many of the
-  /// samples spiked. FaultError when a potential is not finite.
+  /// Potentials in mV, one (kBins, kProbes) frame per origin; labels, kLabels per origin. Returns the number of samples
+  /// that spiked. FaultError when a potential is not finite.
   Index record(std::span<const Origin> origins, std::span<float* const> frames, std::span<float* const> labels) const;
 
   const Cell& cell(int number) const { return cables_[static_cast<std::size_t>(number)].cell(); }
@@ -69,7 +69,7 @@ class Recorder {
   std::vector<Cable> cables_;
 };
 
-/// A cell's first samples stand for all of them.
+/// A cell's first samples represent all of them.
 inline constexpr Index kNormalisationSamples = 128;
 
 struct ProbeScale {
@@ -77,14 +77,14 @@ struct ProbeScale {
 };
 using CellScale = std::array<ProbeScale, kProbes>;
 
-/// Mean and standard deviation of a cell's potentials, per probe: exact on any number of ranks. Sums per sample, each
-/// made by one rank in a fixed order; adding the ranks' tables adds zeros to them, so every rank goes on with the same
-/// bits.
+/// Mean and standard deviation of a cell's potentials, per probe; exact on any number of ranks. There are sums per
+/// sample, each made by one rank in a fixed order. Adding the ranks' tables only adds zeros to them, so every rank
+/// continues with the same bits.
 class Normalisation {
  public:
   explicit Normalisation(const NeuronSimulation& settings);
   static bool counts(const Origin& origin) { return origin.sample < kNormalisationSamples; }
-  /// One sample's potentials in mV.
+  /// Adds one sample's potentials, in mV.
   void add(const Origin& origin, std::span<const float> frame);
   /// Collective.
   std::vector<CellScale> finish(Comm& comm);
@@ -92,7 +92,7 @@ class Normalisation {
  private:
   std::size_t at(Index cell, Index sample, int probe) const;
   int cells_;
-  Index samples_;  // of one cell, at most
+  Index samples_;  // most samples of one cell
   std::vector<double> sums_;
 };
 

@@ -30,7 +30,7 @@ Json describe(const Cell& cell, const CellScale& scale) {
   return {{"name", cell.name}, {"type", name(cell.type)}, {"probes", probes}};
 }
 
-// The text that goes into meta.JSON.
+// The text of meta.JSON.
 std::string metadata(const NeuronSimulation& settings, const Recorder& recorder, const std::vector<CellScale>& scales) {
   Json meta;
   Json names = Json::array(), cells = Json::array(), labels = Json::array(), conductances = Json::array();
@@ -62,7 +62,7 @@ std::string metadata(const NeuronSimulation& settings, const Recorder& recorder,
   meta["normalisationSamplesPerCell"] = kNormalisationSamples;
   meta["cells"] = cells;
   meta["program"] = std::string("mrmf ") + kVersion;
-  return meta.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
+  return meta.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may not be UTF-8
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ using namespace neuron;
 
 constexpr Index kBlock = 2048;  // samples simulated, then written
 
-/// Frames and labels of some samples.
+/// Frames and labels of several samples.
 struct Samples {
   std::vector<Origin> origins;
   std::vector<float> frames, labels;
@@ -97,7 +97,7 @@ class Share {
         recorder_(settings.cells, settings.seed, settings.threads),
         early_({}) {}
 
-  /// Simulates, and keeps, the samples that the normalisation needs.
+  /// Simulates and keeps the samples that the normalisation needs.
   void normalise_cells() {
     Normalisation normalisation(settings_);
     collective_try(comm_, [&] {
@@ -140,7 +140,7 @@ class Share {
     spiking_ += recorder_.record(origins, frames, labels);
   }
 
-  // A block of rows, normalised; what the normalisation has simulated already is taken over, in the order of rows.
+  // Makes a block of normalised rows. Samples that the normalisation has already simulated are taken over in row order.
   Samples make(const Range& block) {
     std::vector<Origin> origins;
     for (Index row = block.first; row < block.first + block.count; ++row) origins.push_back(order_[row]);

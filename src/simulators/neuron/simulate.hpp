@@ -1,8 +1,8 @@
-// `mrmf simulate neuron`: a data set in the published schema of the Neuron Inverter benchmark.
+// `mrmf simulate neuron`: makes a data set in the published schema of the Neuron Inverter benchmark.
 //
-// Every sample is one cell under one stimulus with 23 of its conductances drawn at random; a network is to infer 19 of
-// them from the potential at three points. The file's bytes depend on the settings alone, the file's name being one:
-// not on ranks, threads or instruction set.
+// Every sample is one cell under one stimulus, with 23 of its conductances drawn at random. A network is to infer 19 of
+// them from the potential at three points. The file's bytes depend only on the settings, including the file's name, not
+// on ranks, threads or instruction set.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,29 @@ namespace mrmf {
 struct NeuronSimulation {
   std::string file;
   Replace replace = Replace::nothing;
-  Index samples = 16000;   ///< in all, over all cells and splits
+  Index samples = 16000;   ///< in all cells and splits together
   int cells = 8;           ///< the electrical types take turns
-  std::uint64_t seed = 1;  ///< draws conductances and the order of rows; the cells are the same for every seed
+  std::uint64_t seed = 1;  ///< draws conductances and the order of rows; the cells do not depend on it
   double train = 0.8, validation = 0.1, test = 0.1;  ///< shares of the samples; sum 1
-  int threads = 0;                                   ///< per rank; 0: as OpenMP has it
+  int threads = 0;                                   ///< per rank; 0: OpenMP's number
 };
 
 struct NeuronReport {
   Index samples = 0;
-  double seconds = 0;             ///< with normalisation and writing
+  double seconds = 0;             ///< including normalisation and writing
   double samples_per_second = 0;  ///< of all ranks together
-  double spiking_share = 0;       ///< samples whose soma rises above -10 mV
+  double spiking_share = 0;       ///< share of samples whose soma rises above -10 mV
 };
 
-/// Called now and then, on the root, with samples done so far (estimated from the root's share) and in all.
+/// Called now and then on the root with the samples done so far (estimated from the root's share) and with all samples.
 using ProgressFunction = std::function<void(Index done, Index samples)>;
 
 /// ConfigError when the settings are impossible.
 void check(const NeuronSimulation& settings);
 
 /// Collective. Writes `settings.file`, whole or not at all; errors as OutputFile's:
-///   train_frames, val_frames, test_frames        (n, 1600, 3)  potential of soma, axon, dendrite at 8 kHz, per cell
-///   and
-///                                                              probe (x - mean) / standard deviation
+///   train_frames, val_frames, test_frames        (n, 1600, 3)  potential of soma, axon, dendrite at 8 kHz,
+///                                                              per cell and probe (x - mean) / standard deviation
 ///   train_unitStar_par, val_..., test_...        (n, 19)       labels in [-1, 1]
 ///   meta.JSON                                    (1,)          cells, labels, normalisation, seed, ...
 /// Rows are shuffled over all cells and splits. Mean and deviation are those of the cell's first 128 samples.

@@ -18,7 +18,7 @@ double slow_part(double since) {
   return -0.62 + amplitude * std::cos(2 * std::numbers::pi * since / 4.6 + 0.9 * std::numbers::pi);
 }
 
-// A spike is the higher the longer the oscillation had time to grow.
+// A spike is higher the longer the oscillation had time to grow.
 double spike(double from_peak, double gap) {
   const double height = std::min(6.7, 5.75 + 0.08 * gap);
   return height * std::exp(-from_peak * from_peak / (2 * 0.62 * 0.62));
