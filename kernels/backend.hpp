@@ -1,4 +1,4 @@
-// What a backend provides: memory, operation objects for the shape-specialised work, plain functions for the rest.
+// What a backend provides: memory, steps, and the operations of kernels/operations.hpp.
 //
 // Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
 // CPU default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
@@ -74,9 +74,6 @@ class SampleTable {
   virtual Feed::Batch gather(const Step& step) = 0;
 };
 
-enum class ActivationKind { relu, leaky_relu, tanh };
-enum class LossKind { mse, mae };
-
 /// Of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits of mantissa;
 /// bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them; in bf16 a
 /// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
@@ -92,8 +89,6 @@ class Backend {
   virtual Arena allocate(Index count) = 0;
   /// ConfigError where so many floats (for `what`) will not fit, before any is allocated.
   virtual void require_memory(Index floats, const std::string& what) { (void)floats, (void)what; }
-  virtual void swap(Span a, Span b) = 0;
-  virtual void fill(Span x, float value) = 0;
   virtual void write(ConstSpan host, Span x);  ///< from the host's memory
   virtual void read(ConstSpan x, Span host);   ///< to the host's memory, when all calls before are done
   /// The shape in which an activation is stored (its channels padded), and the floats of a span that holds it.
@@ -125,48 +120,13 @@ class Backend {
   /// The ranks' sums over device memory; null: the host's own (MPI) serve.
   virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) { return (void)peers, nullptr; }
 
-  // Shape-specialised operations, for at most max_rows rows.
-  virtual std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) = 0;
-  virtual std::unique_ptr<PoolOp> pool(const PoolGeometry& geometry, Index max_rows) = 0;
-  virtual std::unique_ptr<NormOp> norm(const NormSettings& settings, Index max_rows) = 0;
-  virtual std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) = 0;
-  /// An offer: null where this backend has no fused form of the pair.
-  virtual std::unique_ptr<ConvPoolOp> conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
-                                                     Index max_rows) {
-    (void)conv, (void)pool, (void)max_rows;
-    return nullptr;
-  }
-  /// An offer, too: batch norm, ReLU (slope 0) or leaky ReLU, and then average pooling where `pool` is given, in one
-  /// pass over x; y is the last one's output, and backward recomputes what is between.
-  virtual std::unique_ptr<NormOp> norm_relu_pool(const NormReluPool& settings, Index max_rows) {
-    (void)settings, (void)max_rows;
-    return nullptr;
-  }
-  /// An offer, too.
-  virtual std::unique_ptr<NormConvOp> norm_conv(const NormSettings& norm, const ConvGeometry& conv, Index max_rows) {
-    (void)norm, (void)conv, (void)max_rows;
-    return nullptr;
-  }
+  // The operations, listed and described at the end of kernels/operations.hpp.
+  MRMF_BACKEND_OPERATIONS(MRMF_PURE_OPERATION)
+  // And those with one form for all backends in the host's memory.
   /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.
   virtual void reshape(ConstTensor x, Tensor y);
-
-  // Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate. `slope` (above 0) is
-  // leaky ReLU's for negative x, and tanh's at 0: y = slope * tanh(x).
-  virtual void activate(ActivationKind kind, float slope, ConstSpan x, Span y) = 0;
-  virtual void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) = 0;
-  /// y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature), see
-  /// dropout_keeps() in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training.
-  virtual void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) = 0;
-
-  // Loss. sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if
-  // not empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
-  virtual void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
   /// history[step.index] = value[0]
   virtual void keep(const Step& step, ConstSpan value, Span history);
-
-  // Optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length.
-  virtual void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) = 0;
-  virtual void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) = 0;
 };
 
 std::unique_ptr<Backend> make_reference_backend();

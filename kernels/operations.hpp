@@ -1,9 +1,11 @@
-// The operations that a network is made of, each built by a Backend for one geometry and a largest number of rows. The
-// conventions of kernels/backend.hpp hold here. Some do the work of several layers in one pass; where a backend offers
-// none of these, the layers run one by one, with the same results.
+// The operations that training is made of: objects, each built by a Backend for one geometry and a largest number of
+// rows, and plain functions; the list of both stands at the end. The conventions of kernels/backend.hpp hold here. Some
+// operations do the work of several layers in one pass; where a backend offers none of these, the layers run one by
+// one, with the same results.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -128,5 +130,50 @@ class NormConvOp {
   virtual void forward(const Step& step, const Forward& call) = 0;
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
+
+enum class ActivationKind { relu, leaky_relu, tanh };
+enum class LossKind { mse, mae };
+
+// What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend
+// (kernels/*/backend.hpp) overrides: each is defined in the file of the operation, and without it a backend does not
+// link.
+#define MRMF_BACKEND_OPERATIONS(OP)                                                                                    \
+  /* Operations for one geometry, for at most max_rows rows. */                                                        \
+  OP(std::unique_ptr<WeightedOp>, conv, (const ConvGeometry& geometry, Index max_rows))                                \
+  OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
+  OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
+  OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \
+                                                                                                                       \
+  /* Offers: null where this backend has no fused form, or none for these settings. */                                 \
+  OP(std::unique_ptr<ConvPoolOp>, conv_pool_relu,                                                                      \
+     (const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows))                                             \
+  /* Batch norm, ReLU (slope 0) or leaky ReLU, and then average pooling where `pool` is given, in one pass over x; */  \
+  /* y is the last one's output, and backward recomputes what is between. */                                           \
+  OP(std::unique_ptr<NormOp>, norm_relu_pool, (const NormReluPool& settings, Index max_rows))                          \
+  OP(std::unique_ptr<NormConvOp>, norm_conv, (const NormSettings& norm, const ConvGeometry& conv, Index max_rows))     \
+                                                                                                                       \
+  /* Exchange the values of two spans of equal length; set all of one. */                                              \
+  OP(void, swap, (Span a, Span b))                                                                                     \
+  OP(void, fill, (Span x, float value))                                                                                \
+                                                                                                                       \
+  /* Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate. `slope` (above 0) is */ \
+  /* leaky ReLU's for negative x, and tanh's at 0: y = slope * tanh(x). */                                             \
+  OP(void, activate, (ActivationKind kind, float slope, ConstSpan x, Span y))                                          \
+  OP(void, activate_backward, (ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx))                  \
+  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
+  /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
+  OP(void, dropout, (const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y))                      \
+                                                                                                                       \
+  /* sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if not */ \
+  /* empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float. */             \
+  OP(void, loss, (const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum))              \
+                                                                                                                       \
+  /* The optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length. */                           \
+  OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
+  OP(void, adam, (const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v))
+
+// An operation as Backend declares it, and as a backend's class does.
+#define MRMF_PURE_OPERATION(Result, name, parameters) virtual Result name parameters = 0;
+#define MRMF_OVERRIDE_OPERATION(Result, name, parameters) Result name parameters override;
 
 }  // namespace mrmf

@@ -1,22 +1,54 @@
-// The makers of what the CUDA backend is put together from (backend.cpp).
+// The CUDA backend: cuDNN's convolutions, cuBLASLt's dense layers, own kernels for the rest, all queued on one stream.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "kernels/backend.hpp"
+#include "kernels/cuda/device.hpp"
 
 namespace mrmf::cuda {
 
-class Device;
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const Settings& settings) : device_(settings) {}
 
-std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<WeightedOp> make_dense(Device& device, Index in, Index out, Index max_rows);
-std::unique_ptr<PoolOp> make_pool(Device& device, const PoolGeometry& geometry);
-std::unique_ptr<NormOp> make_norm(Device& device, const NormSettings& settings);
-std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& settings, Index max_rows);
-/// Null unless `pool` is a max pooling with stride = window.
-std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool,
-                                                Index max_rows);
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return device_.description(); }
+
+  Arena allocate(Index count) override;
+  void require_memory(Index floats, const std::string& what) override;
+  void write(ConstSpan host, Span x) override;
+  void read(ConstSpan x, Span host) override;
+  Shape stored(const Shape& shape) const override { return device_.storage().stored(shape); }
+  Index activation_floats(const Shape& shape) const override { return device_.storage().floats(shape); }
+  void write_activation(ConstSpan host, Tensor x) override;
+  void read_activation(ConstTensor x, Span host) override;
+  std::unique_ptr<Feed> feed(const Shape& samples, Index outputs) override;
+  std::unique_ptr<Feed> averaging_feed(const Shape& fine, Index outputs, const Extent& factors) override;
+  std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override;
+
+  void begin(const Step& step) override;
+  void run(std::uint64_t key, const std::function<void()>& calls) override { device_.recorder().run(key, calls); }
+  void forget() override { device_.recorder().forget(); }
+  void finish() override { device_.synchronise(); }
+  bool immediate() const override { return false; }
+  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override;
+
+  MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
+  void reshape(ConstTensor x, Tensor y) override;
+  void keep(const Step& step, ConstSpan value, Span history) override;
+
+ private:
+  /// All that steps of so many rows need beyond their model's own: nothing may move once steps are recorded.
+  void prepare_steps(Index rows, Index outputs);
+  /// Waits: the host's memory may be gone when the caller goes on.
+  void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);
+
+  Device device_;
+};
+
 /// Null where it would take too much of the memory that is left.
 std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings);
 /// For batches of at most samples.n; each block of factors' neighbours is averaged on the device.

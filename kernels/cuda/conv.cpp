@@ -160,8 +160,8 @@ class Conv final : public WeightedOp {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_conv(Device& device, const ConvGeometry& geometry, Index max_rows) {
-  return std::make_unique<Conv>(device, geometry, max_rows);
+std::unique_ptr<WeightedOp> CudaBackend::conv(const ConvGeometry& geometry, Index max_rows) {
+  return std::make_unique<Conv>(device_, geometry, max_rows);
 }
 
 namespace {
@@ -202,10 +202,11 @@ class ConvPoolRelu final : public ConvPoolOp {
 
 }  // namespace
 
-std::unique_ptr<ConvPoolOp> make_conv_pool_relu(Device& device, const ConvGeometry& conv, const PoolGeometry& pool,
-                                                Index max_rows) {
+// Null unless `pool` is a max pooling with stride = window.
+std::unique_ptr<ConvPoolOp> CudaBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
+                                                        Index max_rows) {
   if (pool.kind != PoolKind::max || pool.stride != pool.window) return nullptr;
-  return std::make_unique<ConvPoolRelu>(device, conv, pool, max_rows);
+  return std::make_unique<ConvPoolRelu>(device_, conv, pool, max_rows);
 }
 
 }  // namespace mrmf::cuda

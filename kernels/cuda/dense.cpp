@@ -200,8 +200,8 @@ class Dense final : public WeightedOp {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_dense(Device& device, Index in, Index out, Index max_rows) {
-  return std::make_unique<Dense>(device, in, out, max_rows);
+std::unique_ptr<WeightedOp> CudaBackend::dense(Index in, Index out, Index max_rows) {
+  return std::make_unique<Dense>(device_, in, out, max_rows);
 }
 
 }  // namespace mrmf::cuda

@@ -76,16 +76,19 @@ class Norm final : public NormOp {
 
 }  // namespace
 
-std::unique_ptr<PoolOp> make_pool(Device& device, const PoolGeometry& geometry) {
-  return std::make_unique<Pool>(device, geometry);
+std::unique_ptr<PoolOp> CudaBackend::pool(const PoolGeometry& geometry, Index) {
+  return std::make_unique<Pool>(device_, geometry);
 }
 
-std::unique_ptr<NormOp> make_norm_relu_pool(Device& device, const NormReluPool& settings, Index max_rows) {
-  return std::make_unique<FusedNorm>(device, settings, max_rows);
+std::unique_ptr<NormOp> CudaBackend::norm_relu_pool(const NormReluPool& settings, Index max_rows) {
+  return std::make_unique<FusedNorm>(device_, settings, max_rows);
 }
 
-std::unique_ptr<NormOp> make_norm(Device& device, const NormSettings& settings) {
-  return std::make_unique<Norm>(device, settings);
+std::unique_ptr<NormOp> CudaBackend::norm(const NormSettings& settings, Index) {
+  return std::make_unique<Norm>(device_, settings);
 }
+
+// No fused form: the layers run one by one.
+std::unique_ptr<NormConvOp> CudaBackend::norm_conv(const NormSettings&, const ConvGeometry&, Index) { return nullptr; }
 
 }  // namespace mrmf::cuda

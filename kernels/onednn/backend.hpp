@@ -1,10 +1,12 @@
-// What the oneDNN backend is put together from (backend.cpp): memory, the makers of its operations, plain functions.
+// The fast CPU backend: oneDNN for convolutions and dense layers, own loops over OpenMP threads for the rest. Private
+// to this folder.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <string>
 
 #include "kernels/backend.hpp"
 
@@ -24,25 +26,20 @@ inline Arena make_arena(Index count) {
   return {data, floats, +[](float* p) { std::free(p); }};
 }
 
-std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
-std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry);
-std::unique_ptr<NormOp> make_norm(const NormSettings& settings);
-/// Null for windows over more than 16 lines.
-std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings);
-/// Null where the direct kernels do not serve the convolution.
-std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const ConvGeometry& geometry);
-/// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
-std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool);
+class OnednnBackend final : public Backend {
+ public:
+  explicit OnednnBackend(int threads);
+  ~OnednnBackend() override;
 
-// The plain functions of Backend (elementwise.cpp).
-void swap(Span a, Span b);
-void fill(Span x, float value);
-void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
-void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx);
-void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y);
-void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum);
-void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
-void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
+  std::string name() const override { return "onednn"; }
+  std::string description() const override;
+  Arena allocate(Index count) override { return make_arena(count); }
+  MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
+
+ private:
+  std::string instruction_set_;  // described before oneDNN is used
+  int wanted_;                   // threads
+  std::unique_ptr<const Context> context_;
+};
 
 }  // namespace mrmf::onednn

@@ -279,16 +279,17 @@ class DirectNormConv final : public NormConvOp {
 
 }  // namespace
 
-std::unique_ptr<NormConvOp> make_norm_conv(const NormSettings& settings, const ConvGeometry& geometry) {
-  auto conv = DirectConv::make(geometry);
-  if (conv == nullptr) return nullptr;
-  return std::make_unique<DirectNormConv>(settings, std::move(conv), geometry);
+std::unique_ptr<NormConvOp> OnednnBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                                     Index max_rows) {
+  if (auto direct = DirectConv::make(geometry))
+    return std::make_unique<DirectNormConv>(settings, std::move(direct), geometry);
+  return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
 }
 
 // With oneDNN, activations stay channels-last. Weights are packed per call when a primitive wants that.
-std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<WeightedOp> OnednnBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
-  return make_weighted(context, max_rows,
+  return make_weighted(*context_, max_rows,
                        [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
 }
 

@@ -153,7 +153,8 @@ class FusedConvPool final : public ConvPoolOp {
 
 }  // namespace
 
-std::unique_ptr<ConvPoolOp> make_fused_conv_pool(const ConvGeometry& conv, const PoolGeometry& pool) {
+// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
+std::unique_ptr<ConvPoolOp> OnednnBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index) {
   if (!supported(conv, pool)) return nullptr;
   return std::make_unique<FusedConvPool>(conv, pool);
 }

@@ -105,30 +105,30 @@ inline void dropout_range(const DropoutMask& mask, std::int64_t id, Index first,
 
 }  // namespace
 
-void swap(Span a, Span b) {
+void OnednnBackend::swap(Span a, Span b) {
   for_ranges(std::ssize(a), [&](Index first, Index count) {
     std::swap_ranges(a.data() + first, a.data() + first + count, b.data() + first);
   });
 }
 
-void fill(Span x, float value) {
+void OnednnBackend::fill(Span x, float value) {
   for_ranges(std::ssize(x), [&](Index first, Index count) { std::fill_n(x.data() + first, count, value); });
 }
 
-void activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
+void OnednnBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
   for_ranges(std::ssize(x), [&](Index first, Index count) {
     vectorised([&] { activate_range(kind, slope, x.data() + first, y.data() + first, count); });
   });
 }
 
-void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
+void OnednnBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
   for_ranges(std::ssize(y), [&](Index first, Index count) {
     vectorised(
         [&] { activate_backward_range(kind, slope, y.data() + first, dy.data() + first, dx.data() + first, count); });
   });
 }
 
-void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+void OnednnBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() == y.data.data()) return;
     for_ranges(std::ssize(x.data),
@@ -149,7 +149,7 @@ void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, T
 }
 
 // A network has few outputs, so one thread does it, in one order of summation.
-void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
+void OnednnBackend::loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
   const auto outputs = static_cast<double>(y.shape.per_sample());
   const double scale = double{step.loss_weight} / outputs;
   double total = 0;
@@ -180,16 +180,17 @@ inline void adam_range(const AdamStep& step, float* __restrict w, const float* _
 
 }  // namespace
 
-void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {
+void OnednnBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
-    vectorised([&] { sgd_range(step, w.data() + first, dw.data() + first, velocity.data() + first, count); });
+    vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, velocity.data() + first, count); });
   });
 }
 
-void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) {
+void OnednnBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+  const AdamStep& numbers = step.adam.at(group);
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised(
-        [&] { adam_range(step, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count); });
+        [&] { adam_range(numbers, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count); });
   });
 }
 

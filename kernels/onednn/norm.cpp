@@ -185,7 +185,9 @@ class Norm final : public NormOp {
 
 }  // namespace
 
-std::unique_ptr<NormOp> make_norm(const NormSettings& settings) { return std::make_unique<Norm>(settings); }
+std::unique_ptr<NormOp> OnednnBackend::norm(const NormSettings& settings, Index) {
+  return std::make_unique<Norm>(settings);
+}
 
 namespace {
 
@@ -273,7 +275,8 @@ class NormActivatePool final : public NormOp {
 
 }  // namespace
 
-std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings) {
+// Null for windows over more than most_lines lines of input.
+std::unique_ptr<NormOp> OnednnBackend::norm_relu_pool(const NormReluPool& settings, Index) {
   if (!NormActivatePool::offers(settings)) return nullptr;
   return std::make_unique<NormActivatePool>(settings);
 }

@@ -136,6 +136,8 @@ class Pool final : public PoolOp {
 
 }  // namespace
 
-std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry) { return std::make_unique<Pool>(geometry); }
+std::unique_ptr<PoolOp> OnednnBackend::pool(const PoolGeometry& geometry, Index) {
+  return std::make_unique<Pool>(geometry);
+}
 
 }  // namespace mrmf::onednn

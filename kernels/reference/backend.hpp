@@ -1,5 +1,5 @@
-// The parts of the reference backend, private to this folder. Each is a naive loop that sums in double: it is meant
-// to be read beside the formula it implements, and is the oracle that every other backend is tested against.
+// The reference backend, private to this folder. Each operation is a naive loop that sums in double: it is meant to be
+// read beside the formula it implements, and is the oracle that every other backend is tested against.
 #pragma once
 
 #include <algorithm>
@@ -10,20 +10,13 @@
 
 namespace mrmf::reference {
 
-std::unique_ptr<WeightedOp> make_conv(const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry, Index max_rows);
-std::unique_ptr<NormOp> make_norm(const NormSettings& settings, Index max_rows);
-std::unique_ptr<WeightedOp> make_dense(Index in, Index out, Index max_rows);
-/// Null unless `pool` is a max pooling with stride = window.
-std::unique_ptr<ConvPoolOp> make_conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows);
-std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings, Index max_rows);
-
-void activate(ActivationKind kind, float slope, ConstSpan x, Span y);
-void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx);
-void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y);
-void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum);
-void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity);
-void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v);
+class ReferenceBackend final : public Backend {
+ public:
+  std::string name() const override { return "reference"; }
+  std::string description() const override { return "reference: naive loops, double accumulation, one thread"; }
+  Arena allocate(Index count) override;
+  MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
+};
 
 inline void check_rows(const Shape& shape, Index max_rows) {
   MRMF_CHECK(shape.n <= max_rows,

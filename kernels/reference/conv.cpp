@@ -92,7 +92,7 @@ class Conv final : public WeightedOp {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_conv(const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<WeightedOp> ReferenceBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(geometry, max_rows);
 }
 
@@ -101,9 +101,10 @@ namespace {
 /// The fused operation as the composition of its parts.
 class ConvPoolRelu final : public ConvPoolOp {
  public:
-  ConvPoolRelu(const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows)
-      : conv_(make_conv(conv, max_rows)),
-        pool_(make_pool(pool, max_rows)),
+  ConvPoolRelu(Backend& backend, const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows)
+      : backend_(backend),
+        conv_(backend.conv(conv, max_rows)),
+        pool_(backend.pool(pool, max_rows)),
         full_shape_{0, conv.out(), conv.out_channels, 3},
         full_(static_cast<std::size_t>(full_shape_.rows(max_rows).count())),
         rectified_(static_cast<std::size_t>(max_rows * product(pool.out()) * pool.channels)) {}
@@ -112,14 +113,14 @@ class ConvPoolRelu final : public ConvPoolOp {
     const Tensor full = full_rows(x.shape.n);
     conv_->forward(x, w, b, full);
     pool_->forward(full, y, winner);
-    activate(ActivationKind::relu, 0, y.data, y.data);
+    backend_.activate(ActivationKind::relu, 0, y.data, y.data);
   }
 
   void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
                 Span dw, Span db, Tensor dx) override {
     const Tensor full = full_rows(x.shape.n);
     const Tensor pooled{dy.shape, Span(rectified_).first(dy.data.size())};
-    activate_backward(ActivationKind::relu, 0, y.data, dy.data, pooled.data);
+    backend_.activate_backward(ActivationKind::relu, 0, y.data, dy.data, pooled.data);
     pool_->backward(pooled, winner, full);
     conv_->backward_weights(x, full, dw, db);
     if (!dx.data.empty()) conv_->backward_data(full, w, dx);
@@ -131,6 +132,7 @@ class ConvPoolRelu final : public ConvPoolOp {
     return {shape, Span(full_).first(static_cast<std::size_t>(shape.count()))};
   }
 
+  Backend& backend_;
   std::unique_ptr<WeightedOp> conv_;
   std::unique_ptr<PoolOp> pool_;
   Shape full_shape_;
@@ -140,9 +142,11 @@ class ConvPoolRelu final : public ConvPoolOp {
 
 }  // namespace
 
-std::unique_ptr<ConvPoolOp> make_conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index max_rows) {
+// Null unless `pool` is a max pooling with stride = window.
+std::unique_ptr<ConvPoolOp> ReferenceBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
+                                                             Index max_rows) {
   if (pool.kind != PoolKind::max || pool.stride != pool.window) return nullptr;
-  return std::make_unique<ConvPoolRelu>(conv, pool, max_rows);
+  return std::make_unique<ConvPoolRelu>(*this, conv, pool, max_rows);
 }
 
 }  // namespace mrmf::reference

@@ -47,7 +47,7 @@ class Dense final : public WeightedOp {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_dense(Index in, Index out, Index max_rows) {
+std::unique_ptr<WeightedOp> ReferenceBackend::dense(Index in, Index out, Index max_rows) {
   return std::make_unique<Dense>(in, out, max_rows);
 }
 

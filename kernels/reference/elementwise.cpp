@@ -1,4 +1,4 @@
-// Activations, dropout, the loss, and optimizer steps.
+// The plain functions: swapping, filling, activations, dropout, the loss, and optimizer steps.
 #include <cmath>
 
 #include "kernels/formulas.hpp"
@@ -6,15 +6,19 @@
 
 namespace mrmf::reference {
 
-void activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
+void ReferenceBackend::swap(Span a, Span b) { std::swap_ranges(a.begin(), a.end(), b.begin()); }
+
+void ReferenceBackend::fill(Span x, float value) { std::fill(x.begin(), x.end(), value); }
+
+void ReferenceBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = activation(kind, slope, x[i]);
 }
 
-void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
+void ReferenceBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
   for (std::size_t i = 0; i < y.size(); ++i) dx[i] = activation_gradient(kind, slope, y[i], dy[i]);
 }
 
-void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+void ReferenceBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() != y.data.data()) std::copy(x.data.begin(), x.data.end(), y.data.begin());
     return;
@@ -38,7 +42,7 @@ double sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
 }  // namespace
 
 // The sum over rows of the mean over outputs, and its gradient times the weight.
-void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
+void ReferenceBackend::loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
   const bool squared = kind == LossKind::mse;
   const Index outputs = y.shape.per_sample();
   const double weight = double{step.loss_weight} / static_cast<double>(outputs);
@@ -55,12 +59,13 @@ void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Sp
   sum[0] = static_cast<float>(rows_sum);
 }
 
-void sgd(const SgdStep& step, Span w, ConstSpan dw, Span velocity) {
-  for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step, w[i], dw[i], velocity[i]);
+void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
+  for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step.sgd, w[i], dw[i], velocity[i]);
 }
 
-void adam(const AdamStep& step, Span w, ConstSpan dw, Span m, Span v) {
-  for (std::size_t i = 0; i < w.size(); ++i) adam_update(step, w[i], dw[i], m[i], v[i]);
+void ReferenceBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+  const AdamStep& numbers = step.adam.at(group);
+  for (std::size_t i = 0; i < w.size(); ++i) adam_update(numbers, w[i], dw[i], m[i], v[i]);
 }
 
 }  // namespace mrmf::reference

@@ -1,7 +1,8 @@
-// Batch norm, alone and with ReLU and average pooling.
+// Batch norm, alone, with ReLU and average pooling, and before a network's first convolution.
 #include <cmath>
 #include <vector>
 
+#include "kernels/host/norm_conv.hpp"
 #include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
@@ -95,7 +96,7 @@ class Norm final : public NormOp {
 
 }  // namespace
 
-std::unique_ptr<NormOp> make_norm(const NormSettings& settings, Index max_rows) {
+std::unique_ptr<NormOp> ReferenceBackend::norm(const NormSettings& settings, Index max_rows) {
   return std::make_unique<Norm>(settings, max_rows);
 }
 
@@ -104,18 +105,19 @@ namespace {
 /// The fused operation as the composition of its parts.
 class NormActivatePool final : public NormOp {
  public:
-  NormActivatePool(const NormReluPool& settings, Index max_rows)
-      : kind_(settings.slope > 0 ? ActivationKind::leaky_relu : ActivationKind::relu),
+  NormActivatePool(Backend& backend, const NormReluPool& settings, Index max_rows)
+      : backend_(backend),
+        kind_(settings.slope > 0 ? ActivationKind::leaky_relu : ActivationKind::relu),
         slope_(settings.slope),
-        norm_(make_norm(settings.norm, max_rows)),
-        pool_(settings.pool ? make_pool(*settings.pool, max_rows) : nullptr),
+        norm_(backend.norm(settings.norm, max_rows)),
+        pool_(settings.pool ? backend.pool(*settings.pool, max_rows) : nullptr),
         full_(static_cast<std::size_t>(max_rows * product(settings.in) * settings.norm.channels)),
         gradient_(full_.size()) {}
 
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Tensor z{x.shape, Span(full_).first(x.data.size())};
     norm_->forward(step, x, memory, z);
-    activate(kind_, slope_, z.data, z.data);
+    backend_.activate(kind_, slope_, z.data, z.data);
     if (pool_)
       pool_->forward(z, y, {});
     else
@@ -129,11 +131,12 @@ class NormActivatePool final : public NormOp {
       pool_->backward(dy, {}, dz);
     else
       std::copy(dy.data.begin(), dy.data.end(), dz.data.begin());
-    activate_backward(kind_, slope_, ConstSpan(full_).first(x.data.size()), dz.data, dz.data);
+    backend_.activate_backward(kind_, slope_, ConstSpan(full_).first(x.data.size()), dz.data, dz.data);
     norm_->backward(step, x, dz, memory, dgamma, dbeta, dx);
   }
 
  private:
+  Backend& backend_;
   ActivationKind kind_;
   float slope_;
   std::unique_ptr<NormOp> norm_;
@@ -143,8 +146,13 @@ class NormActivatePool final : public NormOp {
 
 }  // namespace
 
-std::unique_ptr<NormOp> make_norm_relu_pool(const NormReluPool& settings, Index max_rows) {
-  return std::make_unique<NormActivatePool>(settings, max_rows);
+std::unique_ptr<NormOp> ReferenceBackend::norm_relu_pool(const NormReluPool& settings, Index max_rows) {
+  return std::make_unique<NormActivatePool>(*this, settings, max_rows);
+}
+
+std::unique_ptr<NormConvOp> ReferenceBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                                        Index max_rows) {
+  return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
 }
 
 }  // namespace mrmf::reference

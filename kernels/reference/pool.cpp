@@ -85,7 +85,7 @@ class Pool final : public PoolOp {
 
 }  // namespace
 
-std::unique_ptr<PoolOp> make_pool(const PoolGeometry& geometry, Index max_rows) {
+std::unique_ptr<PoolOp> ReferenceBackend::pool(const PoolGeometry& geometry, Index max_rows) {
   return std::make_unique<Pool>(geometry, max_rows);
 }
 

@@ -241,6 +241,7 @@ class HostView final : public Backend {
     auto op = device_->norm_relu_pool(settings, max_rows);
     return op ? std::make_unique<HostNorm>(*device_, std::move(op)) : nullptr;
   }
+  std::unique_ptr<NormConvOp> norm_conv(const NormSettings&, const ConvGeometry&, Index) override { return nullptr; }
 
   void reshape(ConstTensor x, Tensor y) override {
     if (x.data.data() == y.data.data()) return;

@@ -1,0 +1,55 @@
+// The plain functions: their kernels with this backend's memory and the numbers of the step.
+#include "kernels/cuda/backend.hpp"
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/kernels.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+Index vectors(ConstSpan x) { return static_cast<Index>(x.size() / 4); }  // of 16 bytes
+
+}  // namespace
+
+void CudaBackend::swap(Span a, Span b) { cuda::swap(device_.stream(), a, b); }
+
+void CudaBackend::fill(Span x, float value) { cuda::fill(device_.stream(), x, value); }
+
+void CudaBackend::reshape(ConstTensor x, Tensor y) {
+  cuda::reshape(device_.work(), x.shape, x.data.data(), y.shape, y.data.data());
+}
+
+void CudaBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
+  cuda::activate(device_.work(), kind, slope, vectors(x), x.data(), y.data());
+}
+
+void CudaBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
+  cuda::activate_backward(device_.work(), kind, slope, vectors(y), y.data(), dy.data(), dx.data());
+}
+
+void CudaBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+  if (step.training)
+    cuda::dropout(device_.work(), {layer, rate, device_.step(), device_.ids()}, x.shape, x.data.data(), y.data.data());
+  else
+    cuda::copy(device_.work(), vectors(x.data), x.data.data(), y.data.data());
+}
+
+void CudaBackend::loss(const Step&, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
+  const Index outputs = y.shape.per_sample();
+  device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), y.shape.n, outputs));
+  cuda::loss(device_.work(), {kind, y.shape.n, outputs, device_.step(), device_.scratch(Device::Scratch::sums)},
+             y.data.data(), target.data.data(), dy.data(), sum.data());
+}
+
+void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
+  cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
+}
+
+void CudaBackend::sgd(const Step&, Span w, ConstSpan dw, Span velocity) {
+  cuda::sgd(device_.stream(), device_.step(), w, dw, velocity);
+}
+
+void CudaBackend::adam(const Step&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+  cuda::adam(device_.stream(), device_.step(), group, w, dw, m, v);
+}
+
+}  // namespace mrmf::cuda
