@@ -6,7 +6,7 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "io/output_file.hpp"
 
 namespace mrmf {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "io/reader_pool.hpp"
 
 namespace mrmf {

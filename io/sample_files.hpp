@@ -7,7 +7,7 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "io/input_file.hpp"
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/config/config.hpp"
-#include "src/config/keys.hpp"
+#include "src/config/key_table.hpp"
 
 namespace mrmf {
 

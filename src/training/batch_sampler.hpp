@@ -1,4 +1,4 @@
-// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/order.hpp, and the place
+// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/sample_order.hpp, and the place
 // where the step finds them.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 
 namespace mrmf::cosmology {

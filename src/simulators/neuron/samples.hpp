@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/cable.hpp"
 #include "src/simulators/neuron/conductances.hpp"

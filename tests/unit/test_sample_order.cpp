@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string>
 
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -8,7 +8,7 @@
 
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
-#include "src/config/keys.hpp"
+#include "src/config/key_table.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/order.hpp"
+#include "io/sample_order.hpp"
 
 #include <algorithm>
 #include <numeric>

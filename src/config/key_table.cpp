@@ -1,4 +1,4 @@
-#include "src/config/keys.hpp"
+#include "src/config/key_table.hpp"
 
 #include <algorithm>
 #include <cmath>
