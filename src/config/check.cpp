@@ -6,7 +6,7 @@
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
-#include "src/config/schema.hpp"
+#include "src/config/keys.hpp"
 
 namespace mrmf {
 namespace {

@@ -8,7 +8,7 @@
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
-#include "src/config/schema.hpp"
+#include "src/config/keys.hpp"
 
 namespace mrmf {
 namespace {

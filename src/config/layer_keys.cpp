@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kernels/check.hpp"
-#include "src/config/schema.hpp"
+#include "src/config/keys.hpp"
 
 #define MRMF_FIELD(member) \
   [](auto& s) -> auto& { return s.member; }

@@ -1,5 +1,5 @@
 // The table of options: each is declared here only. Also the keys whose values need their own reading.
-#include "src/config/schema.hpp"
+#include "src/config/keys.hpp"
 
 #include <array>
 #include <sstream>
