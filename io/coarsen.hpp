@@ -6,8 +6,8 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/sample_order.hpp"
 #include "io/output_file.hpp"
+#include "io/sample_order.hpp"
 
 namespace mrmf {
 

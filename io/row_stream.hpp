@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "io/sample_order.hpp"
 #include "io/reader_pool.hpp"
+#include "io/sample_order.hpp"
 
 namespace mrmf {
 

@@ -1,8 +1,8 @@
 // A network with its memory: the arenas, and forward and backward over the list of layers.
 //
-// Arenas hold parameters, gradients, state (batch-norm statistics) and activations. Each is one allocation in the order
-// of layers, so an all-reduce, an optimizer step, a checkpoint, a rank-consistency hash and a fusion each act on a
-// span. A fusion moves contents, never addresses.
+// Arenas hold parameters, gradients, state (batch-norm statistics), activations, their gradients and what layers keep
+// for backward. Each is one allocation in the order of layers, so an all-reduce, an optimizer step, a checkpoint, a
+// rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
 #include <array>

@@ -72,8 +72,8 @@ class Comm {
   double limit() const;
 
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
-  /// fixed point (mpi/fixed_point.hpp), for three times the bytes. Off by default; must be the same on all ranks.
-  /// Communicators split off or duplicated later inherit it.
+  /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on
+  /// all ranks. Communicators split off or duplicated later inherit it.
   void sum_in_any_order(bool on);
 
   void sum(std::span<float> values);

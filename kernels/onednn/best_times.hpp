@@ -5,8 +5,8 @@
 
 namespace mrmf::onednn {
 
-/// Seconds of one call: the least over the repeats and over channels-last and oneDNN's own choice of layouts.
-/// Reorders between layouts are not counted.
+/// Seconds of one call: the least over the repeats and over channels-last (dense layers: plain, too) and oneDNN's own
+/// choice of layouts. Reorders between layouts are not counted.
 struct BestTimes {
   double forward = 0, backward_data = 0, backward_weights = 0;
   double sum() const { return forward + backward_data + backward_weights; }

@@ -91,7 +91,8 @@ class PlaneRing {
 /// Convolutions on the direct kernels: splits the planes of all samples over threads.
 class DirectConv final : public WeightedOp {
  public:
-  /// Null where oneDNN's own kernels are better: on AVX-512, with strides, for few positions.
+  /// Null where oneDNN's own kernels are better, or ours do not serve: without AVX2 or on AVX-512, with strides, for
+  /// few positions, for output channels that are no multiple of the lanes.
   static std::unique_ptr<DirectConv> make(const ConvGeometry& geometry);
 
   DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
@@ -129,7 +130,8 @@ bool winograd_serves(const ConvGeometry& c) {
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
-/// oneDNN's own kernels are better on AVX-512. Below it, oneDNN's weight gradients go through im2col.
+/// oneDNN's own kernels are better on AVX-512, and ours want AVX2. Below AVX-512, oneDNN's weight gradients go through
+/// im2col.
 const Kernels* choose_kernels(const ConvGeometry& c) {
   if (instruction_set() != InstructionSet::avx2) return nullptr;
   return winograd_serves(c) ? direct::avx2_winograd_kernels() : direct::avx2_kernels();

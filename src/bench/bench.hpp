@@ -29,7 +29,7 @@ struct BenchSettings {
   std::string preset = "neuron_inverter";
   Shape sample;    ///< of one sample; n is ignored
   int batch = 0;   ///< 0: Preset::batch
-  int steps = 10;  ///< timed, after two that are not
+  int steps = 10;  ///< timed, after some that are not
   OptimizerSettings optimizer{};
   OutputOption json;  ///< for the figures
 };
@@ -82,8 +82,8 @@ void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostr
 
 /// `mrmf bench layers`: where a training step's time goes, beside the times of oneDNN's own primitives in the same run.
 /// Times the layers of neuron_inverter one by one for settings.sample and settings.batch. For conv2, conv3 and the
-/// dense layers, measures oneDNN's best alone (best of channels-last and its own layouts, reorders not counted). Prints
-/// both times per layer, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
+/// dense layers, measures oneDNN's best alone (the best of channels-last, plain and its own layouts, reorders not
+/// counted). Prints both times per layer, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out);
 
 /// The best that a device can do.

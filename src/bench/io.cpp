@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "io/input_file.hpp"
-#include "io/sample_order.hpp"
 #include "io/sample_files.hpp"
+#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"

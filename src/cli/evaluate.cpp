@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 enum class SplitName { train, validation };
 
 struct ModelOptions {
-  std::string run;                 ///< a finished run folder
+  std::string run;                 ///< a run folder: finished, or with a checkpoint where that is asked for
   std::vector<std::string> files;  ///< replace the run's own data
   SplitName split = SplitName::validation;
   std::string samples, labels;         ///< data set names if not the run's; predict needs no labels
@@ -71,7 +71,7 @@ ModelChoice checkpoint_of(const fs::path& run, const Plan& plan, int number) {
   const std::vector<Phase> phases = plan.phases();
   if (number < 1 || number > static_cast<int>(phases.size()))
     throw DataError(
-        fmt::format("{}: there is a checkpoint of training step {}, and the run's plan has {}; is the "
+        fmt::format("{}: there is a checkpoint of phase {}, and the run's plan has {}; is the "
                     "folder of one run?",
                     run.string(), number, phases.size()));
   const Phase& phase = phases[static_cast<std::size_t>(number) - 1];

@@ -5,8 +5,8 @@
 
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
-#include "src/config/presets.hpp"
 #include "src/config/keys.hpp"
+#include "src/config/presets.hpp"
 
 namespace mrmf {
 namespace {
@@ -190,7 +190,7 @@ void check_optimizer(const Config& config, const Checker& checker) {
     }
     if (config.method.curve == RateCurve::run && (rule == RateRule::piecewise || rule == RateRule::plateau)) {
       checker.fail(key, key + ": the rule " + quoted(to_string(*rule)) +
-                            " counts the epochs of one training step and makes no curve over the run; set "
+                            " counts the epochs of one phase and makes no curve over the run; set "
                             "method.curve = \"stage\", or the rule constant, cosine or linear");
     }
   }

@@ -210,7 +210,7 @@ void add_training(Keys& keys) {
   add(keys, "training.batch", MRMF_FIELD(training.batch), within(1, kMostBatch), "samples per rank and step");
   add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
   add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
-      "largest number of epochs of every training step of the plan");
+      "largest number of epochs of every phase of the plan");
   add(keys, "training.batch_norm", MRMF_FIELD(training.global_batch_norm), one_of({"local", "global"}),
       "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
 }
@@ -227,7 +227,7 @@ void add_method(Keys& keys) {
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
-      "one learning-rate curve per training step, or one over the whole run (constant, cosine and linear rules)");
+      "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
   add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
@@ -253,8 +253,7 @@ void add_run(Keys& keys) {
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
       "save the run under way every so many minutes; 0 for never by time");
   add(keys, "run.check_ranks", MRMF_FIELD(run.check_ranks), at_least(0),
-      "compare the parameters of the ranks every so many minutes; 0 for only when a training step of the plan begins "
-      "and "
+      "compare the parameters of the ranks every so many minutes; 0 for only when a phase of the plan begins and "
       "when the run is saved");
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
       "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "

@@ -1,5 +1,7 @@
 // Conversion from TOML text to the tree of values, overrides into it, and values back to text. Only this file sees
 // toml++.
+#include "src/config/toml.hpp"
+
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -8,7 +10,6 @@
 
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
-#include "src/config/key_table.hpp"
 
 namespace mrmf {
 namespace {

@@ -25,7 +25,7 @@ enum class Content { params, state, moments };
 /// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled). A layer
 /// that fits neither way is a ConfigError of require_transferable(), before anything is copied. With only_matching,
 /// layers that are not equal are left unchanged instead.
-/// requires: host-addressable spans (weights of every backend here are).
+/// The spans are memory of the backend.
 struct TopTransfer {
   const Network& coarse;
   const Network& dense;

@@ -10,7 +10,8 @@
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/plan/schedule.hpp"
+#include "src/plan/learning_rate.hpp"
+#include "src/plan/stop_rule.hpp"
 
 namespace mrmf {
 

@@ -51,7 +51,7 @@ class RunReport {
   /// A report beside the run's, for a team whose root is this rank. It prints lines too, but keeps its records in
   /// run.folder/team until the run's report has taken them over. Empty if this report was made without settings.
   RunReport of_team(bool continued) const;
-  /// What log() has kept in log.txt so far, to be handed to add_log().
+  /// What log() has kept in log.txt so far, to be handed to take_over().
   std::string log_text() const;
 
   /// Takes over what other ranks have reported. Puts a team's trained phases among this report's own in the plan's

@@ -16,8 +16,8 @@ namespace mrmf {
 ///
 /// The first signal is remembered. Another one ends the program at once, by that signal's default action, unless it
 /// comes within a second of the first: mpirun and the batch system often both deliver the same one. A second SIGINT
-/// counts after a tenth of a second, because it comes from a user who means it. Its memory is static, the only such
-/// memory of the program: a signal handler is given no other.
+/// counts after a tenth of a second, because it comes from a user who means it. Its memory is static, because a signal
+/// handler is given no other.
 class StopSignals {
  public:
   /// `tells`: reports on stderr what an arriving signal does. One of several ranks should.

@@ -65,7 +65,7 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
   } catch (const DataError&) {
     throw;
   } catch (const std::exception& error) {
-    throw DataError(origin + ": not the state of a training step (" + error.what() + ")");
+    throw DataError(origin + ": not the state of a phase (" + error.what() + ")");
   }
 }
 

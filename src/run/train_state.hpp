@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "src/plan/learning_rate.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/schedule.hpp"
+#include "src/plan/stop_rule.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {
 
 /// Seconds of one epoch by what they went to, as in the paper's Tables 4 and 8. They add up to less than the epoch's
-/// seconds where a stage begins: models are built, fused and compared between ranks there.
+/// seconds where a phase begins: models are built and fused there.
 struct EpochTime {
   double io = 0, compute = 0, communication = 0, hidden = 0;
 };

@@ -11,8 +11,8 @@
 
 namespace mrmf {
 
-/// Threads for this rank: `wanted`, or if that is 0, the cores it may use over the ranks of the node that may use the
-/// same. Collective over `world`; all ranks must want the same.
+/// Threads for this rank: `wanted`, or if that is 0, OMP_NUM_THREADS, else the cores it may use over the ranks of the
+/// node that may use the same. Collective over `world`; all ranks must want the same.
 int choose_threads(int wanted, Comm& world);
 
 /// The configured backend with its threads. ConfigError for a device that this build lacks.

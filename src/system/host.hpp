@@ -22,7 +22,7 @@ struct Machine {
   double memory_gib = 0;
   bool operator==(const Machine&) const = default;
 };
-/// This node: /proc/cpuinfo, the cores this process may use, /proc/meminfo.
+/// This host: /proc/cpuinfo, the cores that this process may use, and the memory that the system reports.
 Machine this_machine();
 
 struct Versions {

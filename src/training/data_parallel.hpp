@@ -20,7 +20,7 @@ enum class Compared { parameters, parameters_and_state };
 
 /// FaultError, on every rank, when the model does not have the same bits on all of them. `place` is the position in the
 /// run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
-/// nodes. When all agree, this costs a hash on each rank and 8 bytes of messages. Collective.
+/// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages. Collective.
 void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place);
 
 /// Makes the running statistics their mean over the ranks. With local batch norm every rank has its own; the model that

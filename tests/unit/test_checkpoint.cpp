@@ -51,7 +51,7 @@ struct Experiment {
   }
 };
 
-// After 3 steps of 8, 8 and 4 samples, and after the validation, of both epochs of each of the plan's training steps.
+// After 3 steps of 8, 8 and 4 samples, and after the validation, of both epochs of each of the plan's phases.
 constexpr int kStops = (3 + 1) * 2;
 
 }  // namespace

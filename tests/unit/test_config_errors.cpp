@@ -216,12 +216,11 @@ TEST_CASE("keys that contradict each other") {
   CHECK(error("[training]\noptimizer.rule = \"piecewise\"\noptimizer.boundaries = [50, 25]\n") ==
         "c.toml:9: training.optimizer.boundaries is [50, 25]; the epochs must increase");
   for (const char* rule : {"piecewise", "plateau"})
-    CHECK(
-        error(std::string("[training]\noptimizer = { boundaries = [3], rule = \"") + rule +
-              "\" }\n[method]\ncurve = \"run\"\n") ==
-        std::string("c.toml:8: training.optimizer.rule: the rule \"") + rule +
-            "\" counts the epochs of one training step and makes no curve over the run; set method.curve = \"stage\", "
-            "or the rule constant, cosine or linear");
+    CHECK(error(std::string("[training]\noptimizer = { boundaries = [3], rule = \"") + rule +
+                "\" }\n[method]\ncurve = \"run\"\n") ==
+          std::string("c.toml:8: training.optimizer.rule: the rule \"") + rule +
+              "\" counts the epochs of one phase and makes no curve over the run; set method.curve = \"stage\", "
+              "or the rule constant, cosine or linear");
   CHECK(
       error("[method]\ncurve = \"run\"\ncoarse = { rule = \"plateau\" }\n").rfind("c.toml:9: method.coarse.rule", 0) ==
       0);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/plan/schedule.hpp"
+#include "src/plan/learning_rate.hpp"
 
 using namespace mrmf;
 

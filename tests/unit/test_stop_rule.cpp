@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/plan/schedule.hpp"
+#include "src/plan/stop_rule.hpp"
 
 using namespace mrmf;
 

@@ -1,4 +1,4 @@
-#include "src/plan/schedule.hpp"
+#include "src/plan/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -41,27 +41,6 @@ void LearningRate::epoch_done(double validation_loss) {
     memory_.cooldown_left = settings_.cooldown;
     memory_.bad_epochs = 0;
   }
-}
-
-std::string to_string(StopReason reason) {
-  switch (reason) {
-    case StopReason::none: return "none";
-    case StopReason::epochs: return "epochs";
-    case StopReason::plateau: return "plateau";
-    case StopReason::target: return "target";
-  }
-  return "";
-}
-
-StopReason StopRule::update(double train_loss, double validation_loss) {
-  ++memory_.epochs;
-  const bool slow = memory_.previous && settings_.threshold && *memory_.previous - train_loss < *settings_.threshold;
-  memory_.slow_epochs = slow ? memory_.slow_epochs + 1 : 0;
-  memory_.previous = train_loss;
-  if (settings_.target && validation_loss <= *settings_.target) return StopReason::target;
-  if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
-  if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
-  return StopReason::none;
 }
 
 }  // namespace mrmf

@@ -1,0 +1,47 @@
+// The learning rate of a phase as it goes on: a value type that the training loop feeds. No I/O, no MPI.
+#pragma once
+
+#include <limits>
+
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// Where on its curve a phase begins and ends, in [0, 1]. A curve over the whole run gives each phase a part; a curve
+/// per phase is {0, 1}.
+struct CurvePart {
+  double begin = 0, end = 1;
+  bool operator==(const CurvePart&) const = default;
+};
+
+/// The learning rate as a function of a phase's progress. Only reduce-on-plateau has memory.
+class LearningRate {
+ public:
+  /// `epochs` is the length of cosine and linear rules (the phase's upper bound).
+  LearningRate(const OptimizerSettings& settings, int epochs, CurvePart part = {});
+
+  /// At optimizer step `step` of `steps` in epoch `epoch` (from 0). Constant within an epoch except for cosine and
+  /// linear.
+  double at(int epoch, Index step, Index steps) const;
+
+  /// Call after an epoch: reduce-on-plateau looks at the validation loss (PyTorch's rule, relative threshold,
+  /// cooldown).
+  void epoch_done(double validation_loss);
+
+  /// What reduce-on-plateau has seen.
+  struct Memory {
+    double factor = 1, best = std::numeric_limits<double>::infinity();
+    int bad_epochs = 0, cooldown_left = 0, epochs = 0;
+    bool operator==(const Memory&) const = default;
+  };
+  const Memory& memory() const { return memory_; }
+  void recall(const Memory& memory) { memory_ = memory; }
+
+ private:
+  OptimizerSettings settings_;
+  int epochs_;
+  CurvePart part_;
+  Memory memory_;
+};
+
+}  // namespace mrmf

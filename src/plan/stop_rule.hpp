@@ -1,0 +1,43 @@
+// When a phase ends: a value type that the training loop feeds. No I/O, no MPI.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// Why a phase ended; none: it goes on.
+enum class StopReason { none, epochs, plateau, target };
+std::string to_string(StopReason reason);
+
+/// The end of a phase. Paper section 3.2: "If the training loss reduction is smaller than the threshold for a
+/// consecutive of T_p epochs, we stop". Also an upper bound of epochs and, in the last phase, a target validation loss.
+/// Its inputs are equal on every rank, so that all ranks stop together.
+class StopRule {
+ public:
+  explicit StopRule(const StopSettings& settings) : settings_(settings) {}
+
+  /// Call after an epoch. The first epoch has no reduction and never counts towards patience.
+  StopReason update(double train_loss, double validation_loss);
+
+  /// All that update() looks at besides its arguments and the settings.
+  struct Memory {
+    int epochs = 0;
+    int slow_epochs = 0;             ///< consecutive epochs below the threshold so far
+    std::optional<double> previous;  ///< training loss of the last epoch
+    bool operator==(const Memory&) const = default;
+  };
+  const Memory& memory() const { return memory_; }
+  void recall(const Memory& memory) { memory_ = memory; }
+
+  int epochs() const { return memory_.epochs; }
+  int slow_epochs() const { return memory_.slow_epochs; }
+
+ private:
+  StopSettings settings_;
+  Memory memory_;
+};
+
+}  // namespace mrmf
