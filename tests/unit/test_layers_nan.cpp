@@ -20,7 +20,7 @@ struct Run {
   std::vector<std::int64_t> ids{4, 9};
   Step step{.training = true, .seed = 5, .number = 3, .ids = ids, .ranks = nullptr};
 
-  Run(Backend& backend, const LayerCase& c) : layer(make_case(backend, c)), b(backend, *layer, c.in, c.in.n) {
+  Run(Backend& backend, const LayerCase& c) : layer(make_case(backend, c)), b(*layer, c.in, c.in.n) {
     b.fill(*layer, 77);
   }
   void forward() { b.forward(*layer, step); }
