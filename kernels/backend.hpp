@@ -82,7 +82,7 @@ enum class Precision { fp32, tf32, bf16 };
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string name() const = 0;         ///< "reference", "onednn"
+  virtual std::string name() const = 0;         ///< "reference", "onednn", "cuda"
   virtual std::string description() const = 0;  ///< library, version, instruction set, threads: for logs and results
 
   // Memory.

@@ -8,40 +8,36 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
 
-enum class LayerKind { conv, max_pool, average_pool, batch_norm, flatten, dense, relu, leaky_relu, tanh, dropout };
+/// Every kind of layer; its name is its word in a configuration.
+#define MRMF_LAYER_KINDS(KIND) \
+  KIND(conv)                   \
+  KIND(max_pool)               \
+  KIND(average_pool)           \
+  KIND(batch_norm)             \
+  KIND(flatten)                \
+  KIND(dense)                  \
+  KIND(relu)                   \
+  KIND(leaky_relu)             \
+  KIND(tanh)                   \
+  KIND(dropout)
 
-/// The layer kinds in the order of LayerKind, each with its word in a configuration.
+#define MRMF_ENUMERATOR(kind) kind,
+enum class LayerKind { MRMF_LAYER_KINDS(MRMF_ENUMERATOR) };
+#undef MRMF_ENUMERATOR
+
 struct LayerKindWord {
   LayerKind kind;
   const char* word;
 };
-inline constexpr LayerKindWord kLayerKinds[] = {{LayerKind::conv, "conv"},
-                                                {LayerKind::max_pool, "max_pool"},
-                                                {LayerKind::average_pool, "average_pool"},
-                                                {LayerKind::batch_norm, "batch_norm"},
-                                                {LayerKind::flatten, "flatten"},
-                                                {LayerKind::dense, "dense"},
-                                                {LayerKind::relu, "relu"},
-                                                {LayerKind::leaky_relu, "leaky_relu"},
-                                                {LayerKind::tanh, "tanh"},
-                                                {LayerKind::dropout, "dropout"}};
-// A word's kind is its place in the list.
-static_assert([] {
-  for (std::size_t i = 0; i < std::size(kLayerKinds); ++i)
-    if (kLayerKinds[i].kind != static_cast<LayerKind>(i)) return false;
-  return true;
-}());
-inline std::string to_string(LayerKind kind) {
-  const auto place = static_cast<std::size_t>(kind);
-  MRMF_CHECK(place < std::size(kLayerKinds), "a layer kind without its word in kLayerKinds");
-  return kLayerKinds[place].word;
-}
+#define MRMF_WORD(kind) {LayerKind::kind, #kind},
+inline constexpr LayerKindWord kLayerKinds[] = {MRMF_LAYER_KINDS(MRMF_WORD)};  ///< in the order of LayerKind
+#undef MRMF_WORD
+inline std::string to_string(LayerKind kind) { return kLayerKinds[static_cast<std::size_t>(kind)].word; }
 
 /// Initial values of weights and biases. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero
 /// biases.

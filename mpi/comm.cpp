@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "mpi/chunks.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 

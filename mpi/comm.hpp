@@ -1,6 +1,7 @@
 // Message passing: RAII over MPI, with spans in place of lengths at call sites. mpi.h stays behind comm.cpp and io/.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -145,5 +146,13 @@ class Exchange {
 /// the same class and text (prefixed with "rank r: " unless all ranks failed). Without this, the other ranks would wait
 /// forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
+
+/// Calls action(piece) on consecutive pieces of at most `limit` elements, never on an empty one: MPI counts elements in
+/// an int, and some transports count bytes in one.
+template <typename T, typename Action>
+void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
+  for (std::size_t first = 0; first < values.size(); first += limit)
+    action(values.subspan(first, std::min(limit, values.size() - first)));
+}
 
 }  // namespace mrmf

@@ -15,7 +15,7 @@ namespace mrmf {
 
 void add_plan(Subcommands& commands) {
   CLI::App* plan = commands.app.add_subcommand(
-      "plan", "print the steps of a run: what is trained, fused and finetuned, and until when");
+      "plan", "print the phases and fusions of a run: what is trained, fused and finetuned, and until when");
   auto file = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   auto json = std::make_shared<bool>();

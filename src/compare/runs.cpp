@@ -263,7 +263,7 @@ bool after_fusion(const std::string& role) { return role == "baseline" || role =
 
 double epochs_of(const Run& run, const std::string& role) {
   double epochs = 0;
-  for (const PhaseRecord& stage : run.result.phases) epochs += stage.role == role ? stage.epochs : 0;
+  for (const PhaseRecord& phase : run.result.phases) epochs += phase.role == role ? phase.epochs : 0;
   return epochs;
 }
 

@@ -1,4 +1,5 @@
-// The table of options: each is declared here only. Also the keys whose values need their own reading.
+// The table of options, but for the two lists of tables (layer_keys.cpp). Also the keys whose values need their own
+// reading.
 #include "src/config/keys.hpp"
 
 #include <array>
@@ -237,7 +238,7 @@ void add_method(Keys& keys) {
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
   keys.push_back(lift("method.", MRMF_FIELD(method), stage_list_key()));
   add(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
-      "stop the last step of the plan when the validation loss is this low");
+      "stop the last phase of the plan when the validation loss is this low");
 }
 
 void add_run(Keys& keys) {

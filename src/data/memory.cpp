@@ -13,15 +13,15 @@
 namespace mrmf {
 namespace {
 
-constexpr double kShare = 0.5;  // of the node's memory; models, activations and the page cache need the rest
+constexpr double kShare = 0.5;  // of the host's memory; models, activations and the page cache need the rest
 constexpr double kGiga = 1e9;
 constexpr Extent kOriginal{1, 1, 1};
 
 /// The memory that this rank may use.
 struct Budget {
-  double node = 0;  // bytes
+  double host = 0;  // bytes
   int ranks = 1;    // ranks that share it
-  Index rank() const { return static_cast<Index>(node / ranks); }
+  Index rank() const { return static_cast<Index>(host / ranks); }
 };
 
 Index visited_count(const DataPart& part) { return visited_rows(part.order).count; }
@@ -73,7 +73,7 @@ Index total(const std::vector<DataPart>& parts, Of of) {
 [[noreturn]] void too_little(const Budget& budget, const std::string& what, Index needed, const std::string& advice) {
   throw ConfigError(fmt::format(
       "data.memory gives {} ({} per node, {} rank{} on it), but {} need {}; set it to at least {}, {}",
-      amount(static_cast<double>(budget.rank())), amount(budget.node), budget.ranks, budget.ranks == 1 ? "" : "s", what,
+      amount(static_cast<double>(budget.rank())), amount(budget.host), budget.ranks, budget.ranks == 1 ? "" : "s", what,
       amount(static_cast<double>(needed)), amount(1.01 * static_cast<double>(needed) * budget.ranks), advice));
 }
 
@@ -146,7 +146,7 @@ MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& pa
   }
   if (team.size() > 1 && std::ranges::any_of(parts, [](const DataPart& part) { return visits_all(part.order); }))
     plan.text += ", training samples counted for every rank";
-  plan.text += fmt::format(" (data.memory: {} per node)", amount(budget.node));
+  plan.text += fmt::format(" (data.memory: {} per node)", amount(budget.host));
   return plan;
 }
 

@@ -58,7 +58,7 @@ bool done_soon(PendingSum& sum) {
   return false;
 }
 
-/// The meeting point of two teams that train at once.
+/// Where two teams that train at once wait for each other.
 class Rendezvous {
  public:
   /// Collective over the world.

@@ -149,7 +149,7 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
   backend.write(dense, to);
 }
 
-void require_fusible(const Network& coarse, const Network& dense, const Fusion& step) {
+void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
   MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");
   for (std::size_t i = 0; i < coarse.cut(); ++i) {
     const Entry& from = coarse.entry(i);
@@ -159,13 +159,13 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
                         " and " + b + "), so it cannot be handed over; set model.cut to " + from.name +
                         " or a layer before it");
   }
-  if (!step.matching && step.top == TopRule::interpolated) require_transferable({coarse, dense});
+  if (!fusion.matching && fusion.top == TopRule::interpolated) require_transferable({coarse, dense});
 }
 
-void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& step) {
-  require_fusible(coarse.model.network(), dense.model.network(), step);
-  const bool carry = step.moments == Moments::carry;
-  MRMF_CHECK(!carry || !step.matching, "moments of one age in layers that are carried over and layers that are not");
+void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
+  require_fusible(coarse.model.network(), dense.model.network(), fusion);
+  const bool carry = fusion.moments == Moments::carry;
+  MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   const Group from = coarse.model.bottom();
   const Group to = dense.model.bottom();
   backend.swap(from.params, to.params);
@@ -177,8 +177,8 @@ void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion&
     for (std::size_t i = 0; i < coarse_moments.size(); ++i)
       backend.swap(bottom_of(coarse.model, coarse_moments[i]), bottom_of(dense.model, dense_moments[i]));
   }
-  if (step.matching || step.top == TopRule::interpolated) {
-    const TopTransfer top{coarse.model.network(), dense.model.network(), step.matching};
+  if (fusion.matching || fusion.top == TopRule::interpolated) {
+    const TopTransfer top{coarse.model.network(), dense.model.network(), fusion.matching};
     transfer_top(backend, top, Content::params, coarse.model.params(), dense.model.params());
     transfer_top(backend, top, Content::state, coarse.model.state(), dense.model.state());
     if (carry)
@@ -187,7 +187,7 @@ void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion&
   }
   const MomentAges from_coarse = coarse.optimizer.ages(), own = dense.optimizer.ages();
   if (carry)
-    dense.optimizer.set_ages({from_coarse.bottom, step.top == TopRule::interpolated ? from_coarse.top : own.top});
+    dense.optimizer.set_ages({from_coarse.bottom, fusion.top == TopRule::interpolated ? from_coarse.top : own.top});
   else
     dense.optimizer.reset();
 }

@@ -36,14 +36,14 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
 
 /// ConfigError naming the first layer that cannot be handed over. Bottoms must be equal; an interpolated top's layers
 /// must be equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.
-void require_fusible(const Network& coarse, const Network& dense, const Fusion& step);
+void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion);
 
 /// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state). Its top is what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest.
 ///   * Contents move, addresses stay.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
 ///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction.
-/// requires: require_fusible() of the two networks; no carry with step.matching.
-void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& step);
+/// requires: require_fusible() of the two networks; no carry with fusion.matching.
+void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion);
 
 }  // namespace mrmf

@@ -18,15 +18,15 @@
 namespace mrmf {
 namespace {
 
-// The node, and the cores there that the scheduler, a cpuset or a binding leaves to this rank.
+// The host, and the cores there that the scheduler, a cpuset or a binding leaves to this rank.
 std::string place() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a node of more than 1024: then all ranks share
+  sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a host of more than 1024: then all ranks share
   return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
 }
 
-// Ranks that share this rank's cores: all of the node if unbound, none if each is bound to its own.
+// Ranks that share this rank's cores: all of the host if unbound, none if each is bound to its own.
 int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).size(); }
 
 // The number from OMP_NUM_THREADS, else this rank's share of its cores.
@@ -55,7 +55,7 @@ void replace_plans(const std::string& path, std::string_view text) {
   write_file(path, text, Replace::file);
 }
 
-// Assigns a node's GPUs to its ranks in turn. A scheduler may also show each rank only its own.
+// Assigns a host's GPUs to its ranks in turn. A scheduler may also show each rank only its own.
 int choose_device(const RunConfig& run, Comm& world) {
   const int count = cuda_device_count(), local = ranks_of_same(host_name(), world).rank();
   const int device = count > 0 ? local % count : 0;

@@ -12,7 +12,7 @@
 namespace mrmf {
 
 /// Threads for this rank: `wanted`, or if that is 0, OMP_NUM_THREADS, else the cores it may use over the ranks of the
-/// node that may use the same. Collective over `world`; all ranks must want the same.
+/// host that may use the same. Collective over `world`; all ranks must want the same.
 int choose_threads(int wanted, Comm& world);
 
 /// The configured backend with its threads. ConfigError for a device that this build lacks.
@@ -23,7 +23,7 @@ bool cuda_is_worth_trying();
 
 /// GPUs that this process sees; 0 without a driver. ConfigError when the module cannot be opened.
 int cuda_device_count();
-/// A GPU's PCI address: two ranks of a node with the same one share a card.
+/// A GPU's PCI address: two ranks of a host with the same one share a card.
 std::string cuda_device_address(int device);
 
 /// ConfigError, with what to do: no module, no driver, no device, libraries missing or too old.

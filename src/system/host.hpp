@@ -1,4 +1,4 @@
-// The node that this rank runs on, the ranks that share it, and the program and libraries that run there.
+// The host that this rank runs on, the ranks that share it, and the program and libraries that run there.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ std::string host_name();
 /// The ranks that give the same text. Collective.
 Comm ranks_of_same(const std::string& text, Comm& world);
 
-/// Bytes of memory that this process may use: the node's memory, or the lowest limit of its control groups (a scheduler
+/// Bytes of memory that this process may use: the host's memory, or the lowest limit of its control groups (a scheduler
 /// sets them for a job).
 double host_memory();
 

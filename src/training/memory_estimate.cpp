@@ -74,20 +74,20 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
   memory.batches = splits * settings.max_rows * sample;
   memory.saving = images * ((1 + moments_) * params + state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
-  return stages_.emplace_back(memory);
+  return models_.emplace_back(memory);
 }
 
 RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& held) const {
   const std::vector<Extent> resolutions = plan.resolutions();
   RunMemory most;
-  const std::size_t together = std::min<std::size_t>(stages_.size(), 2);
-  for (std::size_t first = 0; first + together <= stages_.size(); ++first) {
+  const std::size_t together = std::min<std::size_t>(models_.size(), 2);
+  for (std::size_t first = 0; first + together <= models_.size(); ++first) {
     RunMemory sum;
     for (std::size_t i = first; i < first + together; ++i) {
-      RunMemory stage = stages_[i];  // only one model at a time is trained, or saved
-      stage.batches = std::max(stage.batches, sum.batches) - sum.batches;
-      stage.saving = std::max(stage.saving, sum.saving) - sum.saving;
-      sum = sum + stage;
+      RunMemory model = models_[i];  // only one model at a time is trained, or saved
+      model.batches = std::max(model.batches, sum.batches) - sum.batches;
+      model.saving = std::max(model.saving, sum.saving) - sum.saving;
+      sum = sum + model;
     }
     const auto from = resolutions.begin() + static_cast<std::ptrdiff_t>(first);
     if (held) sum.data = data_bytes(held->parts, held->stores, {from, from + static_cast<std::ptrdiff_t>(together)});

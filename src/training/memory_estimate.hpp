@@ -55,7 +55,7 @@ class MemoryCount {
   Index program_;
   std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;
-  std::vector<RunMemory> stages_;
+  std::vector<RunMemory> models_;
 };
 
 }  // namespace mrmf

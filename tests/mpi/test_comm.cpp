@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/chunks.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/wait.hpp"
 #include "src/system/timer.hpp"
