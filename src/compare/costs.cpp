@@ -16,6 +16,15 @@ std::string saved_text(const Comparison& saved) {
   return saved.spread.count < 2 ? mean + " %" : fmt::format("{} +- {:.1f} %", mean, saved.spread.error());
 }
 
+std::string equal_loss_text(const std::optional<EqualLoss>& saved) {
+  if (!saved) return kNone;
+  const char* bound = saved->bound == EqualLoss::Bound::at_least  ? ">= "
+                      : saved->bound == EqualLoss::Bound::at_most ? "<= "
+                                                                  : "";
+  const std::string mean = fmt::format("{}{:.1f}", bound, 100 * saved->saved);
+  return saved->error ? fmt::format("{} +- {:.1f} %", mean, 100 * *saved->error) : mean + " %";
+}
+
 std::string stage_name(int stage) {
   const std::vector<std::string> names{"first", "second", "third", "fourth"};
   const auto i = static_cast<std::size_t>(stage) - 1;
@@ -41,6 +50,8 @@ CostRows::CostRows(const std::vector<Group>& groups, std::optional<double> targe
   for (const Group& group : groups) {
     for (const Run& run : group.runs) stages_ = std::max(stages_, fusion_stages(run));
   }
+  equal_loss_ = std::ranges::any_of(
+      groups, [&](const Group& group) { return saved_at_equal_loss(group, groups, &Cost::seconds).has_value(); });
   measures_.push_back({"time", "s", &Cost::seconds, 1});
   const double most = most_gflop(groups);
   if (most <= 0) return;
@@ -61,6 +72,7 @@ std::vector<std::string> CostRows::names() const {
       for (const char* method : {"baseline", "MRT"}) names.push_back(fmt::format("{} saved against {}", what, method));
     };
     add_saved(measure.name);
+    if (equal_loss_) names.push_back(measure.name + " saved at equal loss");
     if (!target_) continue;
     add(fmt::format("{} to loss {:g}", measure.name, *target_));
     add_saved(measure.name + " to loss");
@@ -98,6 +110,7 @@ void CostRows::add_cells(const Group& group, const Measure& measure, std::vector
   const Figure total = figure_of(total_cost);
   cells.push_back(text(spread_of(total), 2));
   for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, total));
+  if (equal_loss_) cells.push_back(equal_loss_text(saved_at_equal_loss(group, groups_, measure.value)));
   if (!target_) return;
   const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
   cells.push_back(reached_text(spread_of(reached), group.runs.size()));

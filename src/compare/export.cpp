@@ -85,6 +85,20 @@ Json comparison(const Group& group, const std::string& method, const std::vector
   return json;
 }
 
+Json equal_loss(const Group& group, const std::vector<Group>& groups) {
+  Json json = Json::object();
+  for (const auto& [name, measure] :
+       {std::pair("seconds_saved", &Cost::seconds), std::pair("gflop_saved", &Cost::gflop)}) {
+    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, groups, measure);
+    if (!saved) return nullptr;
+    const char* bounds[] = {"none", "at least", "at most"};
+    json[name] = {{"mean", number(saved->saved)},
+                  {"standard_error", saved->error ? number(*saved->error) : Json(nullptr)},
+                  {"bound", bounds[static_cast<int>(saved->bound)]}};
+  }
+  return json;
+}
+
 template <class Value>
 Json over(const Group& group, const Value& value) {
   std::vector<double> values;
@@ -133,6 +147,7 @@ std::string compare_json(const std::vector<std::string>& folders, const CompareO
                        {"seconds", over(group, [](const Run& run) { return total_cost(run).seconds; })},
                        {"gflop", over(group, [](const Run& run) { return total_cost(run).gflop; })},
                        {"against_baseline", comparison(group, "baseline", groups)},
+                       {"at_equal_loss", equal_loss(group, groups)},
                        {"against_mrt", comparison(group, "mrt", groups)},
                        {"runs", runs}});
   }

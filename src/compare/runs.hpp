@@ -84,6 +84,18 @@ std::optional<Cost> cost_to(const Run& run, double target);
 /// Arithmetic of all epochs in units of one epoch at the run's last resolution; nothing for records without arithmetic.
 std::optional<double> equivalent_epochs(const Run& run);
 
+/// What a method saved at the loss that it ended with, against baselines of several lengths.
+struct EqualLoss {
+  double saved = 0;               ///< share of the cost of the baseline that would end at the same loss
+  std::optional<double> error{};  ///< standard error, where all columns have the same seeds: each in turn is left out
+  enum class Bound { none, at_least, at_most };
+  Bound bound = Bound::none;  ///< the loss is below that of every baseline, or above
+};
+/// Between baselines that ended lower the longer they were, the cost is interpolated; those that are no better than a
+/// cheaper one do not count. Nothing for a baseline, and where there are fewer than two.
+std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& groups,
+                                             double Cost::*measure);
+
 /// The paper's figures for the Neuron Inverter, printed beside our runs: one column of Tables 5 and 7
 /// ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter). Negative: the paper gives no figure.
 struct PaperColumn {
@@ -106,6 +118,7 @@ class CostRows {
   CostRows(const std::vector<Group>& groups, std::optional<double> target);
 
   std::vector<std::string> names() const;
+  bool equal_loss() const { return equal_loss_; }                  ///< there are rows for it
   std::vector<std::string> cells(const Group& group) const;        ///< one per name
   std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper gives only seconds
 
@@ -122,7 +135,8 @@ class CostRows {
 
   const std::vector<Group>& groups_;
   std::optional<double> target_;
-  int stages_ = 0;  ///< largest number of fusion stages
+  int stages_ = 0;           ///< largest number of fusion stages
+  bool equal_loss_ = false;  ///< some group has a saving at equal loss
   std::vector<Measure> measures_;
 };
 

@@ -273,7 +273,7 @@ std::vector<std::string> Rows::cells(const PaperColumn& paper) const {
   return cells;
 }
 
-std::string notes(const std::vector<Group>& groups, bool to_loss, bool paper, bool other_run) {
+std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool to_loss, bool paper, bool other_run) {
   std::string text =
       "\nMean +- sample standard deviation over n runs.\n"
       "Savings and differences of the loss: mean +- standard error, seed by seed; unpaired: of the means, as seeds "
@@ -287,6 +287,11 @@ std::string notes(const std::vector<Group>& groups, bool to_loss, bool paper, bo
       text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
                           columns, method == std::string("mrt") ? "MRT" : method);
   }
+  if (costs.equal_loss())
+    text +=
+        "Saved at equal loss: against the baseline of the length that would end at the same loss, read off the curve "
+        "through the baselines\nhere; +- standard error, each seed left out in turn; >= and <=: the loss is below or "
+        "above that of every baseline.\n";
   if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
   if (paper)
     text += "paper: Neuron Inverter, its own data, 16 A100 GPUs (Tables 5 and 7). Compare ratios, not seconds.\n";
@@ -325,7 +330,7 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
   }
   const std::string below = headings.notes();
   return table.text(options.width) + (below.empty() ? "" : "\n" + below) +
-         notes(groups, options.target.has_value(), paper, other_run);
+         notes(groups, costs, options.target.has_value(), paper, other_run);
 }
 
 std::size_t output_width() {

@@ -420,3 +420,42 @@ TEST_CASE("spread is the sample standard deviation") {
   CHECK(text(spread({3}), 1) == "3.0");
   CHECK(text(spread({}), 1) == "-");
 }
+
+TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
+  const Runs runs;
+  std::vector<std::string> folders;
+  const auto ended = [](Made made, double loss) {
+    made.result.validation_loss = loss;
+    return made;
+  };
+  // Baselines of 4, 8 and 16 epochs of 10 s end at 0.08, 0.04 and 0.02, and one of 10 at 0.05: it does not count. Two
+  // coarse epochs of 5 s, a dense one and three more cost 50 s. A seed lifts every loss alike.
+  const auto add = [&](const std::string& name, const Made& made, double loss, std::uint64_t seed) {
+    folders.push_back(
+        runs.write(name + std::to_string(seed), ended(made, loss + (seed == 2 ? 0.002 : 0)).result, made.epochs, name));
+  };
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const auto& [epochs, loss] :
+         {std::pair(4, 0.08), std::pair(8, 0.04), std::pair(16, 0.02), std::pair(10, 0.05)})
+      add("base" + std::to_string(epochs), baseline(seed, epochs), loss, seed);
+    add("between", one_fusion(seed, 2), 0.06, seed);  // half-way between 40 and 80 s: 56.57 s
+    add("best", one_fusion(seed, 2), 0.01, seed);
+    add("worst", one_fusion(seed, 2), 0.09, seed);
+  }
+  const std::string table = compare_table(folders, {});
+  CHECK(row(table, "time saved at equal loss") == "- - - - 11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 %");
+  CHECK(row(table, "arithmetic saved at equal loss") == row(table, "time saved at equal loss"));
+  const auto json = nlohmann::json::parse(compare_json(folders, {}));
+  CHECK(json["columns"][0]["at_equal_loss"].is_null());
+  CHECK(json["columns"][5]["at_equal_loss"]["gflop_saved"]["bound"] == "at least");
+  CHECK(json["columns"][4]["at_equal_loss"]["seconds_saved"]["mean"].get<double>() ==
+        doctest::Approx(1 - 50 / (40 * std::sqrt(2.0))));
+
+  // Without one seed of a baseline nothing is paired; with one baseline alone there is no curve.
+  std::erase_if(folders, [](const std::string& name) { return name.ends_with("base43"); });
+  CHECK(row(compare_table(folders, {}), "time saved at equal loss") == "- - - - 11.1 % >= 68.8 % <= -25.0 %");
+  std::erase_if(folders, [](const std::string& name) {
+    return name.find("base8") == name.npos && name.find("between") == name.npos;
+  });
+  CHECK(row(compare_table(folders, {}), "time saved at equal loss") == "no such row");
+}

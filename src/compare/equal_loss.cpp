@@ -1,0 +1,96 @@
+// The saving at equal loss: what a baseline of the right length would have cost to end where a run of another method
+// ended. Losses at the end of runs count, never one lucky epoch on the way.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "src/compare/runs.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Where runs of one column end, on the average.
+struct End {
+  double cost = 0, loss = 0;
+};
+
+using Seeds = std::set<std::uint64_t>;
+
+Seeds seeds_of(const Group& group) {
+  Seeds seeds;
+  for (const Run& run : group.runs) seeds.insert(run.result.seed);
+  return seeds;
+}
+
+// Without the runs of one seed, if that is asked for. Every seed counts once, however many choices of axes it has.
+End end_of(const Group& group, double Cost::*measure, std::optional<std::uint64_t> without) {
+  std::map<std::uint64_t, std::pair<std::vector<double>, std::vector<double>>> by_seed;
+  for (const Run& run : group.runs) {
+    if (run.result.seed == without) continue;
+    by_seed[run.result.seed].first.push_back(total_cost(run).*measure);
+    by_seed[run.result.seed].second.push_back(run.result.validation_loss);
+  }
+  std::vector<double> costs, losses;
+  for (const auto& [seed, values] : by_seed) {
+    costs.push_back(spread(values.first).mean);
+    losses.push_back(spread(values.second).mean);
+  }
+  return {spread(costs).mean, spread(losses).mean};
+}
+
+// From cheap to dear. A baseline that ends no lower than a cheaper one does not count: it is not tuned for its length.
+std::vector<End> best_ends(std::vector<End> ends) {
+  std::ranges::sort(ends, {}, [](const End& end) { return std::pair(end.cost, end.loss); });
+  std::vector<End> best;
+  for (const End& end : ends)
+    if (std::isfinite(end.loss) && (best.empty() || end.loss < best.back().loss)) best.push_back(end);
+  return best;
+}
+
+// Nothing where a run diverged. Between two baselines the loss is taken to fall linearly with the logarithm of the
+// cost.
+std::optional<EqualLoss> saved(const End& own, const std::vector<End>& best) {
+  if (!std::isfinite(own.loss) || best.empty()) return {};
+  const auto saving = [&](double cost) { return 1 - own.cost / cost; };
+  if (own.loss > best.front().loss)
+    return EqualLoss{.saved = saving(best.front().cost), .bound = EqualLoss::Bound::at_most};
+  if (own.loss < best.back().loss)
+    return EqualLoss{.saved = saving(best.back().cost), .bound = EqualLoss::Bound::at_least};
+  const auto dearer = std::ranges::find_if(best, [&](const End& end) { return end.loss <= own.loss; });
+  if (dearer == best.begin() || dearer->loss == own.loss) return EqualLoss{.saved = saving(dearer->cost)};
+  const End& a = *std::prev(dearer);
+  const double share = (a.loss - own.loss) / (a.loss - dearer->loss);
+  return EqualLoss{.saved = saving(a.cost * std::pow(dearer->cost / a.cost, share))};
+}
+
+}  // namespace
+
+std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& groups,
+                                             double Cost::*measure) {
+  if (group.first().method == "baseline") return {};
+  std::vector<const Group*> baselines;
+  for (const Group& other : groups)
+    if (other.first().method == "baseline" && other.first().resolutions.back() == group.first().resolutions.back())
+      baselines.push_back(&other);
+  if (baselines.size() < 2) return {};
+
+  const auto without = [&](std::optional<std::uint64_t> seed) {
+    std::vector<End> ends;
+    for (const Group* baseline : baselines) ends.push_back(end_of(*baseline, measure, seed));
+    return saved(end_of(group, measure, seed), best_ends(ends));
+  };
+  std::optional<EqualLoss> all = without({});
+  const Seeds seeds = seeds_of(group);
+  if (!all || seeds.size() < 2 ||
+      !std::ranges::all_of(baselines, [&](const Group* b) { return seeds_of(*b) == seeds; }))
+    return all;
+  // The jackknife: one seed after the other is left out of all columns at once, so that what a seed does to all of them
+  // cancels out.
+  std::vector<double> left;
+  for (const std::uint64_t seed : seeds) left.push_back(without(seed)->saved);
+  all->error =
+      spread(left).deviation * (static_cast<double>(seeds.size()) - 1) / std::sqrt(static_cast<double>(seeds.size()));
+  return all;
+}
+
+}  // namespace mrmf
