@@ -18,6 +18,13 @@ class Checker {
 
   bool given(const std::string& path) const { return places_.count(path) > 0; }
 
+  /// The first key below `section` that was set, but for some.
+  std::string first_given(const std::string& section, const std::vector<std::string>& but) const {
+    for (const auto& [path, place] : places_)
+      if (path.starts_with(section) && std::ranges::find(but, path) == but.end()) return path;
+    return section;
+  }
+
   [[noreturn]] void fail(const std::string& path, const std::string& message) const {
     const auto found = places_.find(path);
     throw ConfigError((found == places_.end() ? origin_ : found->second) + ": " + message);
@@ -81,7 +88,7 @@ void check_count(const MethodConfig& method, const Checker& checker) {
   if (method.name == MethodName::mrt && count != 2) {
     checker.fail("method.resolutions", has + "mrt needs exactly two, such as [[2], [1]]");
   }
-  if (method.name != MethodName::baseline && count < 2) {
+  if (method.name != MethodName::baseline && method.name != MethodName::automatic && count < 2) {
     checker.fail("method.resolutions", has + to_string(method.name) + " needs at least two, such as [[2], [1]]");
   }
 }
@@ -141,8 +148,22 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
       "and method.teams = \"sequential\" alone; set it to \"coarse\"");
 }
 
+// The default may stand there: effective configurations spell every key out.
+void check_automatic(const MethodConfig& method, const Checker& checker) {
+  if (method.name != MethodName::automatic) return;
+  MethodConfig plain;
+  plain.name = method.name;
+  plain.axes = method.axes;
+  plain.target = method.target;
+  if (method == plain) return;
+  const std::string key = checker.first_given("method.", {"method.name", "method.target.validation_loss"});
+  checker.fail(key, key + ": \"auto\" chooses the schedule by itself; remove the key, or take what it chose "
+                          "(mrmf plan --toml) and change that");
+}
+
 void complete_method(Config& config, const Checker& checker) {
   MethodConfig& method = config.method;
+  check_automatic(method, checker);
   check_resolutions(method, checker);
   complete_top(method, checker);
   check_teams(method, checker);

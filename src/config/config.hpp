@@ -71,7 +71,8 @@ struct StageOverride {
   bool operator==(const StageOverride&) const = default;
 };
 
-enum class MethodName { baseline, mrt, mrmf, progressive };
+/// `automatic` is chosen for the data at hand (src/method/auto_schedule.hpp) before anything is planned.
+enum class MethodName { baseline, mrt, mrmf, progressive, automatic };
 template <>
 std::vector<std::string> words_of<MethodName>();
 std::string to_string(MethodName name);

@@ -294,7 +294,7 @@ std::string to_string(RateRule rule) { return word_of(rule); }
 
 template <>
 std::vector<std::string> words_of<MethodName>() {
-  return {"baseline", "mrt", "mrmf", "progressive"};
+  return {"baseline", "mrt", "mrmf", "progressive", "auto"};
 }
 std::string to_string(MethodName name) { return word_of(name); }
 

@@ -162,6 +162,9 @@ std::string place_text(const Phase& phase) {
 
 Plan make_plan(const Config& config) {
   const MethodConfig& method = config.method;
+  if (method.name == MethodName::automatic)
+    throw ConfigError(
+        "method.name = \"auto\" has no plan before the samples' shape is known; see what it chooses with mrmf plan");
   const std::vector<Extent>& resolutions = method.resolutions;
   Plan plan;
   plan.method = method.name;

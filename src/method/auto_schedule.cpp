@@ -1,0 +1,96 @@
+#include "src/method/auto_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "io/coarsen.hpp"
+#include "kernels/check.hpp"
+#include "src/method/fusion.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+// The rules come from docs/results/map.md: half of its settings made them, the other half tried them.
+constexpr double kDearestCoarseEpoch = 0.6;  // of one at full resolution; above it little is left to save
+constexpr double kCoarseEpochs = 1.2;        // in epochs of the baseline
+constexpr double kFineEpochs = 0.2;          // likewise
+
+Extent halved(const Shape& sample) {
+  Extent factors{1, 1, 1};
+  for (std::size_t axis = factors.size() - static_cast<std::size_t>(sample.axes); axis < factors.size(); ++axis)
+    factors[axis] = 2;
+  return factors;
+}
+
+struct Coarse {
+  Extent resolution{1, 1, 1};
+  double cost = 1;     // of an epoch, in epochs at full resolution
+  std::string reason{};  // why it is not used; empty: it is
+};
+
+Coarse coarse_of(const Config& config, const Shape& sample) {
+  Coarse coarse{.resolution = halved(sample)};
+  const std::string text = resolution_text(coarse.resolution, sample.axes);
+  const auto backend = make_reference_backend();
+  const auto network = [&](const Extent& resolution) {
+    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut});
+  };
+  const Network full = network({1, 1, 1});
+  try {
+    const Network half = network(coarse.resolution);
+    require_fusible(half, full, Fusion{.from = coarse.resolution, .axes = sample.axes, .top = TopRule::interpolated});
+    coarse.cost = half.flop() / full.flop();
+  } catch (const ConfigError& error) {
+    coarse.reason = fmt::format("resolution {} cannot be used: {}", text, error.what());
+    return coarse;
+  }
+  if (coarse.cost > kDearestCoarseEpoch)
+    coarse.reason = fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution, which leaves too "
+                                "little to save",
+                                text, coarse.cost);
+  return coarse;
+}
+
+// "cosine" and "linear" fall to zero in whatever epochs there are; the others do not fit a short last phase.
+RateRule last_rule(RateRule rule) { return rule == RateRule::cosine ? RateRule::cosine : RateRule::linear; }
+
+int epochs(double share, int of) { return std::max(1, static_cast<int>(std::lround(share * of))); }
+
+}  // namespace
+
+AutoSchedule choose_schedule(const Config& config, const Shape& sample) {
+  MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
+  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
+  MethodConfig& method = chosen.config.method;
+  const Coarse coarse = coarse_of(config, sample);
+  const int given = config.training.epochs;
+  const int fine = epochs(kFineEpochs, given), before = epochs(kCoarseEpochs, given);
+  chosen.cost = fine + before * coarse.cost;
+  std::string reason = coarse.reason;
+  if (reason.empty() && chosen.cost >= chosen.baseline_cost)
+    reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
+  if (!reason.empty()) {
+    method.name = MethodName::baseline;
+    chosen.cost = chosen.baseline_cost;
+    chosen.reasons = {reason, "so the plan is the baseline: no coarse model would save anything"};
+    return chosen;
+  }
+  method.name = MethodName::mrmf;
+  method.axes = sample.axes;
+  method.resolutions = {coarse.resolution, {1, 1, 1}};
+  method.top = TopRule::interpolated;
+  method.coarse.rule = RateRule::constant;
+  method.coarse.epochs = before;
+  method.finetune.rule = last_rule(config.training.optimizer.rule);
+  method.finetune.epochs = fine;
+  chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
+                                resolution_text(coarse.resolution, sample.axes), coarse.cost)};
+  return chosen;
+}
+
+}  // namespace mrmf
