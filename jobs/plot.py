@@ -144,6 +144,8 @@ def method_name(epochs, result, folder):
     if not result:
         return f"{pathlib.Path(folder).name} (unfinished)"
     factors = " → ".join("×".join(map(str, r)) for r in result["resolutions"])
+    if result.get("schedule"):
+        return f"{result['schedule']} {factors}"
     name = {"mrt": "MRT", "mrmf": "MRMF"}.get(result["method"], result["method"])
     if result["method"] == "baseline":
         return name

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -10,9 +9,10 @@
 
 #include "layers/execution.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/data_sample.hpp"
 #include "src/config/config.hpp"
-#include "src/config/presets.hpp"
 #include "src/data/data.hpp"
+#include "src/method/auto_schedule.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
@@ -100,24 +100,6 @@ std::string inspect_text(Backend& backend, const Config& config, const Shape& sa
          peak_text(memory.peak(plan, held), held.has_value());
 }
 
-// The first missing file; empty when all exist.
-std::string absent(const std::vector<std::string>& files) {
-  std::error_code unreadable;  // counts as existing, so that opening the file reports why
-  for (const std::string& file : files)
-    if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return file;
-  return {};
-}
-
-std::string absent_text(const std::string& file) {
-  std::error_code ignored;
-  const bool pattern = file.find_first_of("*?[") != std::string::npos;
-  const bool relative = std::filesystem::path(file).is_relative();
-  return file + " is not there" +
-         (pattern    ? " (data.files takes names, not patterns: list every file)"
-          : relative ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
-                     : "");
-}
-
 // This rank's share of both splits, decided as in a run of `world`. Collective.
 HeldData held_data(const Config& config, Comm& world) {
   HeldData held;
@@ -136,25 +118,12 @@ HeldData held_data(const Config& config, Comm& world) {
 }
 
 void print_model(const InspectOptions& options, Comm& world) {
-  const Config config = read_config(options.config, options.overrides);
-  Shape sample;
+  Config config = read_config(options.config, options.overrides);
+  const DataSample of = data_sample(config, options.sample, world);
+  if (config.method.name == MethodName::automatic) config = choose_schedule(config, of.shape).config;
+  const Shape& sample = of.shape;
   std::optional<HeldData> held;
-  std::string origin = "as given";
-  const std::string missing = absent(config.data.train.files);
-  if (!options.sample.empty()) {
-    sample = parse_sample(options.sample);
-  } else if (missing.empty()) {
-    held = held_data(config, world);
-    sample = held->parts.front().shape.sample;
-    origin = "from the data";
-  } else if (const std::string usual = preset_sample(config.model.preset); !usual.empty()) {
-    sample = parse_sample(usual);
-    origin = "the preset's own: " + absent_text(missing);
-  } else {
-    throw DataError(
-        absent_text(missing) +
-        "; the sample's shape is taken from it: correct data.files, or give --sample, e.g. --sample 1600x3");
-  }
+  if (of.from_data) held = held_data(config, world);
   if (held) require_channels(config.data, sample);
   print_warnings(config_warnings(config), world);
   print_warnings(sample_warnings(config, sample), world);
@@ -162,7 +131,7 @@ void print_model(const InspectOptions& options, Comm& world) {
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
   const std::string text = inspect_text(*backend, config, sample, held, world.size());
-  if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), origin, text);
+  if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), of.origin, text);
 }
 
 }  // namespace
@@ -172,8 +141,7 @@ void add_inspect(Subcommands& commands) {
       "inspect", "print the model's layers, parameters, FLOP and memory at every resolution of the plan");
   auto options = std::make_shared<InspectOptions>();
   add_config(*inspect, options->config, options->overrides);
-  inspect->add_option("--sample", options->sample,
-                      "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
+  add_sample(*inspect, options->sample);
   commands.run(*inspect, [=, &world = commands.world] { print_model(*options, world); });
 }
 

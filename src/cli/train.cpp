@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/cli/commands.hpp"
+#include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/teams.hpp"
@@ -121,6 +122,14 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   return report;
 }
 
+// Writes out what "auto" comes to for these samples; why, a line each.
+std::vector<std::string> choose_method(Config& config, const Shape& sample) {
+  if (config.method.name != MethodName::automatic) return {};
+  AutoSchedule chosen = choose_schedule(config, sample);
+  config = std::move(chosen.config);
+  return std::move(chosen.reasons);
+}
+
 // Whether the bits do not depend on the number of ranks. On a device, `deterministic` holds only for one such number.
 bool shard_by_shard(const Config& config, const Backend& backend) {
   return config.run.deterministic && config.data.shards > 0 && backend.immediate();
@@ -141,14 +150,17 @@ void run_training(const TrainOptions& options, Comm& world) {
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
-  make_plan(config);  // refuses an impossible plan before any file is opened
-  Warnings warnings(config_warnings(config), world);
+  const bool automatic = config.method.name == MethodName::automatic;
+  if (!automatic) make_plan(config);  // refuses an impossible plan before any file is opened
+  Warnings warnings(automatic ? std::vector<std::string>{} : config_warnings(config), world);
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
+  const std::vector<std::string> reasons = choose_method(config, shape.sample);
+  if (automatic) warnings.add(config_warnings(config));
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
@@ -173,6 +185,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   if (folder) folder->keep();  // from here on there are records
   RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
   warnings.log(report);
+  for (const std::string& reason : reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample),
@@ -189,6 +202,7 @@ void run_training(const TrainOptions& options, Comm& world) {
 
   save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.model_state.model, to_toml(config), world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);
+  if (automatic) result.schedule = to_string(MethodName::automatic);
   result.ranks = world.size();
   result.machine = this_machine();
   result.versions = these_versions(backend->description());

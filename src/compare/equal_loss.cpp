@@ -67,10 +67,11 @@ std::optional<EqualLoss> saved(const End& own, const std::vector<End>& best) {
 
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& groups,
                                              double Cost::*measure) {
-  if (group.first().method == "baseline") return {};
+  if (group.first().method == "baseline" && group.first().schedule.empty()) return {};
   std::vector<const Group*> baselines;
   for (const Group& other : groups)
-    if (other.first().method == "baseline" && other.first().resolutions.back() == group.first().resolutions.back())
+    if (other.first().method == "baseline" && other.first().schedule.empty() &&
+        other.first().resolutions.back() == group.first().resolutions.back())
       baselines.push_back(&other);
   if (baselines.size() < 2) return {};
 

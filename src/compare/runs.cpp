@@ -62,13 +62,14 @@ Settings read_settings(const std::string& toml) {
 }
 
 int order(const std::string& method) {
-  const std::vector<std::string> methods{"baseline", "mrt", "progressive", "mrmf"};
+  const std::vector<std::string> methods{"baseline", "mrt", "progressive", "mrmf", "auto"};
   return static_cast<int>(std::find(methods.begin(), methods.end(), method) - methods.begin());
 }
 
 bool before(const Group& a, const Group& b) {
   const auto rank = [](const Group& g) {
-    return std::tuple(order(g.first().method), g.first().resolutions.size(), g.first().top);
+    const RunResult& r = g.first();
+    return std::tuple(order(r.schedule.empty() ? r.method : r.schedule), g.first().resolutions.size(), g.first().top);
   };
   return rank(a) < rank(b);
 }
@@ -80,7 +81,7 @@ std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
 }
 
 bool same_column(const Run& a, const Run& b) {
-  return a.result.method == b.result.method &&
+  return a.result.method == b.result.method && a.result.schedule == b.result.schedule &&
          whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) && a.result.top == b.result.top &&
          fresh_bottom(a) == fresh_bottom(b);
 }
@@ -162,6 +163,7 @@ void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) 
 
 std::string method_name(const RunResult& r) {
   const std::size_t fusions = r.resolutions.size() - 1;
+  if (!r.schedule.empty()) return r.schedule + (r.method == "baseline" ? " (baseline)" : "");
   if (r.method == "mrt") return "MRT";
   if (r.method == "mrmf") return fmt::format("MRMF, {} fusion{}", fusions, fusions == 1 ? "" : "s");
   return r.method;
@@ -248,7 +250,8 @@ std::optional<Comparison> compared(const Group& own, const Group& other, const F
 const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups) {
   if (group.first().method == "baseline") return nullptr;
   const auto found = std::ranges::find_if(groups, [&](const Group& g) {
-    return g.first().method == method && g.first().resolutions.back() == group.first().resolutions.back();
+    return g.first().method == method && g.first().schedule.empty() &&
+           g.first().resolutions.back() == group.first().resolutions.back();
   });
   return found == groups.end() || &*found == &group ? nullptr : &*found;
 }

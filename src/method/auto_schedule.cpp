@@ -29,7 +29,7 @@ Extent halved(const Shape& sample) {
 
 struct Coarse {
   Extent resolution{1, 1, 1};
-  double cost = 1;     // of an epoch, in epochs at full resolution
+  double cost = 1;       // of an epoch, in epochs at full resolution
   std::string reason{};  // why it is not used; empty: it is
 };
 
@@ -50,9 +50,10 @@ Coarse coarse_of(const Config& config, const Shape& sample) {
     return coarse;
   }
   if (coarse.cost > kDearestCoarseEpoch)
-    coarse.reason = fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution, which leaves too "
-                                "little to save",
-                                text, coarse.cost);
+    coarse.reason = fmt::format(
+        "an epoch at resolution {} costs {:.3f} of one at full resolution, which leaves too "
+        "little to save",
+        text, coarse.cost);
   return coarse;
 }
 

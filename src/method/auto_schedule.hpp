@@ -10,9 +10,9 @@
 namespace mrmf {
 
 struct AutoSchedule {
-  Config config;                     ///< of the same run, with its method and epochs written out
-  double cost = 0;                   ///< arithmetic of its training, in epochs at full resolution; an upper bound
-  double baseline_cost = 0;          ///< of training.epochs at full resolution
+  Config config;                       ///< of the same run, with its method and epochs written out
+  double cost = 0;                     ///< arithmetic of its training, in epochs at full resolution; an upper bound
+  double baseline_cost = 0;            ///< of training.epochs at full resolution
   std::vector<std::string> reasons{};  ///< why, a line each
 };
 

@@ -223,6 +223,22 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
   return settings;
 }
 
+double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
+  const auto backend = make_reference_backend();
+  const auto flop = [&](const Extent& resolution) {
+    return Network(*backend, network_settings(config, plan, sample, resolution)).flop();
+  };
+  double cost = 0;
+  const std::vector<Phase> phases = plan.phases();
+  for (const Phase& phase : phases) cost += phase.stop.epochs * flop(phase.resolution);
+  return cost / flop(plan.last.resolution);
+}
+
+bool may_end_early(const Plan& plan) {
+  const std::vector<Phase> phases = plan.phases();
+  return std::ranges::any_of(phases, [](const Phase& p) { return p.stop.threshold || p.stop.target; });
+}
+
 std::string to_text(const Plan& plan) {
   std::string text = fmt::format("plan: {}, {} fusion{}\n", to_string(plan.method), plan.stages.size(),
                                  plan.stages.size() == 1 ? "" : "s");

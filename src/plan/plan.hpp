@@ -69,6 +69,11 @@ Plan make_plan(const Config& config);
 /// the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
+/// Arithmetic of the plan's training on such samples, in epochs at its last resolution. ConfigError as above.
+double plan_cost(const Config& config, const Plan& plan, const Shape& sample);
+/// Some phase has a stop rule beside its number of epochs, so its cost is an upper bound.
+bool may_end_early(const Plan& plan);
+
 /// Numbered lines for people, one per phase or fusion.
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);

@@ -132,6 +132,7 @@ RunResult result_of(const Json& j) {
   RunResult r;
   r.method = j.at("method");
   r.top = j.at("top");
+  r.schedule = j.value("schedule", "");
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
   r.seed = whole_number<std::uint64_t>(j.at("seed"));
@@ -198,6 +199,7 @@ std::string to_json(const RunResult& r) {
   const Json json = {{"method", r.method},
                      {"resolutions", resolutions},
                      {"top", r.top},
+                     {"schedule", r.schedule},
                      {"seed", r.seed},
                      {"model", r.model},
                      {"data", r.data},

@@ -85,6 +85,7 @@ struct PhaseRecord {
 /// result.json: written when a run is done, never before.
 struct RunResult {
   std::string method, top;  ///< as in the configuration
+  std::string schedule{};   ///< "auto": the method was chosen by the program
   std::vector<Extent> resolutions;
   int axes = 1;  ///< of the data
   std::uint64_t seed = 0;

@@ -1,0 +1,45 @@
+#include "src/cli/data_sample.hpp"
+
+#include <filesystem>
+
+#include "io/dataset.hpp"
+#include "kernels/check.hpp"
+#include "src/config/presets.hpp"
+
+namespace mrmf {
+namespace {
+
+std::string absent_text(const std::string& file) {
+  std::error_code ignored;
+  const bool pattern = file.find_first_of("*?[") != std::string::npos;
+  const bool relative = std::filesystem::path(file).is_relative();
+  return file + " is not there" +
+         (pattern    ? " (data.files takes names, not patterns: list every file)"
+          : relative ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
+                     : "");
+}
+
+}  // namespace
+
+std::string absent(const std::vector<std::string>& files) {
+  std::error_code unreadable;  // counts as existing, so that opening the file reports why
+  for (const std::string& file : files)
+    if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return file;
+  return {};
+}
+
+DataSample data_sample(const Config& config, const std::string& given, Comm& world) {
+  if (!given.empty()) return {parse_sample(given), "as given"};
+  const std::string missing = absent(config.data.train.files);
+  if (missing.empty()) return {inspect_dataset(config.data.train, world).sample, "from the data", true};
+  if (const std::string usual = preset_sample(config.model.preset); !usual.empty())
+    return {parse_sample(usual), "the preset's own: " + absent_text(missing)};
+  throw DataError(absent_text(missing) +
+                  "; the sample's shape is taken from it: correct data.files, or give --sample, e.g. --sample 1600x3");
+}
+
+void add_sample(CLI::App& app, std::string& given) {
+  app.add_option("--sample", given, "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
+}
+
+}  // namespace mrmf

@@ -1,0 +1,29 @@
+// The shape of a sample for commands that tell what a run would be before anything runs. Private to src/cli.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+struct DataSample {
+  Shape shape;
+  std::string origin;      ///< where it is from, for people
+  bool from_data = false;  ///< the training data is there, and of this shape
+};
+
+/// `given` ("1600x3") where it is not empty, else the shape of the training data's samples, else the preset's usual
+/// one. DataError where none of them is there. Collective.
+DataSample data_sample(const Config& config, const std::string& given, Comm& world);
+
+/// The option that is `given`.
+void add_sample(CLI::App& app, std::string& given);
+
+/// The first missing file; empty when all exist.
+std::string absent(const std::vector<std::string>& files);
+
+}  // namespace mrmf
