@@ -1,0 +1,88 @@
+// What method.name = "auto" chooses, and that it can be written by hand.
+#include <doctest/doctest.h>
+
+#include "src/method/auto_schedule.hpp"
+#include "src/plan/plan.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+std::string automatic(const std::string& layers, const std::string& training = "epochs = 10") {
+  return "[data]\nfiles = [\"a.h5\"]\ntrain = { samples = \"x\", labels = \"y\" }\n"
+         "validation = { samples = \"x\", labels = \"y\" }\n"
+         "[model]\n" +
+         layers + "\n[training]\n" + training + "\n[method]\nname = \"auto\"\n";
+}
+
+const std::string kConvolutions =
+    "layers = [{ type = \"conv\", filters = 8, kernel = 3, padding = \"same\" }, { type = \"relu\" },\n"
+    "  { type = \"average_pool\", window = 2 }, { type = \"flatten\" }, { type = \"dense\", units = 4 }]";
+
+Config read(const std::string& text) {
+  Config config = parse_config(text, "c.toml", {});
+  settle_axes(config.model.layers, 3);
+  return config;
+}
+
+const Shape kCube{.n = 0, .spatial = {16, 16, 16}, .channels = 2, .axes = 3};
+
+}  // namespace
+
+TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and the cost is that of the plan") {
+  const Config config = read(automatic(kConvolutions));
+  const AutoSchedule chosen = choose_schedule(config, kCube);
+  const Plan plan = make_plan(chosen.config);
+  REQUIRE(plan.stages.size() == 1);
+  CHECK(plan.stages[0].coarse.resolution == Extent{2, 2, 2});
+  CHECK(plan.stages[0].coarse.optimizer.rule == RateRule::constant);
+  CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
+  CHECK(plan.last.optimizer.rule == RateRule::linear);
+  CHECK(plan.last.stop.epochs < 5);
+  CHECK(plan.stages[0].coarse.stop.epochs > plan.last.stop.epochs);
+  CHECK(chosen.cost == doctest::Approx(plan_cost(chosen.config, plan, kCube)));
+  CHECK(chosen.cost < 0.5 * chosen.baseline_cost);
+  CHECK(chosen.baseline_cost == 10);
+  // A coarse epoch is an eighth: the convolution and the dense layer have an eighth of the positions.
+  CHECK(plan_cost(chosen.config, plan, kCube) ==
+        doctest::Approx(plan.last.stop.epochs + plan.stages[0].coarse.stop.epochs / 8.0).epsilon(0.01));
+}
+
+TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
+  const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), kCube);
+  const Config again = parse_config(to_toml(chosen.config), "c.toml", {});
+  CHECK(again == chosen.config);
+  CHECK(to_json(make_plan(again)) == to_json(make_plan(chosen.config)));
+}
+
+TEST_CASE("auto: where nothing would be saved it is the baseline, and says why") {
+  const auto why = [](const Config& config, const Shape& sample) {
+    const AutoSchedule chosen = choose_schedule(config, sample);
+    CHECK(chosen.config.method.name == MethodName::baseline);
+    CHECK(make_plan(chosen.config).stages.empty());
+    CHECK(chosen.cost == chosen.baseline_cost);
+    return chosen.reasons.front();
+  };
+  Shape odd = kCube;
+  odd.spatial = {16, 15, 16};
+  CHECK(why(read(automatic(kConvolutions)), odd).find("cannot be used") != std::string::npos);
+  CHECK(why(read(automatic(kConvolutions, "epochs = 1")), kCube).find("too few") != std::string::npos);
+  // Two positions after the pooling, however long the sample: all that costs is the second dense layer.
+  const Config dense = read(automatic(
+      "layers = [{ type = \"conv\", filters = 2, kernel = 1, stride = 8 }, { type = \"flatten\" },\n"
+      "  { type = \"dense\", units = 512 }, { type = \"dense\", units = 512 }, { type = \"dense\", units = 4 }]"));
+  CHECK(why(dense, kCube).find("too little to save") != std::string::npos);
+}
+
+TEST_CASE("auto: the schedule's own keys are refused beside it, its target is not") {
+  const std::string text = automatic(kConvolutions);
+  for (const char* key : {"method.resolutions=[[2],[1]]", "method.top=interpolated", "method.stop.coarse.epochs=3"}) {
+    CAPTURE(key);
+    CHECK_THROWS_WITH_AS(parse_config(text, "c.toml", {key}), doctest::Contains("chooses the schedule by itself"),
+                         ConfigError);
+  }
+  const Config config = parse_config(text, "c.toml", {"method.target.validation_loss=0.1"});
+  CHECK(choose_schedule(config, kCube).config.method.target == 0.1);
+  CHECK(parse_config(to_toml(config), "c.toml", {}) == config);  // effective configurations spell every key out
+  CHECK_THROWS_WITH_AS(make_plan(config), doctest::Contains("mrmf plan"), ConfigError);
+}
