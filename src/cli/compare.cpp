@@ -21,6 +21,8 @@ void add_compare(Subcommands& commands) {
   compare->add_option("runs", *folders, "run folders")->required();
   const CLI::Option* given =
       compare->add_option("--target", *target, "also the cost until the validation loss first reached this");
+  compare->add_option("--baselines", options->baselines,
+                      "a file that compare --csv wrote: its baselines are the curve for savings at equal loss");
   auto csv = std::make_shared<bool>(), json = std::make_shared<bool>();
   CLI::Option* lines = compare->add_flag("--csv", *csv, "print the runs behind the table, a line of values each");
   compare->add_flag("--json", *json, "print the table's columns, their runs and figures as JSON")->excludes(lines);

@@ -12,7 +12,8 @@ namespace mrmf {
 
 struct CompareOptions {
   std::optional<double> target{};  ///< also prints the cost until the validation loss first reached this
-  std::size_t width = 0;           ///< characters of a line: further columns go below; 0: no limit
+  std::string baselines{};  ///< comma-separated values as compare_csv() writes them: their baselines are the curve
+  std::size_t width = 0;    ///< characters of a line: further columns go below; 0: no limit
 };
 
 /// Characters in a line of standard output: COLUMNS, else the terminal's, else 120, so that a file looks the same

@@ -46,20 +46,28 @@ double most_gflop(const std::vector<Group>& groups) {
 
 }  // namespace
 
-CostRows::CostRows(const std::vector<Group>& groups, std::optional<double> target) : groups_(groups), target_(target) {
+CostRows::CostRows(const std::vector<Group>& groups, const CompareOptions& options)
+    : groups_(groups), target_(options.target) {
   for (const Group& group : groups) {
     for (const Run& run : group.runs) stages_ = std::max(stages_, fusion_stages(run));
   }
-  equal_loss_ = std::ranges::any_of(
-      groups, [&](const Group& group) { return saved_at_equal_loss(group, groups, &Cost::seconds).has_value(); });
-  measures_.push_back({"time", "s", &Cost::seconds, 1});
+  const auto add = [&](Measure measure) {
+    measure.equal_loss = std::ranges::any_of(
+        groups, [&](const Group& g) { return saved_at_equal_loss(g, measure.baselines, measure.value).has_value(); });
+    measures_.push_back(std::move(measure));
+  };
+  // Seconds are this machine's, so the curve of a file that was made on another one is for arithmetic alone.
+  const bool from_file = !options.baselines.empty();
+  add({"time", "s", &Cost::seconds, 1, from_file ? std::vector<Group>{} : groups});
   const double most = most_gflop(groups);
   if (most <= 0) return;
   const auto [unit, scale] = most < 1e4   ? std::pair("GFLOP", 1.0)
                              : most < 1e7 ? std::pair("TFLOP", 1e-3)
                                           : std::pair("PFLOP", 1e-6);
-  measures_.push_back({"arithmetic", unit, &Cost::gflop, scale});
+  add({"arithmetic", unit, &Cost::gflop, scale, from_file ? read_baselines(options.baselines) : groups});
 }
+
+bool CostRows::equal_loss() const { return std::ranges::any_of(measures_, &Measure::equal_loss); }
 
 std::vector<std::string> CostRows::names() const {
   std::vector<std::string> names;
@@ -72,7 +80,7 @@ std::vector<std::string> CostRows::names() const {
       for (const char* method : {"baseline", "MRT"}) names.push_back(fmt::format("{} saved against {}", what, method));
     };
     add_saved(measure.name);
-    if (equal_loss_) names.push_back(measure.name + " saved at equal loss");
+    if (measure.equal_loss) names.push_back(measure.name + " saved at equal loss");
     if (!target_) continue;
     add(fmt::format("{} to loss {:g}", measure.name, *target_));
     add_saved(measure.name + " to loss");
@@ -110,7 +118,8 @@ void CostRows::add_cells(const Group& group, const Measure& measure, std::vector
   const Figure total = figure_of(total_cost);
   cells.push_back(text(spread_of(total), 2));
   for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, total));
-  if (equal_loss_) cells.push_back(equal_loss_text(saved_at_equal_loss(group, groups_, measure.value)));
+  if (measure.equal_loss)
+    cells.push_back(equal_loss_text(saved_at_equal_loss(group, measure.baselines, measure.value)));
   if (!target_) return;
   const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
   cells.push_back(reached_text(spread_of(reached), group.runs.size()));

@@ -1,9 +1,15 @@
 // The saving at equal loss: what a baseline of the right length would have cost to end where a run of another method
 // ended. Losses at the end of runs count, never one lucky epoch on the way.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
+#include <sstream>
 
+#include "io/input_file.hpp"
+#include "kernels/check.hpp"
 #include "src/compare/runs.hpp"
 
 namespace mrmf {
@@ -63,13 +69,48 @@ std::optional<EqualLoss> saved(const End& own, const std::vector<End>& best) {
   return EqualLoss{.saved = saving(a.cost * std::pow(dearer->cost / a.cost, share))};
 }
 
+// RFC 4180, without line ends inside of cells.
+std::vector<std::string> csv_cells(const std::string& line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"')
+      cells.back() += line[i++];
+    else if (line[i] == '"')
+      quoted = !quoted;
+    else if (line[i] == ',' && !quoted)
+      cells.emplace_back();
+    else if (line[i] != '\r')
+      cells.back() += line[i];
+  }
+  return cells;
+}
+
+template <class Number>
+bool read_number(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && last == end;
+}
+
+// "[1]", "[2,1,1]".
+bool read_factors(const std::string& text, Extent& factors) {
+  if (text.size() < 3 || text.front() != '[' || text.back() != ']') return false;
+  std::vector<Index> read;
+  std::istringstream words(text.substr(1, text.size() - 2));
+  for (std::string word; std::getline(words, word, ',');)
+    if (!read_number(word, read.emplace_back()) || read.size() > factors.size()) return false;
+  std::ranges::copy(read, factors.end() - std::ssize(read));
+  return true;
+}
+
 }  // namespace
 
-std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& groups,
+std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
                                              double Cost::*measure) {
   if (group.first().method == "baseline" && group.first().schedule.empty()) return {};
   std::vector<const Group*> baselines;
-  for (const Group& other : groups)
+  for (const Group& other : all_groups)
     if (other.first().method == "baseline" && other.first().schedule.empty() &&
         other.first().resolutions.back() == group.first().resolutions.back())
       baselines.push_back(&other);
@@ -92,6 +133,44 @@ std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vect
   all->error =
       spread(left).deviation * (static_cast<double>(seeds.size()) - 1) / std::sqrt(static_cast<double>(seeds.size()));
   return all;
+}
+
+std::vector<Group> read_baselines(const std::string& path) {
+  std::istringstream lines(read_file(path));
+  const auto damaged = [&](int number, const std::string& why) {
+    return DataError(fmt::format("{}:{}: {}; give a file that mrmf compare --csv wrote", path, number, why));
+  };
+  std::string line;
+  std::getline(lines, line);
+  const std::vector<std::string> names = csv_cells(line);
+  const auto place = [&](const std::string& name) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) throw damaged(1, "no column '" + name + "'");
+    return static_cast<std::size_t>(found - names.begin());
+  };
+  const std::size_t column = place("column"), method = place("method"), resolutions = place("resolutions"),
+                    seed = place("seed"), loss = place("validation_loss"), gflop = place("gflop");
+  std::map<std::string, Group> groups;
+  for (int number = 2; std::getline(lines, line); ++number) {
+    const std::vector<std::string> cells = csv_cells(line);
+    if (cells.size() != names.size())
+      throw damaged(number, fmt::format("{} cells, not {}", cells.size(), names.size()));
+    if (cells[method] != "baseline") continue;
+    Run run;
+    run.folder = path;
+    run.result.method = cells[method];
+    PhaseRecord phase;
+    const bool read = read_number(cells[seed], run.result.seed) &&
+                      read_number(cells[loss], run.result.validation_loss) && read_number(cells[gflop], phase.gflop) &&
+                      read_factors(cells[resolutions], phase.resolution);
+    if (!read) throw damaged(number, "not the figures of a run");
+    run.result.resolutions = {phase.resolution};
+    run.result.phases = {phase};
+    groups[cells[column]].runs.push_back(std::move(run));
+  }
+  std::vector<Group> baselines;
+  for (auto& [name, group] : groups) baselines.push_back(std::move(group));
+  return baselines;
 }
 
 }  // namespace mrmf

@@ -85,11 +85,12 @@ Json comparison(const Group& group, const std::string& method, const std::vector
   return json;
 }
 
-Json equal_loss(const Group& group, const std::vector<Group>& groups) {
+Json equal_loss(const Group& group, const std::vector<Group>& groups, const std::vector<Group>& from_file) {
   Json json = Json::object();
   for (const auto& [name, measure] :
        {std::pair("seconds_saved", &Cost::seconds), std::pair("gflop_saved", &Cost::gflop)}) {
-    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, groups, measure);
+    if (!from_file.empty() && measure == &Cost::seconds) continue;
+    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, from_file.empty() ? groups : from_file, measure);
     if (!saved) return nullptr;
     const char* bounds[] = {"none", "at least", "at most"};
     json[name] = {{"mean", number(saved->saved)},
@@ -131,6 +132,8 @@ std::string compare_csv(const std::vector<std::string>& folders, const CompareOp
 
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options) {
   const std::vector<Group> groups = group_runs(folders);
+  const std::vector<Group> from_file =
+      options.baselines.empty() ? std::vector<Group>{} : read_baselines(options.baselines);
   Json columns = Json::array();
   for (const Group& group : groups) {
     Json runs = Json::array();
@@ -147,7 +150,7 @@ std::string compare_json(const std::vector<std::string>& folders, const CompareO
                        {"seconds", over(group, [](const Run& run) { return total_cost(run).seconds; })},
                        {"gflop", over(group, [](const Run& run) { return total_cost(run).gflop; })},
                        {"against_baseline", comparison(group, "baseline", groups)},
-                       {"at_equal_loss", equal_loss(group, groups)},
+                       {"at_equal_loss", equal_loss(group, groups, from_file)},
                        {"against_mrt", comparison(group, "mrt", groups)},
                        {"runs", runs}});
   }

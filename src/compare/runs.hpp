@@ -92,9 +92,12 @@ struct EqualLoss {
   Bound bound = Bound::none;  ///< the loss is below that of every baseline, or above
 };
 /// Between baselines that ended lower the longer they were, the cost is interpolated; those that are no better than a
-/// cheaper one do not count. Nothing for a baseline, and where there are fewer than two.
-std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& groups,
-                                             double Cost::*measure);
+/// cheaper one do not count. `all`: only baselines that end at the group's last resolution are taken. Nothing for a
+/// baseline, and where there are fewer than two.
+std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all, double Cost::*measure);
+/// The baselines in what compare_csv() wrote, a group per column: arithmetic, loss and seeds alone. DataError: it is no
+/// such text.
+std::vector<Group> read_baselines(const std::string& path);
 
 /// The paper's figures for the Neuron Inverter, printed beside our runs: one column of Tables 5 and 7
 /// ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter). Negative: the paper gives no figure.
@@ -115,10 +118,10 @@ const PaperColumn& paper_mrt();
 class CostRows {
  public:
   /// `groups` must outlive this. With a target, also the cost of reaching that validation loss.
-  CostRows(const std::vector<Group>& groups, std::optional<double> target);
+  CostRows(const std::vector<Group>& groups, const CompareOptions& options);
 
   std::vector<std::string> names() const;
-  bool equal_loss() const { return equal_loss_; }                  ///< there are rows for it
+  bool equal_loss() const;                                         ///< there are rows for it
   std::vector<std::string> cells(const Group& group) const;        ///< one per name
   std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper gives only seconds
 
@@ -128,6 +131,8 @@ class CostRows {
     std::string name, unit;
     double Cost::*value;
     double scale = 1;
+    std::vector<Group> baselines{};  ///< of the curve for savings at equal loss
+    bool equal_loss = false;         ///< some group has such a saving
   };
 
   void add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const;
@@ -135,8 +140,7 @@ class CostRows {
 
   const std::vector<Group>& groups_;
   std::optional<double> target_;
-  int stages_ = 0;           ///< largest number of fusion stages
-  bool equal_loss_ = false;  ///< some group has a saving at equal loss
+  int stages_ = 0;  ///< largest number of fusion stages
   std::vector<Measure> measures_;
 };
 

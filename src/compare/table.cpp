@@ -290,7 +290,8 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
   if (costs.equal_loss())
     text +=
         "Saved at equal loss: against the baseline of the length that would end at the same loss, read off the curve "
-        "through the baselines\nhere; +- standard error, each seed left out in turn; >= and <=: the loss is below or "
+        "through the baselines\nhere or of --baselines; +- standard error, each seed left out in turn; >= and <=: the "
+        "loss is below or "
         "above that of every baseline.\n";
   if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
   if (paper)
@@ -307,7 +308,7 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
 
 std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
   const std::vector<Group> groups = group_runs(folders);
-  const CostRows costs(groups, options.target);
+  const CostRows costs(groups, options);
   const Rows rows{groups, costs, any_waited(groups)};
   Headings headings(groups);
   const auto column = [](std::vector<std::string> heading, const std::vector<std::string>& cells) {

@@ -451,6 +451,17 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
   CHECK(json["columns"][4]["at_equal_loss"]["seconds_saved"]["mean"].get<double>() ==
         doctest::Approx(1 - 50 / (40 * std::sqrt(2.0))));
 
+  // The same baselines from a file: arithmetic alone.
+  const std::string csv = (runs.path / "curve.csv").string();
+  std::ofstream(csv) << compare_csv(folders, {});
+  std::vector<std::string> others = folders;
+  std::erase_if(others, [](const std::string& name) { return name.find("base") != std::string::npos; });
+  const std::string read = compare_table(others, {.baselines = csv});
+  CHECK(row(read, "arithmetic saved at equal loss") == "11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 %");
+  CHECK(row(read, "time saved at equal loss") == "no such row");
+  std::ofstream(csv) << "column,method,resolutions,seed,validation_loss,gflop\n1,baseline,[1],1,0.5\n";
+  CHECK_THROWS_WITH_AS(compare_table(others, {.baselines = csv}), doctest::Contains("curve.csv:2: 5 cells"), DataError);
+
   // Without one seed of a baseline nothing is paired; with one baseline alone there is no curve.
   std::erase_if(folders, [](const std::string& name) { return name.ends_with("base43"); });
   CHECK(row(compare_table(folders, {}), "time saved at equal loss") == "- - - - 11.1 % >= 68.8 % <= -25.0 %");
