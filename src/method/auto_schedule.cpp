@@ -16,45 +16,17 @@ namespace mrmf {
 namespace {
 
 // The rules come from docs/results/map.md: half of its settings made them, the other half tried them.
-constexpr double kDearestCoarseEpoch = 0.6;  // of one at full resolution; above it little is left to save
+constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
 constexpr double kCoarseEpochs = 1.2;        // in epochs of the baseline
 constexpr double kFineEpochs = 0.2;          // likewise
 
-Extent halved(const Shape& sample) {
+constexpr Index kFactors[] = {2, 4};
+
+Extent averaged(const Shape& sample, Index factor) {
   Extent factors{1, 1, 1};
   for (std::size_t axis = factors.size() - static_cast<std::size_t>(sample.axes); axis < factors.size(); ++axis)
-    factors[axis] = 2;
+    factors[axis] = factor;
   return factors;
-}
-
-struct Coarse {
-  Extent resolution{1, 1, 1};
-  double cost = 1;       // of an epoch, in epochs at full resolution
-  std::string reason{};  // why it is not used; empty: it is
-};
-
-Coarse coarse_of(const Config& config, const Shape& sample) {
-  Coarse coarse{.resolution = halved(sample)};
-  const std::string text = resolution_text(coarse.resolution, sample.axes);
-  const auto backend = make_reference_backend();
-  const auto network = [&](const Extent& resolution) {
-    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut});
-  };
-  const Network full = network({1, 1, 1});
-  try {
-    const Network half = network(coarse.resolution);
-    require_fusible(half, full, Fusion{.from = coarse.resolution, .axes = sample.axes, .top = TopRule::interpolated});
-    coarse.cost = half.flop() / full.flop();
-  } catch (const ConfigError& error) {
-    coarse.reason = fmt::format("resolution {} cannot be used: {}", text, error.what());
-    return coarse;
-  }
-  if (coarse.cost > kDearestCoarseEpoch)
-    coarse.reason = fmt::format(
-        "an epoch at resolution {} costs {:.3f} of one at full resolution, which leaves too "
-        "little to save",
-        text, coarse.cost);
-  return coarse;
 }
 
 // "cosine" and "linear" fall to zero in whatever epochs there are; the others do not fit a short last phase.
@@ -64,15 +36,48 @@ int epochs(double share, int of) { return std::max(1, static_cast<int>(std::lrou
 
 }  // namespace
 
+CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
+  const auto backend = make_reference_backend();
+  const auto network = [&](const Extent& resolution) {
+    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut});
+  };
+  const Network full = network({1, 1, 1});
+  CoarseLevels levels;
+  double finer = 1;
+  for (const Index factor : kFactors) {
+    const Extent resolution = averaged(sample, factor);
+    const std::string text = resolution_text(resolution, sample.axes);
+    try {
+      const Network coarse = network(resolution);
+      require_fusible(coarse, full, Fusion{.from = resolution, .axes = sample.axes, .top = TopRule::interpolated});
+      const double cost = coarse.flop() / full.flop();
+      if (cost > kDearestCoarseEpoch * finer) {
+        levels.end = fmt::format(
+            "an epoch at resolution {} costs {:.3f} of one at full resolution, which leaves too "
+            "little to save",
+            text, cost);
+        break;
+      }
+      levels.usable.insert(levels.usable.begin(), {resolution, cost});
+      finer = cost;
+    } catch (const ConfigError& error) {
+      levels.end = fmt::format("resolution {} cannot be used: {}", text, error.what());
+      break;
+    }
+  }
+  return levels;
+}
+
 AutoSchedule choose_schedule(const Config& config, const Shape& sample) {
   MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
   AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
   MethodConfig& method = chosen.config.method;
-  const Coarse coarse = coarse_of(config, sample);
+  const CoarseLevels levels = coarse_levels(config, sample);
+  const CoarseLevel coarse = levels.usable.empty() ? CoarseLevel{} : levels.usable.back();
   const int given = config.training.epochs;
   const int fine = epochs(kFineEpochs, given), before = epochs(kCoarseEpochs, given);
   chosen.cost = fine + before * coarse.cost;
-  std::string reason = coarse.reason;
+  std::string reason = levels.usable.empty() ? levels.end : "";
   if (reason.empty() && chosen.cost >= chosen.baseline_cost)
     reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
   if (!reason.empty()) {

@@ -16,6 +16,19 @@ struct AutoSchedule {
   std::vector<std::string> reasons{};  ///< why, a line each
 };
 
+/// A resolution at which a coarse model may be trained.
+struct CoarseLevel {
+  Extent resolution{1, 1, 1};
+  double cost = 1;  ///< of an epoch, in epochs at full resolution
+};
+struct CoarseLevels {
+  std::vector<CoarseLevel> usable;  ///< from coarse to fine
+  std::string end;                  ///< why there is none that is coarser
+};
+/// All axes averaged by 2, by 4: as far as data and network allow it, the top can be interpolated, and each level is
+/// much cheaper than the one before. ConfigError: the network does not fit the sample.
+CoarseLevels coarse_levels(const Config& config, const Shape& sample);
+
 /// What config.method.name = "auto" comes to: a coarse model whose convolutions and interpolated top are handed over to
 /// full resolution, or the baseline where no coarse model would save anything. training.epochs is what one would give
 /// the baseline. `sample`: of the data, at full resolution. ConfigError: the network does not fit the sample.

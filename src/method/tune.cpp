@@ -1,0 +1,210 @@
+#include "src/method/tune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "io/coarsen.hpp"
+#include "io/input_file.hpp"
+#include "io/limits.hpp"
+#include "io/output_file.hpp"
+#include "kernels/check.hpp"
+#include "src/method/auto_schedule.hpp"
+#include "src/method/pipeline.hpp"
+#include "src/system/backend_choice.hpp"
+#include "src/system/host.hpp"
+#include "src/system/timer.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+constexpr int kSurvivors = 3;           // one of so many trials climbs to the next rung
+constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
+constexpr int kFewest = 2;              // that reach the last one: a comparison at full resolution decides
+
+int survivors(int trials) { return std::min(trials, std::max(kFewest, (trials + kSurvivors - 1) / kSurvivors)); }
+
+Config at_rung(const Config& config, const Trial& trial, const Rung& rung, int axes) {
+  Config own = tuned(config, trial, 1);
+  own.method = {};
+  own.method.resolutions = {rung.resolution};
+  own.method.axes = axes;
+  own.training.epochs = rung.epochs;
+  own.run.ranks = 0;
+  return own;
+}
+
+// A finished trial in the folder, by what it trained: another configuration's is not found.
+class Finished {
+ public:
+  Finished(const std::string& folder, const Config& config) {
+    const std::string text = to_toml(config);
+    path_ = fmt::format("{}/trial-{:016x}.json", folder, XXH3_64bits(text.data(), text.size()));
+  }
+  // NaN: it diverged.
+  std::optional<double> loss() const {
+    std::error_code unknown;
+    if (!std::filesystem::exists(path_, unknown)) return {};
+    const std::string text = read_file(path_);
+    require_shallow_json(text, path_);
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto loss = json.is_object() ? json.find("validation_loss") : json.end();
+    if (!json.is_object() || loss == json.end() || !(loss->is_number() || loss->is_null()))
+      throw DataError(path_ + ": not what mrmf writes there; remove it to have the trial trained again");
+    return loss->is_null() ? std::numeric_limits<double>::quiet_NaN() : loss->get<double>();
+  }
+  void keep(const Trial& trial, const Rung& rung, double loss) const {
+    const nlohmann::json json{{"learning_rate", trial.learning_rate},
+                              {"batch", trial.batch},
+                              {"rule", to_string(trial.rule)},
+                              {"resolution", rung.resolution},
+                              {"epochs", rung.epochs},
+                              {"validation_loss", std::isfinite(loss) ? nlohmann::json(loss) : nlohmann::json()}};
+    write_file(path_, json.dump() + "\n", Replace::file);
+  }
+
+ private:
+  std::string path_;
+};
+
+// Where trials are trained: each rank by itself, side by side.
+struct Workshop {
+  Comm& world;
+  Comm self;
+  std::unique_ptr<Backend> backend;  // with this rank's threads
+  StopSignals signals;
+  SaveTimes stops;
+  int ranks_on_host, axes;
+
+  Workshop(const Config& config, Comm& ranks)
+      : world(ranks),
+        self(ranks.split(ranks.rank())),
+        backend(make_backend(config.run, ranks)),
+        signals(ranks.root()),
+        stops(config.run, signals),
+        ranks_on_host(ranks_of_same(host_name(), ranks).size()),
+        axes(inspect_dataset(config.data.train, ranks).sample.axes) {}
+
+  // Stopped: a signal came.
+  double train(Config config) {
+    config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
+    Data data(config, self);
+    RunReport silent;
+    RunContext ctx{*backend, self, data, silent};
+    ctx.stops = &stops;
+    return run_pipeline(make_plan(config), config, ctx).phases.back().last.validation_loss;
+  }
+};
+
+// Every trial's loss, in order: rank r trains trials r, r + ranks, ...
+std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung& rung, const std::vector<Trial>& trials,
+                                       Workshop& shop) {
+  std::vector<double> losses(trials.size());
+  const auto ranks = static_cast<std::size_t>(shop.world.size()), own = static_cast<std::size_t>(shop.world.rank());
+  int signal = 0;
+  for (std::size_t t = own; t < trials.size() && signal == 0; t += ranks) {
+    const Config config = at_rung(settings.config, trials[t], rung, shop.axes);
+    const Finished finished(settings.folder, config);
+    const std::optional<double> earlier = finished.loss();
+    try {
+      losses[t] = earlier ? *earlier : shop.train(config);
+      if (!earlier) finished.keep(trials[t], rung, losses[t]);
+    } catch (const Stopped& stopped) {
+      signal = stopped.signal;
+    }
+  }
+  signal = static_cast<int>(shop.world.max(signal));
+  if (signal != 0) throw Stopped{signal};
+  for (std::size_t t = 0; t < trials.size(); ++t) losses[t] = shop.world.gather(losses[t])[t % ranks];
+  return losses;
+}
+
+// Lower losses first; a diverged trial is worse than any other.
+bool better(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<double> ranks(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto less = std::ranges::count_if(values, [&](double v) { return better(v, values[i]); });
+    const auto no_more = std::ranges::count_if(values, [&](double v) { return !better(values[i], v); });
+    ranks[i] = 0.5 * static_cast<double>(less + no_more - 1);  // ties share the mean of their places
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials) {
+  std::vector<Rung> rungs;
+  for (const CoarseLevel& level : coarse_levels(config, sample).usable)
+    rungs.push_back({level.resolution, config.training.epochs, 0, level.cost * config.training.epochs});
+  if (rungs.empty()) {
+    const int some = std::max(1, config.training.epochs / 3);
+    rungs.push_back({{1, 1, 1}, some, 0, static_cast<double>(some)});
+  }
+  rungs.push_back({{1, 1, 1}, config.training.epochs, 0, static_cast<double>(config.training.epochs)});
+  for (Rung& rung : rungs) rung.trials = std::exchange(trials, survivors(trials));
+  return rungs;
+}
+
+std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& rungs, Comm& world,
+                        const std::function<void(const std::string&)>& tell) {
+  std::vector<Trial> climbing = settings.trials, left;
+  world.limit(0);  // ranks wait for each other's trials, however long they take
+  Workshop shop(settings.config, world);
+  for (std::size_t r = 0; r < rungs.size(); ++r) {
+    const Timer timer;
+    const auto count = static_cast<std::ptrdiff_t>(rungs[r].trials);
+    left.insert(left.begin(), climbing.begin() + count, climbing.end());
+    climbing.resize(static_cast<std::size_t>(count));
+    const std::vector<double> losses = train_side_by_side(settings, rungs[r], climbing, shop);
+    for (std::size_t t = 0; t < climbing.size(); ++t) climbing[t].losses.push_back(losses[t]);
+    std::ranges::stable_sort(climbing,
+                             [](const Trial& a, const Trial& b) { return better(a.losses.back(), b.losses.back()); });
+    if (world.root())
+      tell(fmt::format("{} of {} rungs: {} trials of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
+                       rungs.size(), count, rungs[r].epochs, resolution_text(rungs[r].resolution, shop.axes),
+                       timer.seconds(), climbing.front().losses.back()));
+  }
+  climbing.insert(climbing.end(), left.begin(), left.end());
+  return climbing;
+}
+
+double rank_agreement(const std::vector<Trial>& trials, std::size_t rung, std::size_t other) {
+  std::vector<double> a, b;
+  for (const Trial& trial : trials) {
+    if (trial.losses.size() <= std::max(rung, other)) continue;
+    a.push_back(trial.losses[rung]);
+    b.push_back(trial.losses[other]);
+  }
+  if (a.size() < 3) return std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = 0.5 * static_cast<double>(a.size() - 1);
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xy / std::sqrt(xx * yy);
+}
+
+Config tuned(const Config& config, const Trial& trial, int ranks) {
+  Config own = config;
+  own.training.optimizer.learning_rate = trial.learning_rate;
+  own.training.optimizer.rule = trial.rule;
+  own.training.batch = std::max(1, trial.batch / ranks);
+  return own;
+}
+
+}  // namespace mrmf
