@@ -21,6 +21,7 @@
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/trainer.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -95,14 +96,18 @@ struct Workshop {
         ranks_on_host(ranks_of_same(host_name(), ranks).size()),
         axes(inspect_dataset(config.data.train, ranks).sample.axes) {}
 
-  // Stopped: a signal came.
+  // NaN: it diverged. Stopped: a signal came.
   double train(Config config) {
     config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
     Data data(config, self);
     RunReport silent;
     RunContext ctx{*backend, self, data, silent};
     ctx.stops = &stops;
-    return run_pipeline(make_plan(config), config, ctx).phases.back().last.validation_loss;
+    try {
+      return run_pipeline(make_plan(config), config, ctx).phases.back().last.validation_loss;
+    } catch (const DivergedError&) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
   }
 };
 

@@ -223,7 +223,7 @@ double Trainer::add_losses(const Phase& phase, const Epoch& epoch, std::size_t f
   for (std::size_t k = first; k < last; ++k) {
     const float loss = losses[k - first];
     if (!std::isfinite(loss))
-      throw FaultError(
+      throw DivergedError(
           fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
                       "({:g} there) or look for extreme values in the data",
                       std::isnan(loss) ? "nan" : "inf", place_text(phase), epoch.number + 1, k + 1, epoch.steps(),
@@ -265,7 +265,7 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   }
   epoch.validation_loss = validate(model_state, phase.batch);
   if (!std::isfinite(epoch.validation_loss))
-    throw FaultError(
+    throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
                     std::isnan(epoch.validation_loss) ? "nan" : "inf", place_text(phase), epoch.epoch));

@@ -17,6 +17,11 @@
 
 namespace mrmf {
 
+/// A loss is not finite any more: the learning rate is too high, or the data hold what no network can learn.
+struct DivergedError : FaultError {
+  using FaultError::FaultError;
+};
+
 class Trainer {
  public:
   /// `elapsed` is the seconds that the run has already taken.
@@ -28,7 +33,7 @@ class Trainer {
   void autotune(const Config& config, const Plan& plan, const Phase& phase);
 
   /// Trains the model as the phase says, from the saved state if there is one. Returns the contents of the report's
-  /// lines. FaultError when a loss is not finite (stage, epoch, step), or when ranks disagree on the parameters
+  /// lines. DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
   /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
   /// signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
