@@ -157,8 +157,9 @@ void check_automatic(const MethodConfig& method, const Checker& checker) {
   plain.target = method.target;
   if (method == plain) return;
   const std::string key = checker.first_given("method.", {"method.name", "method.target.validation_loss"});
-  checker.fail(key, key + ": \"auto\" chooses the schedule by itself; remove the key, or take what it chose "
-                          "(mrmf plan --toml) and change that");
+  checker.fail(key, key +
+                        ": \"auto\" chooses the schedule by itself; remove the key, or take what it chose "
+                        "(mrmf plan --toml) and change that");
 }
 
 void complete_method(Config& config, const Checker& checker) {

@@ -111,6 +111,7 @@ struct TrainingConfig {
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
+  int precise_batch_norm = 0;     ///< batches for new statistics at a phase's end; 0: the running averages stay
   bool operator==(const TrainingConfig&) const = default;
 };
 

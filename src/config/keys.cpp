@@ -214,6 +214,9 @@ void add_training(Keys& keys) {
       "largest number of epochs of every phase of the plan");
   add(keys, "training.batch_norm", MRMF_FIELD(training.global_batch_norm), one_of({"local", "global"}),
       "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
+  add(keys, "training.precise_batch_norm", MRMF_FIELD(training.precise_batch_norm), at_least(0),
+      "batches from which batch norms take new statistics, without training, before a validation that may end a phase; "
+      "0 keeps the running averages");
 }
 
 void add_method(Keys& keys) {

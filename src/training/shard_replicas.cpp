@@ -60,6 +60,7 @@ class ShardReplica final : public AllReduce {
     forward(step_of(share), copy_rows(share.batch.x, share, x_), copy_rows(share.batch.targets, share, targets_), {});
     loss_ += model_.loss()[0];
   }
+  void renew_state(const Share& share) { model_.forward(step_of(share), copy_rows(share.batch.x, share, x_)); }
   void follow() { std::ranges::copy(leader_.state(), model_.state().begin()); }
 
   void sum(std::span<double> values) override {
@@ -191,6 +192,18 @@ void ShardReplicas::prepare(const std::set<Index>& rows) {
   state_->workers.run([&](int i) {
     for (const Index count : rows) state_->at(i)->model().prepare(count);
   });
+}
+
+void ShardReplicas::renew_state(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+  const std::vector<ShardReplica*> busy = state_->busy(rows);
+  state_->run(shares_of(step, rows, batch), &ShardReplica::renew_state, [&] { state_->add_statistics(busy); });
+  if (state_->settings.global_batch_norm) return state_->update_state(busy);
+  // Unlike in training, a shard without rows has nothing to tell.
+  const Span state = state_->model.state();
+  state_->add(
+      busy, [](ShardReplica& replica) { return replica.model().state(); }, state);
+  const double shards = state_->team.sum(static_cast<double>(busy.size()));
+  for (float& value : state) value = static_cast<float>(value / shards);
 }
 
 void ShardReplicas::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {

@@ -38,6 +38,9 @@ class ShardReplicas {
   /// state() (with local batch norm, the mean over the shards). Collective.
   void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
 
+  /// The forward of train() alone, for its running statistics in the model's state(). Collective.
+  void renew_state(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
+
   /// Forward of validation samples; each replica keeps the sum of its losses...
   void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
   /// ...until here: the sum over all replicas of the team. Collective.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,6 +10,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/training/data_parallel.hpp"
+#include "src/training/precise_batch_norm.hpp"
 
 namespace mrmf {
 
@@ -119,6 +121,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
       pause(model_state, phase, state);
     }
   }
+  renew_statistics(model_state, phase, epoch);
   if (ctx_.data.streams() && epoch.number + 1 < phase.stop.epochs)
     train_->expect(sampler_.training(phase, epoch.number + 1));  // while validation goes on
   take_sum_time();
@@ -145,6 +148,44 @@ void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
   clock_.time().communication += timer.lap();
 }
 
+Step Trainer::training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch,
+                            std::size_t k) const {
+  return {.training = true,
+          .seed = mix(config_.seed, phase_key(phase)),
+          .number = model_state.optimizer.steps(),
+          .ids = ids_of(epoch.order, epoch.order.steps[k]),
+          .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
+          .index = static_cast<Index>(k),
+          .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+}
+
+void Trainer::renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
+  statistics_rows_ = 0;
+  const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.threshold || phase.stop.target;
+  Model& model = model_state.model;
+  PreciseBatchNorm precise(ctx_.backend, model, model_state.network.layers);
+  if (config_.precise_batch_norm == 0 || !may_end || !precise.any()) return;
+  EpochOrder order = epoch.order;
+  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(config_.precise_batch_norm)));
+  train_->expect(order);
+  for (std::size_t k = 0; k < order.steps.size(); ++k) {
+    load(*train_, ids_of(order, order.steps[k]));
+    const Timer timer;
+    const Step now = training_step(model_state, phase, epoch, k);
+    precise.before();
+    ctx_.backend.begin(now);
+    const Feed::Batch batch = train_->batch(now);
+    if (replicas_)
+      replicas_->renew_state(now, shard_rows(order, k), batch);
+    else
+      model.forward(now, batch.x);
+    precise.after();
+    clock_.time().compute += timer.seconds();
+  }
+  precise.finish();
+  statistics_rows_ = epoch.rows(0, order.steps.size());
+}
+
 // One optimizer step; keeps its loss, summed over the team's rows.
 void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) {
   const Range rows = epoch.order.steps[k];
@@ -152,13 +193,7 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
   const Timer timer;
   Model& model = model_state.model;
 
-  Step now{.training = true,
-           .seed = mix(config_.seed, phase_key(phase)),
-           .number = model_state.optimizer.steps(),
-           .ids = ids_of(epoch.order, rows),
-           .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
-           .index = static_cast<Index>(k),
-           .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+  Step now = training_step(model_state, phase, epoch, k);
   model_state.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
   ctx_.backend.begin(now);
   ctx_.backend.run(record_keys_[k], [&] {
@@ -250,7 +285,7 @@ EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phas
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
   record.batch = phase.batch;
   record.ranks = ctx_.team.size();
-  const auto passes = static_cast<double>(3 * record.samples + ctx_.data.validation().shape.samples);
+  const auto passes = static_cast<double>(3 * record.samples + statistics_rows_ + ctx_.data.validation().shape.samples);
   record.gflop = 1e-9 * passes * model_state.model.network().flop();
   return record;
 }

@@ -33,9 +33,9 @@ class Trainer {
   void autotune(const Config& config, const Plan& plan, const Phase& phase);
 
   /// Trains the model as the phase says, from the saved state if there is one. Returns the contents of the report's
-  /// lines. DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
-  /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
-  /// signal came and the run is saved.
+  /// lines. DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the
+  /// parameters (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws
+  /// Stopped when a signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank.
@@ -60,6 +60,9 @@ class Trainer {
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k);
+  /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
+  void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
+  Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) const;
   void make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order);
   void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last);
@@ -81,6 +84,7 @@ class Trainer {
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
   Index own_rows_ = 0;                         // trained by this rank, not yet in a TrainState
+  Index statistics_rows_ = 0;                  // of the team, taken for batch norms' statistics in this epoch
   EpochClock clock_;
 };
 

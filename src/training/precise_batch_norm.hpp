@@ -1,0 +1,33 @@
+// Precise batch norm: the statistics that validation and prediction use, taken anew at the parameters as they are.
+// Running averages lag behind parameters that still move, most of all in a short last phase.
+#pragma once
+
+#include <vector>
+
+#include "layers/model.hpp"
+
+namespace mrmf {
+
+/// The mean of every batch norm's statistics over several batches: before(), a forward in training, after(), batch by
+/// batch; then finish() puts the mean in the place of the running averages. Parameters stay as they are.
+class PreciseBatchNorm {
+ public:
+  /// `layers`: those of the model. Keeps references to all three.
+  PreciseBatchNorm(Backend& backend, Model& model, const std::vector<LayerSpec>& layers);
+
+  /// The model has a batch norm.
+  bool any() const;
+  void before();
+  void after();
+  void finish();
+
+ private:
+  Backend& backend_;
+  Model& model_;
+  std::vector<double> momenta_;  // of each value of the state; 0 where it is none of a batch norm
+  std::vector<double> sums_;
+  std::vector<float> read_;
+  int batches_ = 0;
+};
+
+}  // namespace mrmf
