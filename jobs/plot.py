@@ -7,7 +7,7 @@ One line per run, from its epochs.jsonl. Runs of one method with the same settin
 which settings the others differ; seeds differ in line style. With --mean they become one line of means in a band from the
 least to the largest: a colour for each method, a line style for each of its settings and numbers of epochs. Thin dotted
 parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
-the one that counts. Dots mark where a training step of the plan ends.
+the one that counts. Dots mark where a phase of the plan ends.
 """
 import argparse
 import itertools
@@ -161,15 +161,15 @@ def kind_of(name, result):
     return name
 
 
-def steps_of(epochs):
-    """The epochs cut where the plan goes on to its next training step."""
-    steps = []
+def phases_of(epochs):
+    """The epochs cut where the plan goes on to its next phase."""
+    phases = []
     for epoch in epochs:
         key = (epoch["stage"], epoch["role"])
-        if not steps or steps[-1][0] != key:
-            steps.append((key, []))
-        steps[-1][1].append(epoch)
-    return [step for _, step in steps]
+        if not phases or phases[-1][0] != key:
+            phases.append((key, []))
+        phases[-1][1].append(epoch)
+    return [phase for _, phase in phases]
 
 
 def costs_of(epochs, measure):
@@ -185,13 +185,13 @@ def costs_of(epochs, measure):
 
 def draw_run(axes, epochs, costs, colour, style, band=None):
     position = 0
-    for step in steps_of(epochs):
-        part = slice(position, position + len(step))
-        position += len(step)
-        x, y = costs[part], [loss_of(epoch) for epoch in step]
-        after = step[0]["role"] in AFTER
+    for phase in phases_of(epochs):
+        part = slice(position, position + len(phase))
+        position += len(phase)
+        x, y = costs[part], [loss_of(epoch) for epoch in phase]
+        after = phase[0]["role"] in AFTER
         axes.plot(x, y, color=colour, linestyle=style if after else ":", linewidth=1.8 if after else 1.0,
-                  marker="o" if len(step) == 1 else None, markersize=3, alpha=1.0 if after else 0.65, zorder=3)
+                  marker="o" if len(phase) == 1 else None, markersize=3, alpha=1.0 if after else 0.65, zorder=3)
         axes.plot(x[-1], y[-1], "o", color=colour, markersize=5 if after else 3.5,
                   markerfacecolor=colour if after else "white", zorder=4)
         if band and after:

@@ -42,6 +42,12 @@ stale=$(grep -v '^#' tests/mutants.txt | grep '|' | while IFS='|' read -r file e
   fi
 done)
 if [ -n "$stale" ]; then echo "RULE: planted bugs (tests/mutants.txt) change the file they name"; echo "$stale"; failed=1; fi
+long=$(git ls-files src layers kernels io mpi | while read -r file; do
+  [ "$(wc -l <"$file")" -le 400 ] || grep -qF "| \`$file\` |" docs/architecture.md || echo "$file"
+done)
+if [ -n "$long" ]; then
+  echo "RULE: a file of more than 400 lines is one concept, and docs/architecture.md says which"; echo "$long"; failed=1
+fi
 python3 tests/check_docs.py || failed=1
 python3 tests/check_walks.py || failed=1
 [ $failed -eq 0 ] && echo "source rules: all hold"

@@ -28,7 +28,7 @@ std::vector<Role> roles(const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("plan: baseline is one step with the target") {
+TEST_CASE("plan: baseline is one phase with the target") {
   const Plan plan = make_plan(config(MethodName::baseline, {kFull}));
   CHECK(plan.stages.empty());
   CHECK(plan.last.role == Role::baseline);
@@ -54,7 +54,7 @@ TEST_CASE("plan: MRMF with two fusions follows Figure 2") {
   CHECK(plan.stages[1].coarse.resolution == kHalf);  // the fused model goes on at its resolution
   CHECK(plan.stages[1].dense->resolution == kFull);
   CHECK(plan.last.resolution == kFull);
-  CHECK_FALSE(plan.stages[0].coarse.stop.target.has_value());  // the target ends the last step only
+  CHECK_FALSE(plan.stages[0].coarse.stop.target.has_value());  // the target ends the last phase only
   CHECK(plan.last.stop.target == 0.04);
 }
 

@@ -1,6 +1,7 @@
 // Statistics of batch norms taken anew, against means and variances worked out by hand.
 #include <doctest/doctest.h>
 
+#include "src/config/presets.hpp"
 #include "src/training/precise_batch_norm.hpp"
 #include "tests/unit/backends.hpp"
 
