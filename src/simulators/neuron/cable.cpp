@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "kernels/onednn/instruction_set.hpp"
 
 namespace mrmf::neuron {
 namespace {
@@ -38,10 +39,7 @@ class Pieces {
 }  // namespace
 
 InstructionSet best_instruction_set() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") != 0) return InstructionSet::avx2;
-#endif
-  return InstructionSet::generic;
+  return onednn::instruction_set() == onednn::InstructionSet::generic ? InstructionSet::generic : InstructionSet::avx2;
 }
 
 GateTables::GateTables(double dt)
