@@ -299,6 +299,11 @@ class Models(Outputs):
         loss = self.lines("run/epochs.jsonl")[-1]["validation_loss"]
         mean = float(output.splitlines()[-1].split()[1])
         self.assertAlmostEqual(mean, loss, delta=0.5 * loss)  # up to an epoch of steps behind
+        self.fails(3, "predict", "run", "-o", "p.h5", message="the run is not done")
+        self.mrmf("predict", "run", "--checkpoint", "-o", "p.h5")
+        with h5py.File(self.path("p.h5")) as out, h5py.File(self.path("data.h5")) as data:
+            error = out["prediction"][:] - data["val_unitStar_par"][:]
+            self.assertAlmostEqual(float(np.mean(error**2)), mean, delta=1e-4 * mean)
 
 
 if __name__ == "__main__":
