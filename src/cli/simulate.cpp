@@ -9,6 +9,7 @@
 #include "src/cli/commands.hpp"
 #include "src/run/report.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
+#include "src/simulators/fields/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"
 #include "src/system/backend_choice.hpp"
 
@@ -41,6 +42,33 @@ void make_cosmology(CosmologySimulation settings, Comm& world) {
                            report.seconds, report.cubes_per_second);
 }
 
+void make_fields(FieldsSimulation settings, Comm& world) {
+  check(settings);
+  settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const FieldsReport report = simulate_fields(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} samples of {}, {} x {} pixels, in {:.1f} s, {:.0f} samples/s\n",
+                           live ? "\r\x1b[K" : "", settings.file, report.samples, to_string(settings.kind),
+                           settings.size, settings.size, report.seconds, report.samples_per_second);
+}
+
+void add_shares(CLI::App& app, double& train, double& validation, double& test) {
+  app.add_option("--train", train, "share of the samples for training")->capture_default_str();
+  app.add_option("--validation", validation, "share for validation (val_ in the file)")->capture_default_str();
+  app.add_option("--test", test, "share for testing; the three add up to 1 (80/10/10 unless given)")
+      ->capture_default_str();
+}
+
+void add_threads(CLI::App& app, int& threads) {
+  app.add_option("--threads", threads,
+                 "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
 void add_simulate_neuron(CLI::App& simulate, Subcommands& commands) {
   CLI::App* neuron = simulate.add_subcommand(
       "neuron", "voltage traces of multi-compartment Hodgkin-Huxley cells and the 19 conductances behind each");
@@ -52,17 +80,9 @@ void add_simulate_neuron(CLI::App& simulate, Subcommands& commands) {
   neuron->add_option("--cells", options->cells, "number of different cells")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  neuron->add_option("--train", options->train, "share of the samples for training")->capture_default_str();
-  neuron->add_option("--validation", options->validation, "share for validation (val_ in the file)")
-      ->capture_default_str();
-  neuron->add_option("--test", options->test, "share for testing; the three add up to 1 (80/10/10 unless given)")
-      ->capture_default_str();
+  add_shares(*neuron, options->train, options->validation, options->test);
   neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
-  neuron
-      ->add_option("--threads", options->threads,
-                   "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  add_threads(*neuron, options->threads);
   add_overwrite(*neuron, options->replace);
   commands.run(*neuron, [=, &world = commands.world] { make_neuron(*options, world); });
 }
@@ -98,6 +118,28 @@ void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
   });
 }
 
+void add_simulate_fields(CLI::App& simulate, Subcommands& commands) {
+  CLI::App* fields = simulate.add_subcommand(
+      "fields",
+      "2-D fields on a plane and the three parameters behind each: one kind that averaging keeps, one it loses");
+  auto options = std::make_shared<FieldsSimulation>();
+  fields->add_option("--output,-o", options->file, "HDF5 file to write")->required();
+  Choices<FieldKind> kinds;
+  for (const FieldKind kind : {FieldKind::heat, FieldKind::texture}) kinds.emplace_back(to_string(kind), kind);
+  add_choice(*fields, "--kind", options->kind, kinds,
+             "heat: frames of a field that spreads and drifts, which coarse pixels keep; texture: fine stripes on a "
+             "smooth background, which they lose");
+  fields->add_option("--samples,-n", options->samples, "number of samples in all three splits")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  fields->add_option("--size", options->size, "pixels per axis, an even number from 16 to 1024")->capture_default_str();
+  add_shares(*fields, options->shares.train, options->shares.validation, options->shares.test);
+  fields->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
+  add_threads(*fields, options->threads);
+  add_overwrite(*fields, options->replace);
+  commands.run(*fields, [=, &world = commands.world] { make_fields(*options, world); });
+}
+
 }  // namespace
 
 void add_simulate(Subcommands& commands) {
@@ -105,6 +147,7 @@ void add_simulate(Subcommands& commands) {
   simulate->require_subcommand(1);
   add_simulate_neuron(*simulate, commands);
   add_simulate_cosmology(*simulate, commands);
+  add_simulate_fields(*simulate, commands);
 }
 
 }  // namespace mrmf

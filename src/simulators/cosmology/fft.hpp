@@ -2,16 +2,17 @@
 // between them, by FFTW in single precision. Only fft.cpp sees fftw3.h.
 #pragma once
 
-#include <complex>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <span>
-#include <vector>
 
 #include "mpi/comm.hpp"
+#include "src/simulators/modes.hpp"
 
 namespace mrmf::cosmology {
+
+// In cubes, points are stored x slowest, z fastest, and modes, (n, n, n/2 + 1), y slowest, z fastest.
+using mrmf::frequency, mrmf::ModeGrid, mrmf::RealGrid;
 
 /// One rank's share of a cubic grid of n points per axis. It has planes of x for points, and planes of y (the
 /// frequency's index) for modes, so a Fourier transform transposes slabs once. `ranks` divides n.
@@ -32,9 +33,6 @@ struct Slab {
   }
 };
 
-/// The signed frequency of index i on an axis of n points.
-constexpr int frequency(int i, int n) { return i <= n / 2 ? i : i - n; }
-
 /// Calls f(index, x, y, z) with the signed frequencies of every mode stored here: y slowest, z fastest.
 template <typename Function>
 void for_each_mode(const Slab& slab, Function&& f) {
@@ -44,25 +42,6 @@ void for_each_mode(const Slab& slab, Function&& f) {
     for (int i = 0; i < n; ++i)
       for (int k = 0; k <= n / 2; ++k) f(index++, frequency(i, n), frequency(j, n), k);
 }
-
-/// Memory aligned as FFTW's vector code wants.
-template <typename T>
-struct AlignedAllocator {
-  using value_type = T;
-  static constexpr std::align_val_t kBoundary{64};
-  AlignedAllocator() = default;
-  template <typename U>
-  AlignedAllocator(const AlignedAllocator<U>&) {}
-  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kBoundary)); }
-  void deallocate(T* memory, std::size_t) { ::operator delete(memory, kBoundary); }
-  bool operator==(const AlignedAllocator&) const = default;
-};
-
-/// Values at points, x slowest, z fastest.
-using RealGrid = std::vector<float, AlignedAllocator<float>>;
-/// Modes of a real field, (n, n, n/2 + 1), y slowest, z fastest. The others have negative z frequency and follow from
-/// reality.
-using ModeGrid = std::vector<std::complex<float>, AlignedAllocator<std::complex<float>>>;
 
 /// Transforms of one size, for cubes that a thread holds whole or that a group of ranks shares. Both give the same
 /// bits, because the same plans work plane by plane. Only one thread at a time may make one. Any number of threads may

@@ -22,13 +22,7 @@ void check(const NeuronSimulation& s) {
   if (s.samples < s.cells)
     refuse(fmt::format("{} samples are fewer than {} cells; ask for more samples or fewer cells", s.samples, s.cells));
   if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
-  const double sum = s.train + s.validation + s.test;
-  if (!(s.train > 0) || !(s.validation > 0) || !(s.test > 0) || !(std::abs(sum - 1) < 1e-6))
-    refuse(fmt::format("the shares {} / {} / {} of training, validation and test must be positive with sum 1", s.train,
-                       s.validation, s.test));
-  for (const neuron::Split& split : neuron::splits(s))
-    if (split.rows.count < 1)
-      refuse(fmt::format("{} samples leave none for the split '{}'; ask for more samples", s.samples, split.name));
+  check_splits("simulate neuron", s.samples, {s.train, s.validation, s.test});
 }
 
 }  // namespace mrmf
@@ -42,13 +36,8 @@ constexpr std::size_t kMoments = 2;
 
 }  // namespace
 
-std::array<Split, 3> splits(const NeuronSimulation& settings) {
-  const auto share = [&](double part) {
-    return static_cast<Index>(std::llround(part * static_cast<double>(settings.samples)));
-  };
-  const Index validation = share(settings.validation), test = share(settings.test);
-  const Index train = settings.samples - validation - test;
-  return {{{"train", {0, train}}, {"val", {train, validation}}, {"test", {train + validation, test}}}};
+FileSplits splits(const NeuronSimulation& settings) {
+  return file_splits(settings.samples, {settings.train, settings.validation, settings.test});
 }
 
 RowOrder::RowOrder(const NeuronSimulation& settings)

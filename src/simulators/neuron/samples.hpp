@@ -7,21 +7,15 @@
 #include <span>
 #include <vector>
 
-#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/cable.hpp"
 #include "src/simulators/neuron/conductances.hpp"
 #include "src/simulators/neuron/simulate.hpp"
+#include "src/simulators/split_file.hpp"
 
 namespace mrmf::neuron {
 
-struct Split {
-  const char* name;  ///< its name in data sets: train, val, test
-  Range rows;        ///< rows in the file, where the three splits follow one another
-};
-
-/// Sizes are rounded; the training split gets the rest.
-std::array<Split, 3> splits(const NeuronSimulation& settings);
+FileSplits splits(const NeuronSimulation& settings);
 
 /// The origin of a row: sample `sample` of cell `cell`.
 struct Origin {

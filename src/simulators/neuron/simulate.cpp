@@ -12,6 +12,7 @@
 #include "io/hdf5_output.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/split_file.hpp"
 
 namespace mrmf::neuron {
 namespace {
@@ -55,7 +56,7 @@ std::string metadata(const NeuronSimulation& settings, const Recorder& recorder,
   meta["numFeature"] = kProbes;
   meta["numPar"] = kLabels;
   meta["globalTrainSamples"] = parts[0].rows.count;
-  for (const Split& split : parts) meta["numSamples"][split.name] = split.rows.count;
+  for (const FileSplit& split : parts) meta["numSamples"][split.name] = split.rows.count;
   meta["seed"] = settings.seed;
   meta["timeStep_ms"] = kTimeStep;
   meta["binWidth_ms"] = kTimeStep * kStepsPerBin;
@@ -74,6 +75,7 @@ namespace {
 using namespace neuron;
 
 constexpr Index kBlock = 2048;  // samples simulated, then written
+constexpr const char *kFrameData = "frames", *kLabelData = "unitStar_par";
 
 /// Frames and labels of several samples.
 struct Samples {
@@ -114,15 +116,12 @@ class Share {
   }
 
   void write(Hdf5Output& file, const ProgressFunction& progress) {
-    collective_try(comm_, [&] {
-      for (Index first = rows_.first; first < rows_.first + rows_.count; first += kBlock) {
-        const Range block{first, std::min(kBlock, rows_.first + rows_.count - first)};
-        Samples samples = make(block);
-        write_block(file, block, samples);
-        if (progress && comm_.root())
-          progress((block.first + block.count - rows_.first) * settings_.samples / rows_.count, settings_.samples);
-      }
-    });
+    const auto make_and_write = [&](const Range& block) {
+      const Samples samples = make(block);
+      write_rows(file, splits(settings_), kFrameData, block, samples.frames);
+      write_rows(file, splits(settings_), kLabelData, block, samples.labels);
+    };
+    for_each_block(comm_, settings_.samples, kBlock, make_and_write, progress);
   }
 
   std::string metadata() const { return neuron::metadata(settings_, recorder_, scales_); }
@@ -161,21 +160,6 @@ class Share {
     return samples;
   }
 
-  void write_block(Hdf5Output& file, const Range& block, const Samples& samples) const {
-    for (const Split& split : splits(settings_)) {
-      const Index first = std::max(block.first, split.rows.first);
-      const Index count = std::min(block.first + block.count, split.rows.first + split.rows.count) - first;
-      if (count <= 0) continue;
-      const auto part = [&](const std::vector<float>& values, Index width) {
-        return ConstSpan(values).subspan(static_cast<std::size_t>((first - block.first) * width),
-                                         static_cast<std::size_t>(count * width));
-      };
-      const std::string name = split.name;
-      file.write_rows(name + "_frames", first - split.rows.first, part(samples.frames, kFrame));
-      file.write_rows(name + "_unitStar_par", first - split.rows.first, part(samples.labels, kLabels));
-    }
-  }
-
   const NeuronSimulation& settings_;
   Comm& comm_;
   Range rows_;
@@ -187,21 +171,13 @@ class Share {
   Index spiking_ = 0;
 };
 
-void create_datasets(Hdf5Output& file, const NeuronSimulation& settings) {
-  for (const Split& split : splits(settings)) {
-    const std::string name = split.name;
-    file.create_dataset(name + "_frames", {split.rows.count, kBins, kProbes});
-    file.create_dataset(name + "_unitStar_par", {split.rows.count, kLabels});
-  }
-}
-
 }  // namespace
 
 NeuronReport simulate_neuron(const NeuronSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
   Hdf5Output file(settings.file, settings.replace, comm);
-  create_datasets(file, settings);
+  create_datasets(file, splits(settings), {{kFrameData, {kBins, kProbes}}, {kLabelData, {kLabels}}});
   Share share(settings, comm);
   share.normalise_cells();
   share.write(file, progress);

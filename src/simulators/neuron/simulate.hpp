@@ -6,10 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "io/output_file.hpp"
+#include "src/simulators/split_file.hpp"
 
 namespace mrmf {
 
@@ -29,9 +29,6 @@ struct NeuronReport {
   double samples_per_second = 0;  ///< of all ranks together
   double spiking_share = 0;       ///< share of samples whose soma rises above -10 mV
 };
-
-/// Called now and then on the root with the samples done so far (estimated from the root's share) and with all samples.
-using ProgressFunction = std::function<void(Index done, Index samples)>;
 
 /// ConfigError when the settings are impossible.
 void check(const NeuronSimulation& settings);

@@ -1,0 +1,118 @@
+#include "src/simulators/fields/simulate.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "generated/version.hpp"
+#include "kernels/check.hpp"
+#include "src/simulators/fields/fields.hpp"
+
+namespace mrmf {
+namespace {
+
+using namespace fields;
+
+constexpr const char *kImages = "fields", *kParameters = "parameters";
+constexpr int kLeastSize = 16, kMostSize = 1024;
+constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
+
+/// Makes samples with all threads of a rank.
+class Workers {
+ public:
+  explicit Workers(const FieldsSimulation& settings)
+      : seed_(settings.seed),
+        problem_(make_problem(settings.kind, settings.size)),
+        image_(plane_points(settings.size) * static_cast<std::size_t>(problem_->channels())) {
+    const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+    memories_.assign(static_cast<std::size_t>(threads), PlaneMemory(settings.size));
+  }
+
+  const FieldProblem& problem() const { return *problem_; }
+  Index most() const {
+    return std::max(kBlockValues / static_cast<Index>(image_), static_cast<Index>(memories_.size()));
+  }
+
+  /// Images and labels of consecutive samples.
+  void make(const Range& samples, std::vector<float>& images, std::vector<float>& labels) {
+    const auto count = static_cast<std::size_t>(samples.count);
+    images.resize(count * image_);
+    labels.resize(count * kLabels);
+#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(memories_.size()))
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t key = sample_key(seed_, samples.first + static_cast<Index>(i));
+      PlaneMemory& memory = memories_[static_cast<std::size_t>(omp_get_thread_num())];
+      const Labels made = problem_->make(key, memory, std::span(images).subspan(i * image_, image_));
+      std::ranges::copy(made, labels.begin() + static_cast<std::ptrdiff_t>(i * kLabels));
+    }
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::unique_ptr<FieldProblem> problem_;
+  std::size_t image_;  // values of one
+  std::vector<PlaneMemory> memories_;
+};
+
+// The text of meta.JSON.
+std::string metadata(const FieldsSimulation& settings, const FieldProblem& problem) {
+  nlohmann::ordered_json meta;
+  meta["program"] = std::string("mrmf ") + kVersion;
+  meta["kind"] = to_string(settings.kind);
+  meta["pixelsPerAxis"] = settings.size;
+  meta["seed"] = settings.seed;
+  for (const FileSplit& split : file_splits(settings.samples, settings.shares))
+    meta["numSamples"][split.name] = split.rows.count;
+  for (const Parameter& p : problem.parameters()) {
+    meta["parName"].push_back(p.name);
+    meta["parameters"].push_back({{"name", p.name}, {"centre", p.centre}, {"halfWidth", p.half_width}});
+  }
+  meta["madeBy"] = problem.describe();
+  return meta.dump();
+}
+
+}  // namespace
+
+std::string to_string(FieldKind kind) { return kind == FieldKind::heat ? "heat" : "texture"; }
+
+void check(const FieldsSimulation& s) {
+  const auto refuse = [](const std::string& what) { throw ConfigError("simulate fields: " + what); };
+  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
+  if (s.size < kLeastSize || s.size > kMostSize || s.size % 2 != 0)
+    refuse(fmt::format("{} pixels per axis asked for; an even number from {} to {} is needed", s.size, kLeastSize,
+                       kMostSize));
+  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  check_splits("simulate fields", s.samples, s.shares);
+}
+
+FieldsReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress) {
+  check(settings);
+  const auto start = std::chrono::steady_clock::now();
+  Workers workers(settings);
+  Hdf5Output file(settings.file, settings.replace, comm);
+  const FileSplits splits = file_splits(settings.samples, settings.shares);
+  const Index size = settings.size, channels = workers.problem().channels();
+  create_datasets(file, splits, {{kImages, {size, size, channels}}, {kParameters, {static_cast<Index>(kLabels)}}});
+  std::vector<float> images, labels;
+  const auto make_and_write = [&](const Range& block) {
+    workers.make(block, images, labels);
+    write_rows(file, splits, kImages, block, images);
+    write_rows(file, splits, kParameters, block, labels);
+  };
+  for_each_block(comm, settings.samples, workers.most(), make_and_write, progress);
+  file.write_text("meta.JSON", metadata(settings, workers.problem()));
+  file.commit();
+
+  FieldsReport report;
+  report.samples = settings.samples;
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
+  return report;
+}
+
+}  // namespace mrmf

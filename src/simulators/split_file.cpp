@@ -1,0 +1,66 @@
+#include "src/simulators/split_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+
+FileSplits file_splits(Index samples, const SplitShares& shares) {
+  const auto share = [&](double part) { return static_cast<Index>(std::llround(part * static_cast<double>(samples))); };
+  const Index validation = share(shares.validation), test = share(shares.test);
+  const Index train = samples - validation - test;
+  return {{{"train", {0, train}}, {"val", {train, validation}}, {"test", {train + validation, test}}}};
+}
+
+void check_splits(const std::string& command, Index samples, const SplitShares& s) {
+  const double sum = s.train + s.validation + s.test;
+  if (!(s.train > 0) || !(s.validation > 0) || !(s.test > 0) || !(std::abs(sum - 1) < 1e-6))
+    throw ConfigError(
+        fmt::format("{}: the shares {} / {} / {} of training, validation and test must be positive with sum 1", command,
+                    s.train, s.validation, s.test));
+  for (const FileSplit& split : file_splits(samples, s))
+    if (split.rows.count < 1)
+      throw ConfigError(fmt::format("{}: {} samples leave none for the split '{}'; ask for more samples", command,
+                                    samples, split.name));
+}
+
+void create_datasets(Hdf5Output& file, const FileSplits& splits, const std::vector<SplitDataset>& datasets) {
+  for (const FileSplit& split : splits)
+    for (const SplitDataset& dataset : datasets) {
+      std::vector<Index> shape{split.rows.count};
+      shape.insert(shape.end(), dataset.row.begin(), dataset.row.end());
+      file.create_dataset(std::string(split.name) + "_" + dataset.what, shape);
+    }
+}
+
+void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                ConstSpan values) {
+  const Index width = static_cast<Index>(values.size()) / block.count;
+  for (const FileSplit& split : splits) {
+    const Index first = std::max(block.first, split.rows.first);
+    const Index count = std::min(block.first + block.count, split.rows.first + split.rows.count) - first;
+    if (count <= 0) continue;
+    file.write_rows(std::string(split.name) + "_" + what, first - split.rows.first,
+                    values.subspan(static_cast<std::size_t>((first - block.first) * width),
+                                   static_cast<std::size_t>(count * width)));
+  }
+}
+
+void for_each_block(Comm& comm, Index samples, Index most, const std::function<void(const Range&)>& work,
+                    const ProgressFunction& progress) {
+  const Range rows = piece(samples, comm.rank(), comm.size());
+  collective_try(comm, [&] {
+    for (Index done = 0; done < rows.count;) {
+      const Range block{rows.first + done, std::min(most, rows.count - done)};
+      work(block);
+      done += block.count;
+      if (progress && comm.root()) progress(done * samples / rows.count, samples);
+    }
+  });
+}
+
+}  // namespace mrmf

@@ -1,0 +1,54 @@
+// What simulators share that write one file with three splits: the rows of each split, the ranks' shares of them, and
+// the data sets that they go to.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/hdf5_output.hpp"
+#include "io/sample_order.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+/// Called now and then on the root with the samples done so far (estimated from the root's share) and with all samples.
+using ProgressFunction = std::function<void(Index done, Index samples)>;
+
+/// Shares of the samples; sum 1.
+struct SplitShares {
+  double train = 0.8, validation = 0.1, test = 0.1;
+};
+
+struct FileSplit {
+  const char* name;  ///< its name in data sets: train, val, test
+  Range rows;        ///< of all rows, where the three splits follow one another
+};
+using FileSplits = std::array<FileSplit, 3>;
+
+/// Sizes are rounded; the training split gets the rest.
+FileSplits file_splits(Index samples, const SplitShares& shares);
+
+/// ConfigError that begins with `command` when the shares do not add up to 1 or a split has no row.
+void check_splits(const std::string& command, Index samples, const SplitShares& shares);
+
+/// A data set of every split: train_<what>, val_<what>, test_<what>.
+struct SplitDataset {
+  std::string what;
+  std::vector<Index> row;  ///< shape of one row
+};
+
+/// Collective: float32 data sets, split by split.
+void create_datasets(Hdf5Output& file, const FileSplits& splits, const std::vector<SplitDataset>& datasets);
+
+/// On any rank: writes the values of a block of all rows, which may lie in several splits.
+void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                ConstSpan values);
+
+/// Collective: cuts this rank's share of the rows into blocks of at most `most` rows and calls `work` for each, in
+/// order. An error of one rank is thrown on all.
+void for_each_block(Comm& comm, Index samples, Index most, const std::function<void(const Range&)>& work,
+                    const ProgressFunction& progress);
+
+}  // namespace mrmf
