@@ -135,6 +135,7 @@ def words_of(**keys):
 SAVING = words_of(run__checkpoint__epochs=1)
 COSMOLOGY = ("simulate", "cosmology", "-o", "cubes", "-n", "10", "--per-file", "4", "--size", "8", "--box", "64", "--method",
              "lpt", "--particles", "1", "--threads", "1")
+FIELDS = ("simulate", "fields", "-o", "out.h5", "-n", "40", "--size", "16", "--threads", "1")
 NEURON = ("simulate", "neuron", "-o", "out.h5", "-n", "40", "--cells", "1", "--threads", "1")
 MODEL = ("run/checkpoints/final.h5",)
 STEPS = ("run/checkpoints/step-3.h5",)
@@ -166,6 +167,7 @@ CASES = {case.name: case for case in (
     Case("predict on 2 ranks", ("predict", "run", "-o", "out.h5"), finished(), 2, ("out.h5",), cost=3),
     Case("simulate neuron", NEURON, project, outputs=("out.h5",), inputs=(), weight=3),
     Case("simulate neuron on 2 ranks", NEURON, project, 2, ("out.h5",), (), cost=3),
+    Case("simulate fields", FIELDS, project, outputs=("out.h5",), inputs=(), weight=3),
     Case("simulate cosmology", COSMOLOGY, project, outputs=("cubes",), inputs=(), weight=3),
     Case("simulate cosmology on 2 ranks", (*COSMOLOGY, "--ranks-per-cube", "2"), project, 2, ("cubes",), (), cost=3),
     Case("coarsen", ("coarsen", "data.h5", "--factor", "2", "-o", "new/coarse", "--threads", "1"), project,
