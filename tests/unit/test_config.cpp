@@ -218,7 +218,7 @@ TEST_CASE("every key is described once, with type, default and meaning") {
   const std::string text = describe_keys();
   CHECK(text.find("  training.batch\n      an integer of at least 1 and at most 4194304; 512 unless set\n      samples "
                   "per rank and step\n") != std::string::npos);
-  CHECK(text.find("  method.name\n      one of baseline, mrt, mrmf, progressive; \"baseline\" unless set\n") !=
+  CHECK(text.find("  method.name\n      one of baseline, mrt, mrmf, progressive, auto; \"baseline\" unless set\n") !=
         std::string::npos);
   CHECK(text.find("  filters  (conv)\n      an integer of at least 1\n      output channels\n") != std::string::npos);
   CHECK(text.find("method.stop.dense.patience") == text.rfind("method.stop.dense.patience"));

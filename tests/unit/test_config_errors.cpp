@@ -85,9 +85,9 @@ TEST_CASE("values out of range") {
 }
 
 TEST_CASE("unknown words list the allowed ones and the nearest") {
-  CHECK(
-      error("[method]\nname = \"mrfm\"\n") ==
-      "c.toml:8: method.name is \"mrfm\"; it must be one of baseline, mrt, mrmf, progressive; did you mean \"mrmf\"?");
+  CHECK(error("[method]\nname = \"mrfm\"\n") ==
+        "c.toml:8: method.name is \"mrfm\"; it must be one of baseline, mrt, mrmf, progressive, auto; did you mean "
+        "\"mrmf\"?");
   CHECK(error("[method]\ntop = \"none\"\n") ==
         "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
