@@ -174,7 +174,7 @@ torch_speed() {  # network
 # A batch is a rank's own, so that of two ranks is half as large: then both learn from the same mini-batches.
 two_ranks() {
   local samples=640 batch=64
-  if [ -n "$trial" ]; then samples=128 batch=16; fi
+  if [ -n "$trial" ]; then samples=64 batch=8; fi
   "$mrmf" simulate neuron --samples $samples --cells 2 --seed 1 --output neuron.h5 --overwrite &&
     "$mrmf" train "$here/two_ranks.toml" --overwrite --set training.batch=$batch --set run.folder=one-rank &&
     timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$mrmf" train "$here/two_ranks.toml" --overwrite \
