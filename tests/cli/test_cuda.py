@@ -169,12 +169,14 @@ class Training(CudaTest):
         self.environment(MRMF_EMULATED_TRACE=self.path("trace"))
         self.train("run", *self.TIMED)
         lines = [line.split() for line in self.read("trace").splitlines()]
-        runs = []  # executions of one engine, one after the other, into a record
-        for _, engine, _, address, _, captured in lines:
+        # Executions of one pass by one engine, one after the other, into a record. Those of a training step, which may be
+        # of one engine too, are of different passes.
+        runs = []
+        for _, engine, _, kind, _, address, _, captured in lines:
             if captured == "0":
                 runs.append((None, []))
-            elif not runs or runs[-1][0] != engine:
-                runs.append((engine, [address]))
+            elif not runs or runs[-1][0] != (engine, kind):
+                runs.append(((engine, kind), [address]))
             else:
                 runs[-1][1].append(address)
         timed = [addresses for engine, addresses in runs if engine is not None and len(addresses) >= 5]

@@ -76,10 +76,12 @@ bool is_captured(cudaStream_t stream) {
   return machine.stream(stream).capture != nullptr;
 }
 
-void trace(std::int64_t index, const Pointers& pointers, cudaStream_t stream) {
+void trace(std::int64_t index, const Graph& graph, const Pointers& pointers, cudaStream_t stream) {
   if (!trace_file()) return;
   std::ofstream file(trace_file(), std::ios::app);
-  file << "engine " << index << " input " << pointers.data.front() << " captured " << is_captured(stream) << '\n';
+  const Operation* const convolution = graph.convolution();
+  file << "engine " << index << " pass " << (convolution ? static_cast<int>(convolution->kind) : -1) << " input "
+       << pointers.data.front() << " captured " << is_captured(stream) << '\n';
 }
 
 void lose_weight_gradient(const Graph& graph, const Pointers& pointers) {
@@ -186,7 +188,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     require(made->finalized() && variant->finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
             "the plan or the variant pack is not finalized");
     const Pointers pointers = pointers_of(*made, *variant);
-    trace(made->engine, pointers, handle->stream);
+    trace(made->engine, *made->graph, pointers, handle->stream);
     const bool loses = zero_recorded_gradients() && is_captured(handle->stream);
     enqueue(handle->stream, [graph = made->graph, index = made->engine, pointers, loses] {
       if (index == faulting_engine())

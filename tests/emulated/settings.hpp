@@ -15,8 +15,8 @@ bool all_engines_wrong();        ///< MRMF_EMULATED_WRONG_ENGINE=2: every engine
 int faulting_engine();           ///< MRMF_EMULATED_FAULTING_ENGINE: running this one breaks the device; default none
 bool zero_recorded_gradients();  ///< MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in recorded work
 bool stuck_collectives();        ///< MRMF_EMULATED_STUCK=1: a collective goes on after its communicator was aborted
-/// MRMF_EMULATED_TRACE: a file to which "engine N input ADDRESS captured 0|1" is added for every execution; default
-/// none
+/// MRMF_EMULATED_TRACE: a file to which "engine N pass P input ADDRESS captured 0|1" is added for every execution;
+/// default none
 const char* trace_file();
 
 }  // namespace mrmf::emulated
