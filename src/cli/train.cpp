@@ -202,7 +202,7 @@ void run_training(const TrainOptions& options, Comm& world) {
 
   save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.model_state.model, to_toml(config), world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);
-  if (automatic) result.schedule = to_string(MethodName::automatic);
+  result.automatic = automatic;
   result.ranks = world.size();
   result.machine = this_machine();
   result.versions = these_versions(backend->description());

@@ -88,7 +88,7 @@ std::vector<std::string> CostRows::names() const {
   return names;
 }
 
-std::string CostRows::saved(const Group& group, const std::string& method, const Figure& figure) const {
+std::string CostRows::saved(const Group& group, MethodName method, const Figure& figure) const {
   const Group* other = reference_of(group, method, groups_);
   if (!other) return kNone;
   const auto saving = [](double own, double of) { return 100 * (1 - own / of); };
@@ -114,16 +114,17 @@ void CostRows::add_cells(const Group& group, const Measure& measure, std::vector
     cells.push_back(s <= fusion_stages(group.runs.front()) ? text(stage, 2) : kNone);
   }
   const Figure after = figure_of([](const Run& run) { return cost_of(run, 0); });
-  cells.push_back(group.first().method == "baseline" ? kNone : text(spread_of(after), 2));
+  cells.push_back(group.first().method == MethodName::baseline ? kNone : text(spread_of(after), 2));
   const Figure total = figure_of(total_cost);
   cells.push_back(text(spread_of(total), 2));
-  for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, total));
+  for (const MethodName method : {MethodName::baseline, MethodName::mrt}) cells.push_back(saved(group, method, total));
   if (measure.equal_loss)
     cells.push_back(equal_loss_text(saved_at_equal_loss(group, measure.baselines, measure.value)));
   if (!target_) return;
   const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
   cells.push_back(reached_text(spread_of(reached), group.runs.size()));
-  for (const char* method : {"baseline", "mrt"}) cells.push_back(saved(group, method, reached));
+  for (const MethodName method : {MethodName::baseline, MethodName::mrt})
+    cells.push_back(saved(group, method, reached));
 }
 
 std::vector<std::string> CostRows::cells(const Group& group) const {

@@ -108,10 +108,10 @@ bool read_factors(const std::string& text, Extent& factors) {
 
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
                                              double Cost::*measure) {
-  if (group.first().method == "baseline" && group.first().schedule.empty()) return {};
+  if (group.first().method == MethodName::baseline && !group.first().automatic) return {};
   std::vector<const Group*> baselines;
   for (const Group& other : all_groups)
-    if (other.first().method == "baseline" && other.first().schedule.empty() &&
+    if (other.first().method == MethodName::baseline && !other.first().automatic &&
         other.first().resolutions.back() == group.first().resolutions.back())
       baselines.push_back(&other);
   if (baselines.size() < 2) return {};
@@ -155,10 +155,9 @@ std::vector<Group> read_baselines(const std::string& path) {
     const std::vector<std::string> cells = csv_cells(line);
     if (cells.size() != names.size())
       throw damaged(number, fmt::format("{} cells, not {}", cells.size(), names.size()));
-    if (cells[method] != "baseline") continue;
+    if (cells[method] != to_string(MethodName::baseline)) continue;
     Run run;
     run.folder = path;
-    run.result.method = cells[method];
     PhaseRecord phase;
     const bool read = read_number(cells[seed], run.result.seed) &&
                       read_number(cells[loss], run.result.validation_loss) && read_number(cells[gflop], phase.gflop) &&

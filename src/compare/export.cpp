@@ -44,8 +44,8 @@ Json figures(const Run& run, std::optional<double> target) {
             {"validation_loss", number(r.validation_loss)},
             {"target", r.target ? Json(*r.target) : Json(nullptr)},
             {"target_reached", r.target ? Json(r.target_reached) : Json(nullptr)},
-            {"coarse_epochs", static_cast<int>(epochs_of(run, "coarse"))},
-            {"dense_epochs", static_cast<int>(epochs_of(run, "dense"))},
+            {"coarse_epochs", static_cast<int>(epochs_of(run, Role::coarse))},
+            {"dense_epochs", static_cast<int>(epochs_of(run, Role::dense))},
             {"epochs_after_fusion", static_cast<int>(epochs_after(run))},
             {"seconds", number(all.seconds)},
             {"gflop", number(all.gflop)}};
@@ -65,7 +65,7 @@ Json spread_json(const Spread& s) {
           {"standard_error", number(s.error())}};
 }
 
-Json comparison(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+Json comparison(const Group& group, MethodName method, const std::vector<Group>& groups) {
   const Group* other = reference_of(group, method, groups);
   if (!other) return nullptr;
   const auto add = [&](Json& json, const std::string& name, const Figure& figure, auto compare) {
@@ -116,7 +116,7 @@ std::string compare_csv(const std::vector<std::string>& folders, const CompareOp
     const Group& group = groups[column];
     for (const Run& run : group.runs) {
       std::string line = fmt::format("{},{},{},{},{},{}", column + 1, cell(method_name(run.result)),
-                                     cell(resolutions_text(run.result)), run.result.top,
+                                     cell(resolutions_text(run.result)), to_string(run.result.top),
                                      fresh_bottom(run) ? "fresh" : "coarse", cell(settings_text(group)));
       names = "column,method,resolutions,top,bottom,settings";
       const Json values = figures(run, options.target);
@@ -143,15 +143,15 @@ std::string compare_json(const std::vector<std::string>& folders, const CompareO
       runs.push_back(std::move(json));
     }
     columns.push_back({{"method", method_name(group.first())},
-                       {"top", group.first().top},
+                       {"top", to_string(group.first().top)},
                        {"bottom", fresh_bottom(group.runs.front()) ? "fresh" : "coarse"},
                        {"settings", group.labels},
                        {"validation_loss", over(group, [](const Run& run) { return run.result.validation_loss; })},
                        {"seconds", over(group, [](const Run& run) { return total_cost(run).seconds; })},
                        {"gflop", over(group, [](const Run& run) { return total_cost(run).gflop; })},
-                       {"against_baseline", comparison(group, "baseline", groups)},
+                       {"against_baseline", comparison(group, MethodName::baseline, groups)},
                        {"at_equal_loss", equal_loss(group, groups, from_file)},
-                       {"against_mrt", comparison(group, "mrt", groups)},
+                       {"against_mrt", comparison(group, MethodName::mrt, groups)},
                        {"runs", runs}});
   }
   const Json target = options.target ? Json(*options.target) : Json(nullptr);

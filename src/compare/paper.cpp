@@ -25,9 +25,9 @@ const PaperColumn& paper_mrt() { return kMrt; }
 
 const PaperColumn* paper_figures(const RunResult& result) {
   if (result.model != "neuron_inverter") return nullptr;
-  if (result.method == "baseline") return &kBaseline;
-  if (result.method == "mrt") return &kMrt;
-  if (result.method != "mrmf" || result.top != "dense") return nullptr;
+  if (result.method == MethodName::baseline) return &kBaseline;
+  if (result.method == MethodName::mrt) return &kMrt;
+  if (result.method != MethodName::mrmf || result.top != TopRule::dense) return nullptr;
   if (result.resolutions.size() == 2) return &kOneFusion;
   return result.resolutions.size() == 3 ? &kTwoFusions : nullptr;
 }

@@ -61,15 +61,17 @@ Settings read_settings(const std::string& toml) {
   return settings;
 }
 
-int order(const std::string& method) {
-  const std::vector<std::string> methods{"baseline", "mrt", "progressive", "mrmf", "auto"};
-  return static_cast<int>(std::find(methods.begin(), methods.end(), method) - methods.begin());
+int order(const RunResult& result) {
+  const std::vector<MethodName> methods{MethodName::baseline, MethodName::mrt, MethodName::progressive,
+                                        MethodName::mrmf, MethodName::automatic};
+  const MethodName method = result.automatic ? MethodName::automatic : result.method;
+  return static_cast<int>(std::ranges::find(methods, method) - methods.begin());
 }
 
 bool before(const Group& a, const Group& b) {
   const auto rank = [](const Group& g) {
     const RunResult& r = g.first();
-    return std::tuple(order(r.schedule.empty() ? r.method : r.schedule), g.first().resolutions.size(), g.first().top);
+    return std::tuple(order(r), g.first().resolutions.size(), g.first().top);
   };
   return rank(a) < rank(b);
 }
@@ -81,7 +83,7 @@ std::vector<Extent> whichever_axis(std::vector<Extent> resolutions) {
 }
 
 bool same_column(const Run& a, const Run& b) {
-  return a.result.method == b.result.method && a.result.schedule == b.result.schedule &&
+  return a.result.method == b.result.method && a.result.automatic == b.result.automatic &&
          whichever_axis(a.result.resolutions) == whichever_axis(b.result.resolutions) && a.result.top == b.result.top &&
          fresh_bottom(a) == fresh_bottom(b);
 }
@@ -163,10 +165,10 @@ void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) 
 
 std::string method_name(const RunResult& r) {
   const std::size_t fusions = r.resolutions.size() - 1;
-  if (!r.schedule.empty()) return r.schedule + (r.method == "baseline" ? " (baseline)" : "");
-  if (r.method == "mrt") return "MRT";
-  if (r.method == "mrmf") return fmt::format("MRMF, {} fusion{}", fusions, fusions == 1 ? "" : "s");
-  return r.method;
+  if (r.automatic) return to_string(MethodName::automatic) + (r.method == MethodName::baseline ? " (baseline)" : "");
+  if (r.method == MethodName::mrt) return "MRT";
+  if (r.method == MethodName::mrmf) return fmt::format("MRMF, {} fusion{}", fusions, fusions == 1 ? "" : "s");
+  return to_string(r.method);
 }
 
 bool fresh_bottom(const Run& run) { return value_of(run.settings, "method.bottom") == "\"fresh\""; }
@@ -247,10 +249,10 @@ std::optional<Comparison> compared(const Group& own, const Group& other, const F
   return Comparison{spread(values), paired};
 }
 
-const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups) {
-  if (group.first().method == "baseline") return nullptr;
+const Group* reference_of(const Group& group, MethodName method, const std::vector<Group>& groups) {
+  if (group.first().method == MethodName::baseline) return nullptr;
   const auto found = std::ranges::find_if(groups, [&](const Group& g) {
-    return g.first().method == method && g.first().schedule.empty() &&
+    return g.first().method == method && !g.first().automatic &&
            g.first().resolutions.back() == group.first().resolutions.back();
   });
   return found == groups.end() || &*found == &group ? nullptr : &*found;
@@ -262,15 +264,15 @@ std::string text(const Spread& s, int digits) {
                       : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
 }
 
-bool after_fusion(const std::string& role) { return role == "baseline" || role == "finetune"; }
+bool after_fusion(Role role) { return role == Role::baseline || role == Role::finetune; }
 
-double epochs_of(const Run& run, const std::string& role) {
+double epochs_of(const Run& run, Role role) {
   double epochs = 0;
   for (const PhaseRecord& phase : run.result.phases) epochs += phase.role == role ? phase.epochs : 0;
   return epochs;
 }
 
-double epochs_after(const Run& run) { return epochs_of(run, "baseline") + epochs_of(run, "finetune"); }
+double epochs_after(const Run& run) { return epochs_of(run, Role::baseline) + epochs_of(run, Role::finetune); }
 
 // Two teams on part of the ranks each trained at once, so the longer time counts. In runs of an earlier version, a team
 // that the other joined ended on all ranks.

@@ -65,10 +65,10 @@ std::optional<Comparison> compared(const Group& own, const Group& other, const F
                                    const std::function<double(double, double)>& compare);
 /// The first group of this method that ends at the group's last resolution, unless that is the group itself. Null also
 /// for a baseline, with which the others are compared.
-const Group* reference_of(const Group& group, const std::string& method, const std::vector<Group>& groups);
+const Group* reference_of(const Group& group, MethodName method, const std::vector<Group>& groups);
 
-bool after_fusion(const std::string& role);  ///< baseline and finetune
-double epochs_of(const Run& run, const std::string& role);
+bool after_fusion(Role role);  ///< baseline and finetune
+double epochs_of(const Run& run, Role role);
 double epochs_after(const Run& run);
 /// Cost of training: seconds on the machine it ran on, and arithmetic, which other work on that machine does not
 /// change.
@@ -136,7 +136,7 @@ class CostRows {
   };
 
   void add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const;
-  std::string saved(const Group& group, const std::string& method, const Figure& figure) const;
+  std::string saved(const Group& group, MethodName method, const Figure& figure) const;
 
   const std::vector<Group>& groups_;
   std::optional<double> target_;

@@ -140,11 +140,11 @@ class Headings {
     for (const Run& run : group.runs) choices.insert(run.result.resolutions);
     std::string resolutions;
     for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e, r.axes);
-    const bool mrmf = r.method == "mrmf";
+    const bool mrmf = r.method == MethodName::mrmf;
     return {method_name(r),
             resolutions,
             choices.size() > 1 ? fmt::format("and {} more choices of axes", choices.size() - 1) : "",
-            mrmf ? "top " + r.top : "",
+            mrmf ? "top " + to_string(r.top) : "",
             mrmf && fresh_bottom(group.runs.front()) ? "bottom fresh" : "",
             fmt::format("n = {}, {}", group.runs.size(), seeds_text(group))};
   }
@@ -213,7 +213,7 @@ std::string waited_text(const Group& group) {
 std::optional<double> loss_of(const Run& run) { return run.result.validation_loss; }
 
 // "-0.00174 +- 0.00030": seed by seed, with the standard error.
-std::string difference_text(const Group& group, const std::string& method, const std::vector<Group>& groups) {
+std::string difference_text(const Group& group, MethodName method, const std::vector<Group>& groups) {
   const Group* other = reference_of(group, method, groups);
   if (!other) return kNone;
   const std::optional<Comparison> less =
@@ -247,9 +247,9 @@ std::vector<std::string> Rows::names() const {
 
 std::vector<std::string> Rows::cells(const Group& group) const {
   std::vector<std::string> cells{text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5),
-                                 difference_text(group, "baseline", groups), difference_text(group, "mrt", groups),
-                                 target_text(group)};
-  for (const char* role : {"coarse", "dense"}) {
+                                 difference_text(group, MethodName::baseline, groups),
+                                 difference_text(group, MethodName::mrt, groups), target_text(group)};
+  for (const Role role : {Role::coarse, Role::dense}) {
     const Spread epochs = over(group, [&](const Run& r) { return epochs_of(r, role); });
     cells.push_back(epochs.mean > 0 ? count_text(epochs) : kNone);
   }
@@ -281,11 +281,11 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
       "Arithmetic (GFLOP and so on): of convolutions and dense layers, validation included; the same on every "
       "machine.\n"
       "Cost in full-resolution epochs is of arithmetic.\n";
-  for (const char* method : {"baseline", "mrt"}) {
+  for (const MethodName method : {MethodName::baseline, MethodName::mrt}) {
     const auto columns = std::ranges::count_if(groups, [&](const Group& g) { return g.first().method == method; });
     if (columns > 1)
       text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
-                          columns, method == std::string("mrt") ? "MRT" : method);
+                          columns, method == MethodName::mrt ? "MRT" : "baseline");
   }
   if (costs.equal_loss())
     text +=

@@ -78,6 +78,9 @@ std::vector<std::string> words_of<MethodName>();
 std::string to_string(MethodName name);
 
 enum class TopRule { dense, fresh, interpolated };
+template <>
+std::vector<std::string> words_of<TopRule>();
+std::string to_string(TopRule top);
 enum class BottomRule { coarse, fresh };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };

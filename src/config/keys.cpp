@@ -226,7 +226,7 @@ void add_method(Keys& keys) {
   add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");
-  add(keys, "method.top", MRMF_FIELD(method.top), one_of({"dense", "fresh", "interpolated"}),
+  add(keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
       "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
@@ -300,6 +300,12 @@ std::vector<std::string> words_of<MethodName>() {
   return {"baseline", "mrt", "mrmf", "progressive", "auto"};
 }
 std::string to_string(MethodName name) { return word_of(name); }
+
+template <>
+std::vector<std::string> words_of<TopRule>() {
+  return {"dense", "fresh", "interpolated"};
+}
+std::string to_string(TopRule top) { return word_of(top); }
 
 template <>
 std::vector<std::string> words_of<Device>() {

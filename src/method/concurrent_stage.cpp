@@ -173,7 +173,7 @@ class TwoTeams {
     ctx_.report.take_over({coarse, dense}, log);
     const PhaseRecord& early = coarse.record.waited > dense.record.waited ? coarse.record : dense.record;
     ctx_.report.log(fmt::format("stage {}: the {} team was ready first and waited {:.2f} s for the other", early.stage,
-                                early.role, early.waited));
+                                to_string(early.role), early.waited));
     if (!ctx_.saving) return;
     ctx_.saving->checkpoints.add(stage_.coarse, coarse);
     ctx_.saving->checkpoints.add(*stage_.dense, dense);

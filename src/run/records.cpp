@@ -11,6 +11,16 @@
 namespace mrmf {
 namespace {
 
+const std::vector<std::string> kRoles{"baseline", "coarse", "dense", "finetune"};  // in the order of Role
+
+// The enumerator that a word stands for.
+template <class E>
+E word(const std::string& text, const std::vector<std::string>& words) {
+  const auto found = std::ranges::find(words, text);
+  if (found == words.end()) throw std::out_of_range("there is no \"" + text + "\"");
+  return static_cast<E>(found - words.begin());
+}
+
 using Json = nlohmann::ordered_json;  // keeps keys in the order of writing
 
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(); }
@@ -56,7 +66,7 @@ TimeSplit split_of(const Json& json) {
 
 Json epoch_json(const EpochRecord& r) {
   Json json{{"stage", r.stage},
-            {"role", r.role},
+            {"role", to_string(r.role)},
             {"resolution", factors(r.resolution, r.axes)},
             {"epoch", r.epoch},
             {"samples", r.samples},
@@ -74,7 +84,7 @@ Json epoch_json(const EpochRecord& r) {
 
 EpochRecord epoch_of(const Json& j) {
   return {.stage = whole_number<int>(j.at("stage")),
-          .role = j.at("role"),
+          .role = word<Role>(j.at("role"), kRoles),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
           .epoch = whole_number<int>(j.at("epoch")),
@@ -91,22 +101,16 @@ EpochRecord epoch_of(const Json& j) {
 }
 
 Json phase_json(const PhaseRecord& r) {
-  Json json{{"stage", r.stage},
-            {"role", r.role},
-            {"resolution", factors(r.resolution, r.axes)},
-            {"epochs", r.epochs},
-            {"seconds", r.seconds},
-            {"gflop", r.gflop},
-            {"reason", r.reason},
-            {"waited_seconds", r.waited},
-            {"last", epoch_json(r.last)}};
+  Json json{{"stage", r.stage},   {"role", to_string(r.role)},  {"resolution", factors(r.resolution, r.axes)},
+            {"epochs", r.epochs}, {"seconds", r.seconds},       {"gflop", r.gflop},
+            {"reason", r.reason}, {"waited_seconds", r.waited}, {"last", epoch_json(r.last)}};
   add_split(json, r.split);
   return json;
 }
 
 PhaseRecord phase_of(const Json& j) {
   return {.stage = whole_number<int>(j.at("stage")),
-          .role = j.at("role"),
+          .role = word<Role>(j.at("role"), kRoles),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
           .epochs = whole_number<int>(j.at("epochs")),
@@ -130,9 +134,9 @@ Json versions_json(const Versions& v) {
 
 RunResult result_of(const Json& j) {
   RunResult r;
-  r.method = j.at("method");
-  r.top = j.at("top");
-  r.schedule = j.value("schedule", "");
+  r.method = word<MethodName>(j.at("method"), words_of<MethodName>());
+  r.top = word<TopRule>(j.at("top"), words_of<TopRule>());
+  r.automatic = j.value("schedule", "") == to_string(MethodName::automatic);
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
   r.seed = whole_number<std::uint64_t>(j.at("seed"));
@@ -196,10 +200,10 @@ std::string to_json(const RunResult& r) {
   Json resolutions = Json::array(), phases = Json::array();
   for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
   for (const PhaseRecord& phase : r.phases) phases.push_back(phase_json(phase));
-  const Json json = {{"method", r.method},
+  const Json json = {{"method", to_string(r.method)},
                      {"resolutions", resolutions},
-                     {"top", r.top},
-                     {"schedule", r.schedule},
+                     {"top", to_string(r.top)},
+                     {"schedule", r.automatic ? to_string(MethodName::automatic) : ""},
                      {"seed", r.seed},
                      {"model", r.model},
                      {"data", r.data},

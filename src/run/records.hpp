@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
+#include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
@@ -45,7 +46,7 @@ struct TimeSplit {
 /// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
-  std::string role;
+  Role role = Role::baseline;
   Extent resolution{1, 1, 1};
   int axes = 1;       ///< of the data
   int epoch = 1;      ///< 1-based, within its phase
@@ -66,7 +67,7 @@ struct EpochRecord {
 /// One phase: a line of stages.jsonl.
 struct PhaseRecord {
   int stage = 1;
-  std::string role;
+  Role role = Role::baseline;
   Extent resolution{1, 1, 1};
   int axes = 1;  ///< of the data
   int epochs = 0;
@@ -84,8 +85,9 @@ struct PhaseRecord {
 
 /// result.json: written when a run is done, never before.
 struct RunResult {
-  std::string method, top;  ///< as in the configuration
-  std::string schedule{};   ///< "auto": the method was chosen by the program
+  MethodName method = MethodName::baseline;
+  TopRule top = TopRule::dense;
+  bool automatic = false;  ///< method.name = "auto": the program chose the method
   std::vector<Extent> resolutions;
   int axes = 1;  ///< of the data
   std::uint64_t seed = 0;

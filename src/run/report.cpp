@@ -17,8 +17,6 @@
 namespace mrmf {
 namespace {
 
-constexpr std::array<const char*, 3> kTopWords{"dense", "fresh", "interpolated"};  // in the order of TopRule
-
 std::string data_text(const DataConfig& data) {
   std::string text;
   for (const std::string& file : data.train.files) text += (text.empty() ? "" : ", ") + file;
@@ -50,8 +48,8 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 
 RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phases, double total_seconds) {
   RunResult result;
-  result.method = to_string(config.method.name);
-  result.top = kTopWords.at(static_cast<std::size_t>(config.method.top));
+  result.method = config.method.name;
+  result.top = config.method.top;
   result.resolutions = config.method.resolutions;
   result.axes = std::max(1, config.method.axes);
   result.seed = config.training.seed;
@@ -80,8 +78,8 @@ std::string epoch_line(const EpochRecord& r) {
   const double speed = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
   return fmt::format(
       "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8.5f}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
-      r.stage, r.role, resolution_text(r.resolution, r.axes), r.epoch, r.train_loss, r.validation_loss, r.seconds,
-      speed, r.learning_rate);
+      r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss, r.validation_loss,
+      r.seconds, speed, r.learning_rate);
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left) {
@@ -99,7 +97,7 @@ std::string result_table(const RunResult& result) {
   double seconds = 0;
   for (const PhaseRecord& s : result.phases) {
     text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.5f}  {}\n", s.stage,
-                        s.role, resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
+                        to_string(s.role), resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
                         s.split.compute.mean, s.split.communication.mean, s.last.validation_loss, s.reason);
     epochs += s.epochs;
     seconds += s.seconds;
@@ -110,9 +108,9 @@ std::string result_table(const RunResult& result) {
                 : fmt::format("{:<27} {:>6} {:>10.2f}", "sum", epochs, seconds);
   for (const PhaseRecord& s : result.phases)
     if (s.last.ranks < result.ranks)
-      text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage, s.role,
-                          s.last.ranks, result.ranks, s.waited);
-  text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", result.method, result.seed,
+      text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage,
+                          to_string(s.role), s.last.ranks, result.ranks, s.waited);
+  text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method), result.seed,
                       result.validation_loss, result.total_seconds, target_line(result));
   return text;
 }
@@ -137,7 +135,7 @@ struct RunReport::State {
         stages((at / "stages.jsonl").string(), LineFile::Start::append),
         log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty) {}
 
-  PhaseHistory& history(int stage, const std::string& role) {
+  PhaseHistory& history(int stage, Role role) {
     const auto found = std::ranges::find_if(
         phases, [&](const PhaseHistory& p) { return p.record.stage == stage && p.record.role == role; });
     if (found != phases.end()) return *found;

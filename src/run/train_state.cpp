@@ -74,7 +74,7 @@ auto parse(const std::string& text, const std::string& origin, Read read) {
 TrainState::TrainState(const Phase& training)
     : stop(training.stop), rate(training.optimizer, training.stop.epochs, training.curve) {
   history.record.stage = training.stage;
-  history.record.role = to_string(training.role);
+  history.record.role = training.role;
   history.record.resolution = training.resolution;
   history.record.axes = training.axes;
 }

@@ -277,7 +277,7 @@ std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
 EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
   EpochRecord record;
   record.stage = phase.stage;
-  record.role = to_string(phase.role);
+  record.role = phase.role;
   record.resolution = phase.resolution;
   record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;

@@ -148,8 +148,8 @@ TEST_CASE("teams: two fusions with sizes that were measured") {
   REQUIRE(outcome.phases.size() == 5);
   for (const std::size_t stage : {0U, 2U}) {
     CHECK(outcome.phases[stage].last.ranks + outcome.phases[stage + 1].last.ranks == experiment.world.size());
-    CHECK(outcome.phases[stage].role == "coarse");
-    CHECK(outcome.phases[stage + 1].role == "dense");
+    CHECK(outcome.phases[stage].role == Role::coarse);
+    CHECK(outcome.phases[stage + 1].role == Role::dense);
   }
   CHECK(outcome.phases[4].last.ranks == experiment.world.size());
 }

@@ -41,7 +41,7 @@ struct Runs {
 
 struct Phase {
   int stage;
-  std::string role;
+  Role role;
   Extent resolution;
   int epochs;
   double seconds;  // per epoch
@@ -53,12 +53,11 @@ struct Made {
   std::vector<EpochRecord> epochs;
 };
 
-Made make(const std::string& method, std::vector<Extent> resolutions, std::uint64_t seed,
-          const std::vector<Phase>& phases) {
+Made make(MethodName method, std::vector<Extent> resolutions, std::uint64_t seed, const std::vector<Phase>& phases) {
   Made made;
   RunResult& r = made.result;
   r.method = method;
-  r.top = method == "mrt" ? "fresh" : "dense";
+  r.top = method == MethodName::mrt ? TopRule::fresh : TopRule::dense;
   r.resolutions = std::move(resolutions);
   r.seed = seed;
   r.model = "neuron_inverter";
@@ -86,13 +85,13 @@ Made make(const std::string& method, std::vector<Extent> resolutions, std::uint6
 }
 
 Made baseline(std::uint64_t seed, int epochs) {
-  return make("baseline", {{1, 1, 1}}, seed, {{1, "baseline", {1, 1, 1}, epochs, 10, 0.04}});
+  return make(MethodName::baseline, {{1, 1, 1}}, seed, {{1, Role::baseline, {1, 1, 1}, epochs, 10, 0.04}});
 }
 Made one_fusion(std::uint64_t seed, int coarse) {
-  return make("mrmf", {{1, 1, 2}, {1, 1, 1}}, seed,
-              {{1, "coarse", {1, 1, 2}, coarse, 5, 0.05},
-               {1, "dense", {1, 1, 1}, 1, 10, 0.08},
-               {2, "finetune", {1, 1, 1}, 3, 10, 0.039}});
+  return make(MethodName::mrmf, {{1, 1, 2}, {1, 1, 1}}, seed,
+              {{1, Role::coarse, {1, 1, 2}, coarse, 5, 0.05},
+               {1, Role::dense, {1, 1, 1}, 1, 10, 0.08},
+               {2, Role::finetune, {1, 1, 1}, 3, 10, 0.039}});
 }
 
 // The cells of the row that starts with `name`, separated by single spaces.
@@ -130,8 +129,8 @@ TEST_CASE("means, spreads and savings are those worked out by hand, the paper's 
     folders.push_back(runs.write("mrmf" + number, m.result, m.epochs));
     folders.push_back(runs.write("base" + number, b.result, b.epochs));
   }
-  const Made t = make("mrt", {{1, 1, 2}, {1, 1, 1}}, 1,
-                      {{1, "coarse", {1, 1, 2}, 4, 5, 0.05}, {2, "finetune", {1, 1, 1}, 6, 10, 0.0399}});
+  const Made t = make(MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, 1,
+                      {{1, Role::coarse, {1, 1, 2}, 4, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 6, 10, 0.0399}});
   folders.push_back(runs.write("mrt", t.result, t.epochs));
   const std::string table = compare_table(folders, {.target = 0.045});
 
@@ -166,12 +165,12 @@ TEST_CASE("means, spreads and savings are those worked out by hand, the paper's 
 
 TEST_CASE("two fusions have two stages, and time to a target counts the last phase only") {
   const Runs runs;
-  Made two = make("mrmf", {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}}, 1,
-                  {{1, "coarse", {1, 1, 4}, 2, 1, 0.03},  // below the target, but of another model
-                   {1, "dense", {1, 1, 2}, 1, 2, 0.06},
-                   {2, "coarse", {1, 1, 2}, 3, 2, 0.05},
-                   {2, "dense", {1, 1, 1}, 1, 4, 0.05},
-                   {3, "finetune", {1, 1, 1}, 3, 4, 0.035}});
+  Made two = make(MethodName::mrmf, {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}}, 1,
+                  {{1, Role::coarse, {1, 1, 4}, 2, 1, 0.03},  // below the target, but of another model
+                   {1, Role::dense, {1, 1, 2}, 1, 2, 0.06},
+                   {2, Role::coarse, {1, 1, 2}, 3, 2, 0.05},
+                   {2, Role::dense, {1, 1, 1}, 1, 4, 0.05},
+                   {3, Role::finetune, {1, 1, 1}, 3, 4, 0.035}});
   const std::string table = compare_table({runs.write("two", two.result, two.epochs)}, {.target = 0.046});
   CHECK(row(table, "first stage (s)") == "4.00 166.35");
   CHECK(row(table, "second stage (s)") == "10.00 525.60");
@@ -183,7 +182,7 @@ TEST_CASE("two fusions have two stages, and time to a target counts the last pha
   CHECK(row(table, "cost in full-resolution epochs") == "6.50");
   CHECK(row(compare_table({(runs.path / "two").string()}, {.target = 0.01}), "time to loss 0.01 (s)") == "not reached");
 
-  two.result.top = "interpolated";
+  two.result.top = TopRule::interpolated;
   const std::string ours = compare_table({runs.write("ours", two.result, two.epochs)}, {});
   CHECK(row(ours, "total time (s)") == "26.00");  // the paper has nothing to put beside it
   CHECK(ours.find("top interpolated") != std::string::npos);
@@ -198,11 +197,11 @@ TEST_CASE("a saving until a loss is told only where all runs of both columns rea
     const auto write = [&](const std::string& name, const Made& made) {
       return runs.write(name + std::to_string(seed), made.result, made.epochs);
     };
-    baselines.push_back(
-        write("base", make("baseline", {{1, 1, 1}}, seed, {{1, "baseline", {1, 1, 1}, 9, 10, i < 2 ? 0.04 : 0.06}})));
-    others.push_back(write(
-        "mrt", make("mrt", {{1, 1, 2}, {1, 1, 1}}, seed,
-                    {{1, "coarse", {1, 1, 2}, 2, 5, 0.05}, {2, "finetune", {1, 1, 1}, 4, 10, i < 1 ? 0.04 : 0.06}})));
+    baselines.push_back(write("base", make(MethodName::baseline, {{1, 1, 1}}, seed,
+                                           {{1, Role::baseline, {1, 1, 1}, 9, 10, i < 2 ? 0.04 : 0.06}})));
+    others.push_back(write("mrt", make(MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, seed,
+                                       {{1, Role::coarse, {1, 1, 2}, 2, 5, 0.05},
+                                        {2, Role::finetune, {1, 1, 1}, 4, 10, i < 1 ? 0.04 : 0.06}})));
     others.push_back(write("mrmf", one_fusion(seed, 4)));
   }
   std::vector<std::string> all = baselines;
@@ -296,14 +295,15 @@ TEST_CASE("savings and differences are paired by seed, whatever order the runs c
   std::vector<std::string> folders;
   // Seeds cost very differently, the method always 10 s less: that is what pairing shows.
   for (const int seed : {3, 1, 2}) {
-    Made b = make("baseline", {{1, 1, 1}}, static_cast<std::uint64_t>(seed),
-                  {{1, "baseline", {1, 1, 1}, 2, 50.0 * seed, 0.04}});
+    Made b = make(MethodName::baseline, {{1, 1, 1}}, static_cast<std::uint64_t>(seed),
+                  {{1, Role::baseline, {1, 1, 1}, 2, 50.0 * seed, 0.04}});
     b.result.validation_loss = 0.1 * seed;
     folders.push_back(runs.write("b" + std::to_string(seed), b.result, b.epochs));
   }
   for (const int seed : {1, 2, 3}) {
-    Made m = make("mrt", {{1, 1, 2}, {1, 1, 1}}, static_cast<std::uint64_t>(seed),
-                  {{1, "coarse", {1, 1, 2}, 1, 20.0 * seed, 0.05}, {2, "finetune", {1, 1, 1}, 1, 60.0 * seed, 0.04}});
+    Made m = make(
+        MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, static_cast<std::uint64_t>(seed),
+        {{1, Role::coarse, {1, 1, 2}, 1, 20.0 * seed, 0.05}, {2, Role::finetune, {1, 1, 1}, 1, 60.0 * seed, 0.04}});
     m.result.validation_loss = 0.1 * seed - 0.01;
     folders.push_back(runs.write("m" + std::to_string(seed), m.result, m.epochs));
   }
@@ -349,7 +349,7 @@ TEST_CASE("two teams that trained at once cost the longer time, joined or not") 
     Made run = one_fusion(1, 4);  // 20 s of coarse epochs, 10 s of a dense one
     run.result.ranks = 4;
     for (PhaseRecord& stage : run.result.phases)
-      stage.last.ranks = stage.role == "coarse" ? 3 : stage.role == "dense" ? 1 : 4;
+      stage.last.ranks = stage.role == Role::coarse ? 3 : stage.role == Role::dense ? 1 : 4;
     if (joined) run.result.phases[1].last.ranks = 4;
     const std::string folder = runs.write(joined ? "joined" : "apart", run.result, run.epochs);
     if (joined) {  // as earlier versions wrote it
@@ -367,8 +367,8 @@ TEST_CASE("half resolutions along the three axes of a cube are one column, as in
   std::vector<std::string> folders;
   double loss = 0.030;
   for (const Extent& half : halves) {
-    Made run = make("mrmf", {{2, 2, 2}, half, {1, 1, 1}}, 1,
-                    {{1, "coarse", {2, 2, 2}, 1, 5, 0.05}, {2, "finetune", {1, 1, 1}, 1, 10, loss += 0.002}});
+    Made run = make(MethodName::mrmf, {{2, 2, 2}, half, {1, 1, 1}}, 1,
+                    {{1, Role::coarse, {2, 2, 2}, 1, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 1, 10, loss += 0.002}});
     run.result.axes = 3;
     folders.push_back(runs.write("half" + std::to_string(folders.size()), run.result, run.epochs));
   }

@@ -98,7 +98,7 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   for (const double loss : {0.1, 0.3, 1.0 / 3}) {
     state.rate.epoch_done(loss);
     state.stop.update(loss, loss);
-    EpochRecord epoch{.role = "coarse", .train_loss = loss, .validation_loss = loss};
+    EpochRecord epoch{.role = Role::coarse, .train_loss = loss, .validation_loss = loss};
     state.history.record.add(epoch);
     state.history.epochs.push_back(epoch);
   }

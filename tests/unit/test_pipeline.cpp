@@ -91,7 +91,7 @@ TEST_CASE(
   experiment.config.method.bottom = BottomRule::fresh;
   Outcome top = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
   REQUIRE(top.phases.size() == 2);
-  CHECK(top.phases[0].role == "dense");
+  CHECK(top.phases[0].role == Role::dense);
   // The bottom is that of a coarse model which is trained but learns nothing.
   experiment.config.method.bottom = BottomRule::coarse;
   experiment.config.method.coarse.learning_rate = 0.0;

@@ -35,7 +35,7 @@ struct Folder {
 
 EpochRecord epoch(int number, double loss) {
   return {.stage = 1,
-          .role = "coarse",
+          .role = Role::coarse,
           .resolution = {1, 1, 4},
           .epoch = number,
           .samples = 1000,
@@ -52,13 +52,13 @@ EpochRecord epoch(int number, double loss) {
 
 RunResult result() {
   RunResult r;
-  r.method = "mrmf";
-  r.top = "dense";
+  r.method = MethodName::mrmf;
+  r.top = TopRule::dense;
   r.resolutions = {{1, 1, 4}, {1, 1, 1}};
   r.seed = 3;
   r.model = "neuron_inverter";
   r.data = "a.h5: x, y; vx, vy";
-  PhaseRecord stage{.stage = 1, .role = "coarse", .resolution = {1, 1, 4}};
+  PhaseRecord stage{.stage = 1, .role = Role::coarse, .resolution = {1, 1, 4}};
   stage.add(epoch(1, 0.5));
   stage.add(epoch(2, 0.25));
   stage.reason = "plateau";
@@ -264,8 +264,8 @@ TEST_CASE("a result says what the configuration said") {
   config.data.train = {{"a.h5", "b.h5"}, "x", "y", SampleLayout::transpose};
   config.data.validation = {{"c.h5"}, "vx", "vy", SampleLayout::transpose};
   const RunResult r = make_result(config, result().phases, 12);
-  CHECK(r.method == "mrt");
-  CHECK(r.top == "fresh");
+  CHECK(r.method == MethodName::mrt);
+  CHECK(r.top == TopRule::fresh);
   CHECK(r.resolutions == config.method.resolutions);
   CHECK(r.seed == 9);
   CHECK(r.data == "a.h5, b.h5: x, y; c.h5: vx, vy");
