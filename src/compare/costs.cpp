@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace mrmf {
 namespace {
@@ -86,6 +87,29 @@ std::vector<std::string> CostRows::names() const {
     add_saved(measure.name + " to loss");
   }
   return names;
+}
+
+std::string CostRows::conclusions() const {
+  std::string text;
+  for (const Group& group : groups_) {
+    const Measure& arithmetic = measures_.back();
+    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, arithmetic.baselines, arithmetic.value);
+    if (!saved || arithmetic.value != &Cost::gflop) continue;
+    std::vector<double> epochs, losses;
+    for (const Run& run : group.runs) {
+      epochs.push_back(equivalent_epochs(run).value_or(NAN));
+      losses.push_back(run.result.validation_loss);
+    }
+    const double cost = spread(epochs).mean;
+    const char* baseline = saved->bound == EqualLoss::Bound::at_least  ? "no baseline ends as low, the best takes"
+                           : saved->bound == EqualLoss::Bound::at_most ? "every baseline ends lower, the cheapest takes"
+                                                                       : "a baseline that ends there takes";
+    text += fmt::format(
+        "{}: {} of the arithmetic saved at equal loss. {:.2f} epochs at full resolution end at {:.4f}; {} {:.2f}.\n",
+        method_name(group.first()), equal_loss_text(saved), cost, spread(losses).mean, baseline,
+        cost / (1 - saved->saved));
+  }
+  return text.empty() ? text : "\n" + text;
 }
 
 std::string CostRows::saved(const Group& group, MethodName method, const Figure& figure) const {

@@ -124,6 +124,8 @@ class CostRows {
   bool equal_loss() const;                                         ///< there are rows for it
   std::vector<std::string> cells(const Group& group) const;        ///< one per name
   std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper gives only seconds
+  /// What each group saved at equal loss, in arithmetic: a line each, none where it is not known.
+  std::string conclusions() const;
 
  private:
   /// Seconds, or arithmetic in a unit that suits the longest run.

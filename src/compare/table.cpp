@@ -331,7 +331,7 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
   }
   const std::string below = headings.notes();
   return table.text(options.width) + (below.empty() ? "" : "\n" + below) +
-         notes(groups, costs, options.target.has_value(), paper, other_run);
+         notes(groups, costs, options.target.has_value(), paper, other_run) + costs.conclusions();
 }
 
 std::size_t output_width() {

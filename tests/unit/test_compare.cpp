@@ -445,6 +445,11 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
   const std::string table = compare_table(folders, {});
   CHECK(row(table, "time saved at equal loss") == "- - - - 11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 %");
   CHECK(row(table, "arithmetic saved at equal loss") == row(table, "time saved at equal loss"));
+  const std::string said =
+      "MRMF, 1 fusion: 11.6 +- 0.0 % of the arithmetic saved at equal loss. 5.00 epochs at full resolution end at "
+      "0.0607; a baseline that ends there takes 5.66.\n";
+  CHECK(table.find(said) != table.npos);
+  CHECK(table.ends_with("every baseline ends lower, the cheapest takes 4.00.\n"));
   const auto json = nlohmann::json::parse(compare_json(folders, {}));
   CHECK(json["columns"][0]["at_equal_loss"].is_null());
   CHECK(json["columns"][5]["at_equal_loss"]["gflop_saved"]["bound"] == "at least");
@@ -459,6 +464,7 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
   const std::string read = compare_table(others, {.baselines = csv});
   CHECK(row(read, "arithmetic saved at equal loss") == "11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 %");
   CHECK(row(read, "time saved at equal loss") == "no such row");
+  CHECK(read.find(said) != read.npos);
   std::ofstream(csv) << "column,method,resolutions,seed,validation_loss,gflop\n1,baseline,[1],1,0.5\n";
   CHECK_THROWS_WITH_AS(compare_table(others, {.baselines = csv}), doctest::Contains("curve.csv:2: 5 cells"), DataError);
 

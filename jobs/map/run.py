@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Makes the runs of the map: which method saves how much, on which problem. Every run is made once; a run that was
+interrupted goes on. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1].
+
+settings.txt says which runs there are. A table of all runs of one problem is written to docs/results/map/ by
+`jobs/map/report.py`."""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+from problems import JOBS, PROBLEMS, data_words, method_words, simulate_words
+
+
+def numbers(text):
+    """1-3,6 -> 1, 2, 3, 6"""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def runs(settings):
+    """(problem, samples, method, epochs, seed), in the order in which they are to be made."""
+    for line in settings.read_text().splitlines():
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        problem, samples, methods, epochs, seeds = words
+        for seed in numbers(seeds):
+            for method in methods.split(","):
+                for length in numbers(epochs):
+                    yield problem, int(samples), method, length, seed
+
+
+def call(words, log):
+    """Runs a command; its output goes to a file."""
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as out:
+        status = subprocess.run(words, stdout=out, stderr=subprocess.STDOUT, env=environment).returncode
+    if status:
+        end = "".join(log.read_text().splitlines(True)[-5:])
+        raise SystemExit(f"map: {' '.join(words)} ended with {status}; the end of {log}:\n{end}")
+
+
+def data(program, root, name, samples, threads):
+    """The place of a problem's data, which are simulated if they are not there."""
+    problem = PROBLEMS[name]
+    output = root / "data" / f"{name}-{samples}" / ("" if problem.folder else "data.h5")
+    done = root / "data" / f"{name}-{samples}.done"
+    if not done.exists():
+        output.parent.mkdir(parents=True, exist_ok=True)
+        call([program, *simulate_words(problem, samples, output), "--threads", str(threads), "--overwrite"],
+             done.with_suffix(".log"))
+        done.touch()
+    return output
+
+
+def folder_of(root, run):
+    problem, samples, method, epochs, seed = run
+    return root / f"{problem}-{samples}" / f"{method}-{epochs}-seed{seed}"
+
+
+def make(program, root, run, threads):
+    name, samples, method, epochs, seed = run
+    folder = folder_of(root, run)
+    if (folder / "result.json").exists():
+        return
+    problem = PROBLEMS[name]
+    output = data(program, root, name, samples, threads)
+    words = [*data_words(problem, output), *method_words(problem, method, epochs), f"training.epochs={epochs}",
+             f"training.seed={seed}", f"run.folder={folder}", f"run.threads={threads}"]
+    print(f"map: {folder}", flush=True)
+    command = [program, "train", str(problem.config)]
+    for word in words:
+        command += ["--set", word]
+    call(command, folder.with_suffix(".log"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", type=pathlib.Path, default=pathlib.Path(__file__).with_name("settings.txt"))
+    parser.add_argument("--only", default="", help="runs whose folders hold this text")
+    parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/map")
+    parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    root = options.folder.resolve()
+    for run in runs(options.settings):
+        if options.only in str(folder_of(root, run).relative_to(root)):
+            make(options.mrmf, root, run, options.threads)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
