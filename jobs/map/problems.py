@@ -49,6 +49,10 @@ def method_words(problem, method, epochs):
         return [f"method.name={method}"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
+    if re.fullmatch(r"\d+\+\d+", method):  # as auto, with these epochs in its two phases
+        coarse, fine = method.split("+")
+        return ["method.name=mrmf", "method.top=interpolated", *two, f"method.stop.coarse.epochs={coarse}",
+                f"method.stop.finetune.epochs={fine}", "training.precise_batch_norm=64"]
     if method == "interpolated":
         return ["method.name=mrmf", "method.top=interpolated", *two, *lengths]
     if method == "paper":  # one fusion with the stop rule of section 3.2, which may take as many epochs as a baseline

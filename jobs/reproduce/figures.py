@@ -8,12 +8,12 @@ matplotlib.rcParams["svg.fonttype"] = "none"
 import matplotlib.pyplot as plt
 
 import paper
-from columns import RATIOS, TITLES, Column, count, markdown, ratio, repetitions, saved, spread, target_of, unreached
+import tables
+from columns import TITLES, Column, count, markdown, repetitions, saved, spread, target_of, unreached
 from experiments import COSMOFLOW, METHODS, NEURON
 
 # Okabe and Ito's, told apart by colour-blind readers: first stage, second stage, finetune.
 PARTS = (("first stage", "#D55E00"), ("second stage", "#E69F00"), ("finetune", "#0072B2"))
-PAPER_BASE = 2048  # of Figure 5: the paper's best batch
 UNITS = {"seconds": ("time to the target (s)", 1), "gflop": ("arithmetic to the target (TFLOP)", 1e-3)}
 
 
@@ -74,9 +74,9 @@ def breakdown(shop, what):
 def paper_totals(application, gpus):
     """Total seconds of the paper's methods; two fusions are known on the fewer GPUs alone."""
     fewer = gpus == application.gpus[0]
-    tables = (("table1", "table2", "table3") if application is COSMOFLOW else ("table5", "table6", "table7"))
-    totals = {method: figures[4] for method, figures in paper.METHODS[tables[0 if fewer else 1]].items()}
-    return totals | ({"two-fusions": paper.STAGES[tables[2]]["two-fusions"][3]} if fewer else {})
+    names = ("table1", "table2", "table3") if application is COSMOFLOW else ("table5", "table6", "table7")
+    totals = {method: figures[4] for method, figures in paper.METHODS[names[0 if fewer else 1]].items()}
+    return totals | ({"two-fusions": paper.STAGES[names[2]]["two-fusions"][3]} if fewer else {})
 
 
 def batches(shop, what):
@@ -93,25 +93,4 @@ def batches(shop, what):
         axes.set_xlabel("batch of the coarse model, per rank")
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
-    # The paper gives numbers for two of its batches; the ratios are to the first of these.
-    rows, known_batches = [], (512, 1024, 2048, 4096)
-    base = dict(zip(known_batches, columns.values())).get(PAPER_BASE)
-    for (batch, column), theirs in zip(columns.items(), known_batches):
-        coarse = statistics.fmean(run.before("seconds", 1) for run in column.runs)
-        known = paper.BATCHES.get(theirs)
-        rows.append([str(batch), column.loss(), column.epochs("coarse"), column.after(), column.done(), f"{coarse:.2f}",
-                     spread(column.cost("seconds")), spread(x / 1000 for x in column.cost("gflop")),
-                     *(["–", "–"] if base is None else
-                       [ratio(column.mean(measure), base.mean(measure), column.all_done(), base.all_done())
-                        for measure in UNITS]),
-                     f"{theirs}: {known:.2f}" if known else f"{theirs}: –",
-                     ratio(known, paper.BATCHES[PAPER_BASE])])
-    header = ["coarse batch", "validation loss", "coarse epochs", "epochs after fusion", "reached the target",
-              "before fusion (s)", "total (s)", "total (TFLOP)", "total / that of the third batch: time", "arithmetic",
-              "paper: batch, total (s)", f"paper: / {PAPER_BASE}"]
-    seeds = repetitions({f"coarse batch {batch}": column.runs for batch, column in columns.items()})
-    return markdown(header, rows) + (
-        f"\nOn {count(settings.ranks[0], 'rank')}, {seeds}, target {target:g}, costs up to it."
-        f"{unreached(columns.values())}"
-        f"{RATIOS * (len({column.all_done() for column in columns.values()}) > 1)}"
-        "\n\n" + save(figure, shop, what))
+    return tables.batches_table(columns, settings, target) + "\n\n" + save(figure, shop, what)

@@ -5,6 +5,7 @@ import paper
 from columns import RATIOS, TITLES, Column, count, markdown, number, ratio, repetitions, saved, spread, target_of, unreached
 from experiments import COSMOFLOW, METHODS, NEURON
 
+PAPER_BASE = 2048  # of Figure 5: the paper's best batch
 TABLES = {"table1": (COSMOFLOW, 0), "table2": (COSMOFLOW, 1), "table5": (NEURON, 0), "table6": (NEURON, 1)}
 
 
@@ -168,3 +169,28 @@ def ablation_table(shop, application):
     return markdown(header, rows) + (
         f"\n{application.title}, {repetitions({row_title(m): c.runs for m, c in columns.items()})}, target {target:g}."
         f"{unreached(columns.values(), savings=True)}\n")
+
+
+def batches_table(columns, settings, target):
+    """Figure 5 in numbers: columns by the coarse model's batch. The paper gives numbers for two of its batches; the
+    ratios are to the first of these, ours to the batch in its place."""
+    rows, known_batches = [], (512, 1024, 2048, 4096)
+    base = dict(zip(known_batches, columns.values())).get(PAPER_BASE)
+    for (batch, column), theirs in zip(columns.items(), known_batches):
+        coarse = statistics.fmean(run.before("seconds", 1) for run in column.runs)
+        known = paper.BATCHES.get(theirs)
+        rows.append([str(batch), column.loss(), column.epochs("coarse"), column.after(), column.done(), f"{coarse:.2f}",
+                     spread(column.cost("seconds")), spread(x / 1000 for x in column.cost("gflop")),
+                     *(["–", "–"] if base is None else
+                       [ratio(column.mean(measure), base.mean(measure), column.all_done(), base.all_done())
+                        for measure in ("seconds", "gflop")]),
+                     f"{theirs}: {known:.2f}" if known else f"{theirs}: –",
+                     ratio(known, paper.BATCHES[PAPER_BASE])])
+    header = ["coarse batch", "validation loss", "coarse epochs", "epochs after fusion", "reached the target",
+              "before fusion (s)", "total (s)", "total (TFLOP)", "total / that of the third batch: time", "arithmetic",
+              "paper: batch, total (s)", f"paper: / {PAPER_BASE}"]
+    seeds = repetitions({f"coarse batch {batch}": column.runs for batch, column in columns.items()})
+    return markdown(header, rows) + (
+        f"\nOn {count(settings.ranks[0], 'rank')}, {seeds}, target {target:g}, costs up to it."
+        f"{unreached(columns.values())}"
+        f"{RATIOS * (len({column.all_done() for column in columns.values()}) > 1)}")

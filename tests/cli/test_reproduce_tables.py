@@ -73,6 +73,19 @@ class Ratios(Made):
         self.assertEqual(columns.ratio(None, 4), "–")
         self.assertEqual(columns.ratio(0, 4), "–")
 
+    def test_batches_are_compared_with_the_one_in_the_place_of_the_papers_best(self):
+        # 10 s and 20 GFLOP an epoch; the last one does not reach 0.04, so its ratio is a bound.
+        columns_of = {batch: self.column(f"batch{batch}", [loss], epochs)
+                      for batch, loss, epochs in ((64, 0.04, 6), (128, 0.03, 5), (256, 0.04, 4), (512, 0.05, 8))}
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                for line in tables.batches_table(columns_of, NEURON.sizes["workstation"], 0.04).splitlines()
+                if line.startswith("| ") and "coarse batch" not in line]
+        self.assertEqual([row[8:] for row in rows], [
+            ["1.50", "1.50", "512: –", "–"], ["1.25", "1.25", "1024: –", "–"],
+            ["1.00", "1.00", "2048: 2250.21", "1.00"], ["> 2.00", "> 2.00", "4096: 2501.51", "1.11"]])
+        two = dict(list(columns_of.items())[:2])  # nothing stands in that place
+        self.assertIn("| – | – | 512: – |", tables.batches_table(two, NEURON.sizes["workstation"], 0.04))
+
     def test_the_runs_behind_a_table_are_lines_of_values(self):
         run = self.run_folder("one", 7, [epoch("coarse", 1, 1.0), epoch("finetune", 1, 0.19), epoch("finetune", 2, 0.25)])
         lines = columns.runs_csv([(COSMOFLOW, "mrt", 2, run)], "workstation").splitlines()
