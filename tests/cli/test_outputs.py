@@ -113,6 +113,9 @@ class Replacing(Outputs):
                    message="there.json: is there already")
         self.fails(2, "coarsen", "data.h5", "--factor", "2", "-o", "coarse", message="coarse/data.h5: is there already")
         self.fails(2, "coarsen", "data.h5", "--factor", "2", "-o", ".", "--overwrite", message="is read by this very command")
+        # Before the work, not after it: these samples would take an hour.
+        said = self.mrmf("simulate", "neuron", "--samples", "2000000", "-o", "there.json", code=2, timeout=30)
+        self.assertIn("there.json: is there already", said)
         self.assertEqual(self.contents(), before)
         self.mrmf("plot", "run", "-o", "there.png", "--overwrite")
         with open(self.path("there.png"), "rb") as file:
