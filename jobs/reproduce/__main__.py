@@ -55,7 +55,7 @@ TITLES = {
 def rivals(shop, application):
     """All methods: the ablation table, `mrmf compare`, loss against cost."""
     text = tables.ablation_table(shop, application)
-    folders = [str(run.folder) for method in application.rivals(shop.size) for run in shop.runs(application, method)]
+    folders = [str(run.folder) for method in shop.rivals(application) for run in shop.runs(application, method)]
     target = target_of(shop, application)
     compared = subprocess.run([shop.program, "compare", "--target", f"{target:g}", *folders], check=True,
                               capture_output=True, text=True).stdout
@@ -102,6 +102,8 @@ def read_options():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="words",
                         help="a key of the configuration, for every run; may be repeated")
     parser.add_argument("--seeds", type=int, nargs="+", default=(), help="instead of the size's own")
+    parser.add_argument("--methods", nargs="+", default=(), metavar="METHOD", help="of cosmoflow and neuron, these and the "
+                        "baseline alone; their names are in jobs/APPLICATION/methods.txt")
     parser.add_argument("--threads", type=int, help="per rank; half the cores, so that two ranks get as many each; at "
                         "size paper what mrmf chooses")
     return parser.parse_args()
@@ -115,7 +117,8 @@ def main():
     threads = options.threads
     if threads is None:
         threads = 0 if options.size == "paper" else max(1, (os.cpu_count() or 1) // 2)
-    shop = Workshop(options.program, root, options.size, threads, tuple(options.seeds), tuple(options.words))
+    shop = Workshop(options.program, root, options.size, threads, tuple(options.seeds), tuple(options.words),
+                    tuple(options.methods))
     for what in WHAT if "all" in options.what else options.what:
         print(f"== {what}: {TITLES[what]}", flush=True)
         text = f"## {what}: {TITLES[what]}\n\n{WHAT[what](shop, what)}\n{describe(shop, what)}"

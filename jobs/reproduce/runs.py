@@ -20,6 +20,7 @@ class Workshop:
     threads: int
     seeds: tuple = ()        # instead of the size's own
     words: tuple = ()        # KEY=VALUE for every run
+    methods: tuple = ()      # of the comparison of all methods, these alone
     used: dict = dataclasses.field(default_factory=dict)  # what runs were asked for since take_used(), by their folders
 
     def data_words(self, application):
@@ -103,6 +104,14 @@ class Workshop:
         other = coarse_batch not in (0, application.sizes[self.size].batch)
         return self.runs(application, "one-fusion", extra=(f"method.coarse.batch={coarse_batch}",) * other,
                          label=f"-coarse{coarse_batch}" * other)
+
+    def rivals(self, application):
+        """The methods that are compared, those asked for or all."""
+        known = application.rivals(self.size)
+        unknown = [method for method in self.methods if method not in known]
+        if unknown:
+            raise SystemExit(f"reproduce: {application.title} has no method '{unknown[0]}'; it has {', '.join(known)}")
+        return [method for method in known if not self.methods or method in (*self.methods, "baseline")]
 
     def first_seed(self, application):
         return (self.seeds or application.sizes[self.size].seeds)[0]

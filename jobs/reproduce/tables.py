@@ -151,7 +151,7 @@ def row_title(method):
 def ablation_table(shop, application):
     """What each part of fusion adds: the same batch and learning-rate rule for all."""
     target = target_of(shop, application)
-    columns = {m: Column(shop.runs(application, m), target) for m in application.rivals(shop.size)}
+    columns = {m: Column(shop.runs(application, m), target) for m in shop.rivals(application)}
     baseline = columns["baseline"]
     rows = []
     for method, c in columns.items():

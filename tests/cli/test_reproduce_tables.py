@@ -4,6 +4,7 @@ import io
 import json
 import pathlib
 import sys
+import unittest
 
 import support
 
@@ -93,6 +94,16 @@ class Ratios(Made):
             "application": "cosmoflow", "method": "mrt", "ranks": "2", "seed": "7", "validation_loss": "0.25",
             "seconds": "30.0", "gflop": "60.0", "target": "0.2", "reached": "1", "coarse_epochs": "1", "dense_epochs": "0",
             "epochs_after_fusion_until": "1", "seconds_until": "20.0", "gflop_until": "40.0"})
+
+
+class Methods(unittest.TestCase):
+    def test_some_methods_can_be_compared_alone(self):
+        def rivals(*methods):
+            return runs.Workshop("mrmf", pathlib.Path("."), "workstation", 1, methods=methods).rivals(COSMOFLOW)
+        self.assertEqual(rivals("one-fusion", "mrt"), ["baseline", "mrt", "one-fusion"])
+        self.assertEqual(len(rivals()), 11)
+        with self.assertRaisesRegex(SystemExit, "CosmoFlow has no method 'mrmt'; it has baseline, mrt, one-fusion, "):
+            rivals("mrmt")
 
 
 class Seeds(Made):
