@@ -25,7 +25,7 @@ test: all ## build and run every test
 program: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(J) --target mrmf
 
-demo: program ## simulate neurons, train by every method, print the paper's table (about 6 minutes)
+demo: program ## simulate cubes and neurons, train by the baseline and by the chosen schedule, print what is saved (DEMO=cubes|neuron)
 	@jobs/demo/run.sh $(BUILD)
 
 bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)

@@ -57,7 +57,8 @@ def section(program, root, name, folders):
     (RESULTS / "map" / f"{name}.csv").write_text(compare(program, root, folders, "--csv"))
     columns = json.loads(compare(program, root, folders, "--json"))["columns"]
     baselines = [column for column in columns if label(column)[0] == "baseline"]
-    epoch = min(column["gflop"]["mean"] / label(column)[1] for column in baselines)
+    with open(root / baselines[0]["runs"][0]["folder"] / "epochs.jsonl") as epochs:
+        epoch = json.loads(epochs.readline())["gflop"]
     return [f"## {name.rpartition('-')[0]}, {name.rpartition('-')[2]} samples", "",
             "| method | epochs | cost | loss at the end | seeds | saved at equal loss |", "|---|---|---|---|---|---|",
             *rows(columns, epoch), "", f"Runs: [{name}.csv](map/{name}.csv).", ""]

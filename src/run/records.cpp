@@ -78,6 +78,7 @@ Json epoch_json(const EpochRecord& r) {
             {"ranks", r.ranks},
             {"total_seconds", r.total_seconds},
             {"gflop", r.gflop}};
+  if (r.statistics_gflop > 0) json["statistics_gflop"] = r.statistics_gflop;
   add_split(json, r.split);
   return json;
 }
@@ -97,7 +98,8 @@ EpochRecord epoch_of(const Json& j) {
           .batch = whole_number<int>(j.at("batch")),
           .ranks = whole_number<int>(j.at("ranks")),
           .total_seconds = j.at("total_seconds"),
-          .gflop = j.value("gflop", 0.0)};
+          .gflop = j.value("gflop", 0.0),
+          .statistics_gflop = j.value("statistics_gflop", 0.0)};
 }
 
 Json phase_json(const PhaseRecord& r) {

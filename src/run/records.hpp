@@ -61,6 +61,7 @@ struct EpochRecord {
   /// Billions of operations: the forward of convolutions and dense layers for every sample, three times for training
   /// ones.
   double gflop = 0;
+  double statistics_gflop = 0;  ///< of these, for new statistics of batch norms (precise_batch_norm)
   bool operator==(const EpochRecord&) const = default;
 };
 

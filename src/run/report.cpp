@@ -110,8 +110,8 @@ std::string result_table(const RunResult& result) {
     if (s.last.ranks < result.ranks)
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage,
                           to_string(s.role), s.last.ranks, result.ranks, s.waited);
-  text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method), result.seed,
-                      result.validation_loss, result.total_seconds, target_line(result));
+  text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method),
+                      result.seed, result.validation_loss, result.total_seconds, target_line(result));
   return text;
 }
 

@@ -287,6 +287,7 @@ EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phas
   record.ranks = ctx_.team.size();
   const auto passes = static_cast<double>(3 * record.samples + statistics_rows_ + ctx_.data.validation().shape.samples);
   record.gflop = 1e-9 * passes * model_state.model.network().flop();
+  record.statistics_gflop = 1e-9 * static_cast<double>(statistics_rows_) * model_state.model.network().flop();
   return record;
 }
 

@@ -25,6 +25,11 @@ class PreciseBatchNorm(support.MrmfTest):
         self.assertEqual(gflop[0], gflop[1])
         self.assertGreater(gflop[2], gflop[1])
         self.assertLess(gflop[2], 1.4 * gflop[1])
+        # They are no part of what an epoch costs where a cost is told in epochs.
+        last = self.lines("with/epochs.jsonl")[2]
+        self.assertAlmostEqual(last["gflop"] - last["statistics_gflop"], gflop[0])
+        table = self.mrmf("compare", "with")
+        self.assertRegex(table, rf"cost in full-resolution epochs +{sum(gflop) / gflop[0]:.2f}")
         self.assertIn(f"{precise[-1]:.4f}"[:6], self.mrmf("evaluate", "with"))
         # A phase that may end after any epoch takes them before every validation.
         early = self.losses("early", *PRECISE, "--set", "method.target.validation_loss=1e-9")
