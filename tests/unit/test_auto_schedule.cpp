@@ -38,6 +38,10 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
   CHECK(plan.stages[0].coarse.optimizer.rule == RateRule::constant);
   CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
   CHECK(plan.last.optimizer.rule == RateRule::linear);
+  const Plan cosine = make_plan(
+      choose_schedule(read(automatic(kConvolutions, "epochs = 10\noptimizer.rule = \"cosine\"")), kCube).config);
+  CHECK(cosine.stages[0].coarse.optimizer.rule == RateRule::constant);
+  CHECK(cosine.last.optimizer.rule == RateRule::cosine);
   CHECK(plan.last.stop.epochs < 5);
   CHECK(plan.stages[0].coarse.stop.epochs > plan.last.stop.epochs);
   CHECK(chosen.cost == doctest::Approx(plan_cost(chosen.config, plan, kCube)));
