@@ -18,7 +18,7 @@ namespace {
 // The rules below come from trials with both applications (jobs/cosmoflow/README.md, jobs/neuron/README.md): the
 // cheaper a coarse epoch, the more of them pay, and the fewer are needed at full resolution.
 constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
-constexpr int kStatisticsBatches = 64;       // of precise batch norm
+constexpr int kStatisticsSamples = 512;      // of precise batch norm, at least
 
 // In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.9 and 0.29 at a half.
 double coarse_share(double cost) { return 1.3 - 0.8 * cost; }
@@ -99,7 +99,9 @@ AutoSchedule choose_schedule(const Config& config, const Shape& sample) {
   method.finetune.rule = last_rule(config.training.optimizer.rule);
   method.finetune.epochs = fine;
   // A short last phase leaves running averages behind.
-  if (chosen.config.training.precise_batch_norm == 0) chosen.config.training.precise_batch_norm = kStatisticsBatches;
+  TrainingConfig& training = chosen.config.training;
+  if (training.precise_batch_norm == 0)
+    training.precise_batch_norm = (kStatisticsSamples + training.batch - 1) / training.batch;
   chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
                                 resolution_text(coarse.resolution, sample.axes), coarse.cost)};
   return chosen;

@@ -42,6 +42,9 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
       choose_schedule(read(automatic(kConvolutions, "epochs = 10\noptimizer.rule = \"cosine\"")), kCube).config);
   CHECK(cosine.stages[0].coarse.optimizer.rule == RateRule::constant);
   CHECK(cosine.last.optimizer.rule == RateRule::cosine);
+  CHECK(chosen.config.training.precise_batch_norm == 1);  // a batch has 512 samples
+  CHECK(choose_schedule(read(automatic(kConvolutions, "epochs = 10\nbatch = 48")), kCube)
+            .config.training.precise_batch_norm == 11);
   CHECK(plan.last.stop.epochs < 5);
   CHECK(plan.stages[0].coarse.stop.epochs > plan.last.stop.epochs);
   CHECK(chosen.cost == doctest::Approx(plan_cost(chosen.config, plan, kCube)));
