@@ -46,19 +46,46 @@ def rows(columns, epoch_gflop):
                f"{spread_text(column['validation_loss'], 4)} | {len(seeds)} | {saving_text(column['at_equal_loss'])} |")
 
 
+def draw(problems, image):
+    """Losses at the end over what training cost: a panel for each problem, the baselines as a curve."""
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    import matplotlib.pyplot as plt
+    figure, panels = plt.subplots(1, len(problems), figsize=(4.6 * len(problems), 3.4), layout="constrained", squeeze=False)
+    for axes, (name, (columns, epoch)) in zip(panels[0], problems.items()):
+        for method, colour, marker in (("baseline", "#000000", "o"), ("auto", "#0072B2", "s")):
+            found = sorted((c for c in columns if label(c)[0] == method), key=lambda c: c["gflop"]["mean"])
+            axes.errorbar([c["gflop"]["mean"] / epoch for c in found], [c["validation_loss"]["mean"] for c in found],
+                          yerr=[c["validation_loss"]["standard_deviation"] or 0 for c in found], color=colour, marker=marker,
+                          label="tuned baseline" if method == "baseline" else "auto", capsize=3,
+                          linestyle="-" if method == "baseline" else "none")
+        axes.set_title(name.replace("-", ", ") + " samples", fontsize=10)
+        axes.set_xlabel("arithmetic [epochs at full resolution]")
+        axes.set_xlim(left=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_ylabel("validation loss at the end")
+    panels[0][0].legend(frameon=False)
+    for suffix in ("png", "svg"):
+        figure.savefig(image.with_suffix("." + suffix), dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+
+
 def label(column):
     """The method and its epochs, from the name of a run's folder."""
     method, epochs, _ = pathlib.Path(column["runs"][0]["folder"]).name.rsplit("-", 2)
     return method, int(epochs)
 
 
-def section(program, root, name, folders):
-    """One problem at one number of samples: its part of the page. Also writes the table of its runs."""
+def examine(program, root, name, folders):
+    """One problem at one number of samples: the columns of its table, and GFLOP of an epoch. Writes all of its runs."""
     (RESULTS / "map" / f"{name}.csv").write_text(compare(program, root, folders, "--csv"))
     columns = json.loads(compare(program, root, folders, "--json"))["columns"]
     baselines = [column for column in columns if label(column)[0] == "baseline"]
     with open(root / baselines[0]["runs"][0]["folder"] / "epochs.jsonl") as epochs:
-        epoch = json.loads(epochs.readline())["gflop"]
+        return columns, json.loads(epochs.readline())["gflop"]
+
+
+def section(name, columns, epoch):
     return [f"## {name.rpartition('-')[0]}, {name.rpartition('-')[2]} samples", "",
             "| method | epochs | cost | loss at the end | seeds | saved at equal loss |", "|---|---|---|---|---|---|",
             *rows(columns, epoch), "", f"Runs: [{name}.csv](map/{name}.csv).", ""]
@@ -80,10 +107,13 @@ def main():
     page = RESULTS / "map.md"
     mark = "<!-- tables: jobs/map/report.py writes what follows -->"
     text = page.read_text().partition(mark)[0] if page.exists() else "# When it pays\n\n"
-    lines = [mark, ""]
-    for name, folders in done.items():
-        if sum("/baseline-" in str(folder) for folder in folders) > 1:
-            lines += section(str(pathlib.Path(options.mrmf).resolve()), root, name, sorted(folders))
+    program = str(pathlib.Path(options.mrmf).resolve())
+    problems = {name: examine(program, root, name, sorted(folders)) for name, folders in done.items()
+                if sum("/baseline-" in str(folder) for folder in folders) > 1}
+    draw(problems, RESULTS / "map/losses")
+    lines = [mark, "", "![Losses at the end over what training cost](map/losses.svg)", ""]
+    for name, (columns, epoch) in problems.items():
+        lines += section(name, columns, epoch)
     page.write_text(text + "\n".join(lines))
 
 
