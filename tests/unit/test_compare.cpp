@@ -444,7 +444,8 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
     add("lower", one_fusion(seed, 2), 0.03, seed);  // half-way between 80 and 160 s, not beside the one of 10 epochs
   }
   const std::string table = compare_table(folders, {});
-  CHECK(row(table, "time saved at equal loss") == "- - - - 11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 % 55.8 +- 0.0 %");
+  CHECK(row(table, "time saved at equal loss") ==
+        "- - - - 11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 % 55.8 +- 0.0 %");
   CHECK(row(table, "arithmetic saved at equal loss") == row(table, "time saved at equal loss"));
   const std::string said =
       "MRMF, 1 fusion: 11.6 +- 0.0 % of the arithmetic saved at equal loss. 5.00 epochs at full resolution end at "
@@ -463,7 +464,8 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
   std::vector<std::string> others = folders;
   std::erase_if(others, [](const std::string& name) { return name.find("base") != std::string::npos; });
   const std::string read = compare_table(others, {.baselines = csv});
-  CHECK(row(read, "arithmetic saved at equal loss") == "11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 % 55.8 +- 0.0 %");
+  CHECK(row(read, "arithmetic saved at equal loss") ==
+        "11.6 +- 0.0 % >= 68.8 +- 0.0 % <= -25.0 +- 0.0 % 55.8 +- 0.0 %");
   CHECK(row(read, "time saved at equal loss") == "no such row");
   CHECK(read.find(said) != read.npos);
   std::ofstream(csv) << "column,method,resolutions,seed,validation_loss,gflop\n1,baseline,[1],1,0.5\n";
