@@ -20,9 +20,9 @@ namespace {
 constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
 constexpr int kStatisticsSamples = 512;      // of precise batch norm, at least
 
-// In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.9 and 0.29 at a half.
-double coarse_share(double cost) { return 1.3 - 0.8 * cost; }
-double fine_share(double cost) { return 0.09 + 0.4 * cost; }
+// In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.8 and 0.4 at a half.
+double coarse_share(double cost) { return 4.0 / 3 - 16.0 / 15 * cost; }
+double fine_share(double cost) { return 0.05 + 0.7 * cost; }
 
 constexpr Index kFactors[] = {2, 4};
 
