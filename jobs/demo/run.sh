@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The demo: simulates the data of both applications and trains each network three times: by the tuned baseline, by the
-# paper's one fusion at the baseline's cost, and by the schedule that the program chooses (auto). Its last lines say what
+# paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what
 # was saved at equal loss, against the baselines of docs/results/map, which have other lengths.
 # Usage: jobs/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1).
 set -euo pipefail -f  # no word of METHODS is a pattern of file names
@@ -15,12 +15,12 @@ started=$SECONDS
 declare -A simulate=(
   [cubes]="cosmology --samples 1280 --size 32 --box 256 --method lpt --seed 1 --output $folder/cubes"
   [neuron]="neuron --samples 16000 --cells 8 --seed 1 --output $folder/neuron.h5")
-declare -A epochs=([cubes]=10 [neuron]=6)
+declare -A epochs=([cubes]=10 [neuron]=5)
 declare -A baselines=([cubes]=docs/results/map/cubes-1280.csv [neuron]=docs/results/map/neuron-16000.csv)
-# As many coarse epochs as pay, one of the dense model, and the rest of the baseline's cost after the fusion.
+# Cubes at half of the baseline's cost, neurons at the same cost.
 declare -A one_fusion=(
-  [cubes]="method.resolutions=[[2,2,2],[1,1,1]] method.stop.coarse.epochs=8 method.stop.finetune.epochs=8"
-  [neuron]="method.resolutions=[[2],[1]] method.stop.coarse.epochs=4 method.stop.finetune.epochs=3")
+  [cubes]="method.resolutions=[[2,2,2],[1,1,1]] method.stop.coarse.epochs=8 method.stop.finetune.epochs=3"
+  [neuron]="method.resolutions=[[2],[1]] method.stop.coarse.epochs=4 method.stop.finetune.epochs=2")
 
 method_words() {  # application, method
   case $2 in

@@ -109,22 +109,26 @@ bool read_factors(const std::string& text, Extent& factors) {
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
                                              double Cost::*measure) {
   if (group.first().method == MethodName::baseline && !group.first().automatic) return {};
-  std::vector<const Group*> baselines;
+  const Seeds seeds = seeds_of(group);
+  std::vector<Group> baselines;
   for (const Group& other : all_groups)
     if (other.first().method == MethodName::baseline && !other.first().automatic &&
         other.first().resolutions.back() == group.first().resolutions.back())
-      baselines.push_back(&other);
+      baselines.push_back(other);
   if (baselines.size() < 2) return {};
+  // Like with like: where every baseline has the group's seeds, its others do not count.
+  if (std::ranges::all_of(baselines, [&](const Group& b) { return std::ranges::includes(seeds_of(b), seeds); }))
+    for (Group& baseline : baselines)
+      std::erase_if(baseline.runs, [&](const Run& run) { return !seeds.contains(run.result.seed); });
 
   const auto without = [&](std::optional<std::uint64_t> seed) {
     std::vector<End> ends;
-    for (const Group* baseline : baselines) ends.push_back(end_of(*baseline, measure, seed));
+    for (const Group& baseline : baselines) ends.push_back(end_of(baseline, measure, seed));
     return saved(end_of(group, measure, seed), best_ends(ends));
   };
   std::optional<EqualLoss> all = without({});
-  const Seeds seeds = seeds_of(group);
   if (!all || seeds.size() < 2 ||
-      !std::ranges::all_of(baselines, [&](const Group* b) { return seeds_of(*b) == seeds; }))
+      !std::ranges::all_of(baselines, [&](const Group& b) { return seeds_of(b) == seeds; }))
     return all;
   // The jackknife: one seed after the other is left out of all columns at once, so that what a seed does to all of them
   // cancels out.
