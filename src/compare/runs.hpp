@@ -92,8 +92,8 @@ struct EqualLoss {
   Bound bound = Bound::none;  ///< the loss is below that of every baseline, or above
 };
 /// Between baselines that ended lower the longer they were, the cost is interpolated; those that are no better than a
-/// cheaper one do not count, and those of other seeds do not where each baseline has the group's. `all`: only baselines that end at the group's last resolution are taken. Nothing for a
-/// baseline, and where there are fewer than two.
+/// cheaper one do not count, and those of other seeds do not where each baseline has the group's. `all`: only baselines
+/// that end at the group's last resolution are taken. Nothing for a baseline, and where there are fewer than two.
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all, double Cost::*measure);
 /// The baselines in what compare_csv() wrote, a group per column: arithmetic, loss and seeds alone. DataError: it is no
 /// such text.
