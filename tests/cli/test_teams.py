@@ -160,7 +160,7 @@ class Scaling(support.MrmfTest):
             self.assertEqual([row["batch_per_rank"] for row in rows], batches)
             for row in rows:
                 parts = row["io_seconds"] + row["compute_seconds"] + row["waited_seconds"]
-                self.assertLessEqual(parts, row["epoch_seconds"] + 1e-5)
+                self.assertLessEqual(parts, 1.01 * row["epoch_seconds"])  # clocks of several ranks
                 self.assertAlmostEqual(row["ideal_seconds"], rows[0]["epoch_seconds"] / row["ranks"], places=5)
                 self.assertAlmostEqual(row["efficiency"], row["ideal_seconds"] / row["epoch_seconds"], places=2)
             self.assertGreater(rows[1]["waited_seconds"], 0)
