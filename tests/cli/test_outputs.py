@@ -253,6 +253,8 @@ class Models(Outputs):
             with open(path, "wb") as file:
                 file.write(damaged)
             self.fails(3, "evaluate", "run", message="final.h5: damaged or cut short")
+        self.fails(3, "predict", "run", "-o", "out.h5", message="final.h5: damaged or cut short")
+        self.assertFalse(os.path.exists(self.path("out.h5")))
         with open(path, "wb") as file:
             file.write(whole[:-16])
         older = self.mrmf("evaluate", "run")
