@@ -286,6 +286,10 @@ class Models(Outputs):
         top, self.folder = self.folder, self.path("elsewhere")
         from_elsewhere = self.mrmf("evaluate", "../runs/one")
         self.assertEqual(from_elsewhere.splitlines()[1:], numbers.splitlines()[1:])
+        self.mrmf("predict", "../runs/one", "-o", "out.h5")  # from the data that the run names
+        with h5py.File(self.path("out.h5")) as file:
+            self.assertEqual(file["prediction"].shape, (16, 2))
+        self.fails(3, "predict", "runs/one", "-o", "other.h5", message="runs/one: there is no such run folder (looked for ")
         self.fails(3, "evaluate", "runs/one", message=f"runs/one: there is no such run folder (looked for {self.folder}/runs/one)")
         self.fails(3, "evaluate", ".", message=f"not a run folder: there is no {self.folder}/config.toml")
         self.folder = top
