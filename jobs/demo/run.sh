@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The demo: simulates the data of both applications and trains each network three times: by the tuned baseline, by the
-# paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what
-# was saved at equal loss, against the baselines of docs/results/map, which have other lengths.
+# paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what was saved at equal
+# loss, against the baselines of docs/results/map, which have other lengths.
 # Usage: jobs/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1).
 set -euo pipefail -f  # no word of METHODS is a pattern of file names
 cd "$(dirname "$0")/../.."

@@ -3,8 +3,12 @@ import dataclasses
 import json
 import pathlib
 import re
+import sys
 
 JOBS = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+sys.path.append(str(JOBS / "reproduce"))
+from runs import published_split  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +37,8 @@ def data_words(problem, output):
     """KEY=VALUE words that point a run to these data."""
     if not problem.folder:
         return [f"data.files={json.dumps([str(output)])}"]
-    text = (output / "data.toml").read_text()
-    train, validation = (json.loads("[" + re.sub(r",\s*$", "", files) + "]")
-                         for files in re.findall(r"files\s*=\s*\[([^\]]*)\]", text)[:2])
-    return [f"data.files={json.dumps(train)}", f"data.validation.files={json.dumps(validation)}"]
+    train, validation = (json.dumps([str(file) for file in files]) for files in published_split(output / "data.toml"))
+    return [f"data.files={train}", f"data.validation.files={validation}"]
 
 
 def method_words(problem, method, epochs):

@@ -22,10 +22,9 @@ def compare(program, root, folders, option):
     return done.stdout
 
 
-def spread_text(values, digits, factor=1):
-    text = f"{factor * values['mean']:.{digits}f}"
-    return text if values.get("standard_deviation") is None or values["n"] < 2 else (
-        f"{text} ± {factor * values['standard_deviation']:.{digits}f}")
+def spread_text(values, digits):
+    text = f"{values['mean']:.{digits}f}"
+    return text if values["n"] < 2 else f"{text} ± {values['standard_deviation']:.{digits}f}"
 
 
 def saving_text(saved):
@@ -41,16 +40,15 @@ def rows(columns, epoch_gflop):
     """A line of the table for every method and length, by method and then by cost."""
     for column in sorted(columns, key=lambda column: (label(column)[0] != "baseline", label(column))):
         method, epochs = label(column)
-        seeds = sorted(run["seed"] for run in column["runs"])
         yield (f"| {method} | {epochs} | {column['gflop']['mean'] / epoch_gflop:.2f} | "
-               f"{spread_text(column['validation_loss'], 4)} | {len(seeds)} | {saving_text(column['at_equal_loss'])} |")
+               f"{spread_text(column['validation_loss'], 4)} | {len(column['runs'])} | {saving_text(column['at_equal_loss'])} |")
 
 
 def draw(problems, image):
     """Losses at the end over what training cost: a panel for each problem, the baselines as a curve."""
     import matplotlib
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mrmf"})  # the same bytes every time
     import matplotlib.pyplot as plt
     figure, panels = plt.subplots(1, len(problems), figsize=(4.6 * len(problems), 3.4), layout="constrained", squeeze=False)
     for axes, (name, (columns, epoch)) in zip(panels[0], problems.items()):
