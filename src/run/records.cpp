@@ -11,14 +11,12 @@
 namespace mrmf {
 namespace {
 
-const std::vector<std::string> kRoles{"baseline", "coarse", "dense", "finetune"};  // in the order of Role
-
-// The enumerator that a word stands for.
+// The enumerator of E, from the first one to `last`, that a word stands for.
 template <class E>
-E word(const std::string& text, const std::vector<std::string>& words) {
-  const auto found = std::ranges::find(words, text);
-  if (found == words.end()) throw std::out_of_range("there is no \"" + text + "\"");
-  return static_cast<E>(found - words.begin());
+E word(const std::string& text, E last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i)
+    if (to_string(static_cast<E>(i)) == text) return static_cast<E>(i);
+  throw std::out_of_range("there is no \"" + text + "\"");
 }
 
 using Json = nlohmann::ordered_json;  // keeps keys in the order of writing
@@ -85,7 +83,7 @@ Json epoch_json(const EpochRecord& r) {
 
 EpochRecord epoch_of(const Json& j) {
   return {.stage = whole_number<int>(j.at("stage")),
-          .role = word<Role>(j.at("role"), kRoles),
+          .role = word(j.at("role"), Role::finetune),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
           .epoch = whole_number<int>(j.at("epoch")),
@@ -112,7 +110,7 @@ Json phase_json(const PhaseRecord& r) {
 
 PhaseRecord phase_of(const Json& j) {
   return {.stage = whole_number<int>(j.at("stage")),
-          .role = word<Role>(j.at("role"), kRoles),
+          .role = word(j.at("role"), Role::finetune),
           .resolution = extent_of(j.at("resolution")),
           .axes = static_cast<int>(j.at("resolution").size()),
           .epochs = whole_number<int>(j.at("epochs")),
@@ -136,8 +134,8 @@ Json versions_json(const Versions& v) {
 
 RunResult result_of(const Json& j) {
   RunResult r;
-  r.method = word<MethodName>(j.at("method"), words_of<MethodName>());
-  r.top = word<TopRule>(j.at("top"), words_of<TopRule>());
+  r.method = word(j.at("method"), MethodName::automatic);
+  r.top = word(j.at("top"), TopRule::interpolated);
   r.automatic = j.value("schedule", "") == to_string(MethodName::automatic);
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));

@@ -14,6 +14,7 @@
 #include "src/simulators/fields/heat.hpp"
 #include "src/simulators/fields/texture.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/read_floats.hpp"
 
 using namespace mrmf;
 using namespace mrmf::fields;
@@ -60,14 +61,6 @@ FieldsSimulation small(FieldKind kind, const std::string& file) {
   s.size = 16;
   s.seed = 4;
   return s;
-}
-
-std::vector<float> read(const Hdf5File& file, const std::string& name) {
-  const DatasetInfo info = file.info(name);
-  const Index count = std::accumulate(info.shape.begin(), info.shape.end(), Index{1}, std::multiplies<>());
-  std::vector<float> values(static_cast<std::size_t>(count));
-  file.read_rows(name, 0, info.rows(), values);
-  return values;
 }
 
 }  // namespace
@@ -271,7 +264,8 @@ TEST_CASE("fields: the file has every sample in its row and says how it was made
     Index number = 0;
     std::set<float> seen;
     for (const std::string split : {"train", "val", "test"}) {
-      const std::vector<float> images = read(file, split + "_fields"), labels = read(file, split + "_parameters");
+      const std::vector<float> images = test::read_floats(file, split + "_fields"),
+                               labels = test::read_floats(file, split + "_parameters");
       for (std::size_t row = 0; row < labels.size() / kLabels; ++row) {
         const Sample s = sample_of(*problem, settings.size, number++, settings.seed);
         CHECK(std::equal(s.image.begin(), s.image.end(), images.begin() + static_cast<long>(row * s.image.size())));

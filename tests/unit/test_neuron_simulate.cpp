@@ -13,6 +13,7 @@
 #include "io/hdf5_file.hpp"
 #include "src/simulators/neuron/samples.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/read_floats.hpp"
 #include "tests/unit/neuron_reference.hpp"
 
 using namespace mrmf;
@@ -47,14 +48,6 @@ NeuronSimulation small(const std::string& file) {
   s.cells = 3;
   s.seed = 4;
   return s;
-}
-
-std::vector<float> read(const Hdf5File& file, const std::string& name) {
-  const DatasetInfo info = file.info(name);
-  const Index count = std::accumulate(info.shape.begin(), info.shape.end(), Index{1}, std::multiplies<>());
-  std::vector<float> values(static_cast<std::size_t>(count));
-  file.read_rows(name, 0, info.rows(), values);
-  return values;
 }
 
 }  // namespace
@@ -171,7 +164,8 @@ TEST_CASE("simulate neuron: the file has the published schema and says how it wa
   const Cell cell = make_cell(origin.cell);
   const auto u = draw_exponents(settings.seed, origin);
   const Trace trace = simulate_trace(cell, scaled(cell.base, u), kTimeStep);
-  const std::vector<float> frames = read(file, "val_frames"), labels = read(file, "val_unitStar_par");
+  const std::vector<float> frames = test::read_floats(file, "val_frames"),
+                           labels = test::read_floats(file, "val_unitStar_par");
   for (std::size_t p = 0; p < kProbes; ++p) {
     const auto& probe = meta.at("cells").at(static_cast<std::size_t>(origin.cell)).at("probes").at(p);
     for (const std::size_t bin : {std::size_t{0}, std::size_t{200}, std::size_t{1000}, std::size_t{1599}}) {
