@@ -270,7 +270,7 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
 void bench_device_layers(Backend& backend, const BenchSettings& settings, Precision precision, std::ostream& out) {
   BenchSteps steps(backend, settings);
   warm_up(backend, steps);
-  const double step = step_seconds(backend, steps, std::max(settings.steps, 50), false);
+  const double step = step_seconds(backend, steps, settings.steps, false);
   TimedUnits units(backend, steps, settings);
   const Model& model = steps.model_state().model;
   const Network& network = model.network();

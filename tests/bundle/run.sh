@@ -36,7 +36,7 @@ make_node() {
 # Runs a command there, without a network but for the loopback that MPI's ranks meet on; the mounts vanish with their name
 # space.
 on_node() {
-  timeout "${seconds:-50}" unshare --mount --net sh -c '
+  timeout "${seconds:-200}" unshare --mount --net sh -c '
     node=$1 python=$2; shift 2
     "$python" -c "import fcntl, socket, struct  # SIOCSIFFLAGS: IFF_UP
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sh22x\", b\"lo\", 1))"
@@ -136,7 +136,7 @@ if [ -e "$emulated" ]; then
   cp "$emulated" "$work/node/emulated.so"
   strip --strip-debug "$work/node/emulated.so"
   rm -rf "$work/node/moved"
-  seconds=240
+  seconds=1900
   echo "bundle test: the check in one call"
   on_node "export TRIAL=1 OUT=/out MRMF_CUDA_MODULE=/emulated.so OMP_NUM_THREADS=1; bash -c '$call'" >"$work/log" 2>&1 ||
     { cat "$work/log" "$work"/node/tmp/gpu-check/log-*; fail "the check failed in one call"; }

@@ -40,7 +40,10 @@ class TeamStops(support.MrmfTest):
                 self.assertEqual(process.returncode, 0, output)
                 return 0, output
             time.sleep(0.002)
-        how(process)
+        try:
+            how(process)
+        except (KeyError, FileNotFoundError, ProcessLookupError):  # the rank has just ended
+            pass
         output = process.communicate(timeout=300)[0]
         return process.returncode, output
 
@@ -84,7 +87,7 @@ class TeamStops(support.MrmfTest):
         self.assertEqual(code, 75, output)
         for folder, role, epochs in (("run", "coarse", 60), ("run/team", "dense", 30)):  # mpirun may drop last lines
             if self.epochs_so_far(folder + "/epochs.jsonl") < epochs:  # else it was done, and only waited for the other
-                self.assertIn(f"stopped on SIGUSR1 in stage 1 ({role}", self.read(folder + "/log.txt"))
+                self.assertRegex(self.read(folder + "/log.txt"), rf"stopped on SIGUSR1 in stage [12] \({role}")
         self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
         self.assertFalse(os.path.exists(self.path("run/result.json")))
         for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and goes on from what is there

@@ -82,7 +82,7 @@ class Check(unittest.TestCase):
         variables = {**ENVIRONMENT, "RESULTS": str(results), "TORCH_PYTHON": str(self.folder / "torch"),
                      "KEEP": str(self.folder / "kept"), **environment}
         variables["PATH"] = f"{self.folder}/smi:" + variables["PATH"]
-        done = subprocess.run([self.folder / "gpu/check.sh"], capture_output=True, text=True, timeout=100,
+        done = subprocess.run([self.folder / "gpu/check.sh"], capture_output=True, text=True, timeout=400,
                               env=variables)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         rows = [line.split("\t") for file in sorted((self.folder / "kept").glob("steps-*.tsv"))
@@ -127,7 +127,7 @@ class Check(unittest.TestCase):
         self.assertIn("| cosmoflow | bf16 | not compared |", page)
 
     def test_a_hang_is_ended_and_what_has_no_time_left_says_so(self):
-        _, _, steps = self.check(1, FAKE_HANG="training", TOTAL="24", FAKE_CASES="cuda: 41 of 42 cases run")
+        _, _, steps = self.check(1, FAKE_HANG="training", TOTAL="40", FAKE_CASES="cuda: 41 of 42 cases run")
         self.assertEqual(steps["unit tests on cuda"], ("FAILED", "exit code 1: cuda: 41 of 42 cases run"))
         self.assertIn("not done after", steps["speed, neuron_inverter bf16"][1])
         self.assertEqual(len(steps), STEPS)
