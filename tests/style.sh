@@ -6,7 +6,10 @@ tool=$(command -v clang-format-14 || true)
 mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.inl' '*.cu' '*.cuh')
 case ${1:-check} in
   fix) "$tool" -i "${files[@]}" ;;
-  check) "$tool" --dry-run --Werror "${files[@]}" && echo "style: ${#files[@]} files are formatted"
+  check)  # one command a line: 'set -e' does not see one before '&&'
+    "$tool" --dry-run --Werror "${files[@]}"
+    echo "style: ${#files[@]} files are formatted"
     mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' '*.job')
-    shellcheck --severity=warning "${scripts[@]}" && echo "style: ${#scripts[@]} scripts are sound" ;;
+    shellcheck --severity=warning "${scripts[@]}"
+    echo "style: ${#scripts[@]} scripts are sound" ;;
 esac

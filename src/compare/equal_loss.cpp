@@ -127,8 +127,7 @@ std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vect
     return saved(end_of(group, measure, seed), best_ends(ends));
   };
   std::optional<EqualLoss> all = without({});
-  if (!all || seeds.size() < 2 ||
-      !std::ranges::all_of(baselines, [&](const Group& b) { return seeds_of(b) == seeds; }))
+  if (!all || seeds.size() < 2 || !std::ranges::all_of(baselines, [&](const Group& b) { return seeds_of(b) == seeds; }))
     return all;
   // The jackknife: one seed after the other is left out of all columns at once, so that what a seed does to all of them
   // cancels out.
