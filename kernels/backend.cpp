@@ -8,7 +8,20 @@ namespace mrmf {
 
 Extent ConvGeometry::out() const {
   Extent result{};
-  for (std::size_t a = 0; a < 3; ++a) result[a] = (in[a] + pad_before[a] + pad_after[a] - kernel[a]) / stride[a] + 1;
+  const Extent taps = reach();
+  for (std::size_t a = 0; a < 3; ++a) result[a] = (in[a] + pad_before[a] + pad_after[a] - taps[a]) / stride[a] + 1;
+  return result;
+}
+
+Extent ConvGeometry::reach() const {
+  Extent result{};
+  for (std::size_t a = 0; a < 3; ++a) result[a] = (kernel[a] - 1) * dilation[a] + 1;
+  return result;
+}
+
+Extent UpsampleGeometry::out() const {
+  Extent result{};
+  for (std::size_t a = 0; a < 3; ++a) result[a] = in[a] * factor[a];
   return result;
 }
 

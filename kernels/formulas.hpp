@@ -37,29 +37,77 @@ struct DropoutMask {
   }
 };
 
+/// 1 / (1 + e^-x)
+MRMF_HD inline float logistic(float x) { return 1 / (1 + std::exp(-x)); }
+
+/// The share of a standard normal distribution below x: gelu(x) = x * normal_share(x), PyTorch's exact form.
+MRMF_HD inline float normal_share(float x) { return 0.5F * std::erfc(-0.70710678F * x); }
+
 /// NaN stays NaN (every comparison with it is false), so that a diverged network shows in its loss.
 MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
   switch (kind) {
     case ActivationKind::relu: return x < 0 ? 0 : x;
     case ActivationKind::leaky_relu: return x > 0 ? x : slope * x;
     case ActivationKind::tanh: return slope * std::tanh(x);
+    case ActivationKind::gelu: return x * normal_share(x);
+    case ActivationKind::silu: return x * logistic(x);
+    case ActivationKind::softplus: return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x)));
+    case ActivationKind::sigmoid: return logistic(x);
   }
   return x;
 }
 
-/// dx of the activation from its output y (slope > 0 keeps the sign of the input). dy passes where y is NaN, as in
-/// PyTorch.
+/// dx of the activation from what gradient_reads_input() says: its output y (slope > 0 keeps the sign of the input) or,
+/// of gelu and silu, its input. dy passes where a ReLU's y is NaN, as in PyTorch.
 MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
+  constexpr float peak = 0.39894228F;  // of the normal density: 1 / sqrt(2 pi)
   switch (kind) {
     case ActivationKind::relu: return y <= 0 ? 0 : dy;
     case ActivationKind::leaky_relu: return y <= 0 ? slope * dy : dy;
     case ActivationKind::tanh: return dy * (slope - y * y / slope);
+    case ActivationKind::gelu: return dy * (normal_share(y) + y * peak * std::exp(-0.5F * y * y));
+    case ActivationKind::silu: return dy * (logistic(y) * (1 + y * (1 - logistic(y))));
+    case ActivationKind::softplus: return dy * -std::expm1(-y);
+    case ActivationKind::sigmoid: return dy * (y * (1 - y));
   }
   return dy;
 }
 
 /// Max pooling's rule: the first of equals wins, and NaN wins over everything, so that it is not lost.
 MRMF_HD inline bool takes_maximum(float value, float best) { return (value > best) | (value != value); }
+
+/// The two input positions along an axis that an output position of an upsampling lies between, and the second's
+/// weight; the first has the rest. The output position is block * factor + offset.
+struct Between {
+  Index low, high;
+  float weight = 0;
+
+  MRMF_HD Between(UpsampleKind kind, Index block, Index offset, Index factor, Index in) : low(block), high(block) {
+    if (kind == UpsampleKind::nearest) return;
+    // The centre lies (2 * offset + 1 - factor) / (2 * factor) input positions behind that of the block's own.
+    const Index behind = 2 * offset + 1 - factor;
+    if (behind < 0 ? block == 0 : block + 1 == in) return;  // there is no neighbour
+    if (behind < 0)
+      --low;
+    else
+      ++high;
+    weight = static_cast<float>(behind < 0 ? behind + 2 * factor : behind) / static_cast<float>(2 * factor);
+  }
+};
+
+/// use(output position, weight) for every output position that reads an input position: see Between.
+template <class Use>
+MRMF_HD void for_each_reader(UpsampleKind kind, Index position, Index factor, Index in, const Use& use) {
+  const Index around = kind == UpsampleKind::linear ? 1 : 0;
+  for (Index block = position - around; block <= position + around; ++block) {
+    if (block < 0 || block >= in) continue;
+    for (Index offset = 0; offset < factor; ++offset) {
+      const Between b(kind, block, offset, factor, in);
+      const float weight = (b.low == position ? 1 - b.weight : 0) + (b.high == position ? b.weight : 0);
+      if (weight > 0) use(block * factor + offset, weight);
+    }
+  }
+}
 
 /// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.
 MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {

@@ -23,8 +23,10 @@ struct ConvGeometry {
   Extent stride{1, 1, 1};
   Extent pad_before{0, 0, 0};
   Extent pad_after{0, 0, 0};
+  Extent dilation{1, 1, 1};  ///< distance between neighbouring taps; 1 on axes with one tap
 
-  Extent out() const;  ///< floor((in + pads - kernel) / stride) + 1 per axis
+  Extent reach() const;  ///< positions from the first tap to the last: (kernel - 1) * dilation + 1 per axis
+  Extent out() const;    ///< floor((in + pads - reach) / stride) + 1 per axis
   Index weights() const { return out_channels * product(kernel) * in_channels; }
 };
 
@@ -41,6 +43,25 @@ struct PoolGeometry {
   Extent out() const;
 };
 
+/// Whether an average is over so many positions of a sample, all of them, that threads should share them.
+constexpr bool is_global_average(const PoolGeometry& g) {
+  constexpr Index many = 256;
+  return g.kind == PoolKind::average && g.window == g.in && product(g.window) > many;
+}
+
+enum class UpsampleKind { nearest, linear };
+
+/// Geometry of an upsampling by whole factors. nearest: every value is repeated. linear: between the centres of the
+/// input's positions, which keep their value at the border (PyTorch's align_corners = false).
+struct UpsampleGeometry {
+  UpsampleKind kind = UpsampleKind::nearest;
+  Index channels = 1;
+  Extent in{1, 1, 1};
+  Extent factor{1, 1, 1};
+
+  Extent out() const;  ///< in * factor per axis
+};
+
 /// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes
 /// after forward with the same w.
 class WeightedOp {
@@ -52,9 +73,9 @@ class WeightedOp {
   virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
 };
 
-/// Max or average pooling. `winner` is one byte per output element (position of the maximum inside its window,
-/// axis order, last axis fastest; the first of equals, a NaN before all), written by forward, read by backward; empty
-/// for average. Output elements are the stored ones (Backend::stored).
+/// Max or average pooling, or upsampling. `winner` is one byte per output element (position of the maximum inside its
+/// window, axis order, last axis fastest; the first of equals, a NaN before all), written by forward, read by backward;
+/// empty for the others. Output elements are the stored ones (Backend::stored).
 class PoolOp {
  public:
   virtual ~PoolOp() = default;
@@ -75,8 +96,19 @@ struct NormSettings {
   float epsilon = 1e-5F;
 };
 
+/// A norm over each sample's own values, in groups of neighbouring channels over all positions. Training and evaluation
+/// are the same, and no rank needs another's values. Of NormMemory it wants no running statistics; mean and
+/// inverse_deviation have rows * groups values, and the variance is the biased one.
+struct GroupNormSettings {
+  Index channels = 1;
+  Index groups = 1;     ///< divides the channels
+  Index positions = 1;  ///< of a sample
+  float epsilon = 1e-5F;
+};
+
 /// Batch norm over the channel axis (flat features are channels of one position).
-/// With step.ranks the statistics and the backward sums are those of the global batch.
+/// With step.ranks the statistics and the backward sums are those of the global batch. Also a norm of
+/// GroupNormSettings.
 class NormOp {
  public:
   virtual ~NormOp() = default;
@@ -131,7 +163,11 @@ class NormConvOp {
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
 
-enum class ActivationKind { relu, leaky_relu, tanh };
+enum class ActivationKind { relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid };
+/// Whether the gradient follows from the input x; else it follows from the output y, and x may be overwritten.
+constexpr bool gradient_reads_input(ActivationKind kind) {
+  return kind == ActivationKind::gelu || kind == ActivationKind::silu;
+}
 enum class LossKind { mse, mae };
 
 // What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend
@@ -140,8 +176,13 @@ enum class LossKind { mse, mae };
 #define MRMF_BACKEND_OPERATIONS(OP)                                                                                    \
   /* Operations for one geometry, for at most max_rows rows. */                                                        \
   OP(std::unique_ptr<WeightedOp>, conv, (const ConvGeometry& geometry, Index max_rows))                                \
+  /* The transposed convolution: forward is backward_data of the convolution `geometry`, plus b of in_channels */      \
+  /* values. x has that one's output's shape, y its input's, and w its form. */                                        \
+  OP(std::unique_ptr<WeightedOp>, conv_transpose, (const ConvGeometry& geometry, Index max_rows))                      \
   OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
+  OP(std::unique_ptr<PoolOp>, upsample, (const UpsampleGeometry& geometry, Index max_rows))                            \
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
+  OP(std::unique_ptr<NormOp>, group_norm, (const GroupNormSettings& settings, Index max_rows))                         \
   OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \
                                                                                                                        \
   /* Offers: null where this backend has no fused form, or none for these settings. */                                 \
@@ -156,10 +197,10 @@ enum class LossKind { mse, mae };
   OP(void, swap, (Span a, Span b))                                                                                     \
   OP(void, fill, (Span x, float value))                                                                                \
                                                                                                                        \
-  /* Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate. `slope` (above 0) is */ \
-  /* leaky ReLU's for negative x, and tanh's at 0: y = slope * tanh(x). */                                             \
-  OP(void, activate, (ActivationKind kind, float slope, ConstSpan x, Span y))                                          \
-  OP(void, activate_backward, (ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx))                  \
+  /* Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate, or its input x where */ \
+  /* gradient_reads_input(). `slope` (above 0) is leaky ReLU's for negative x; of tanh, y = slope * tanh(x). */        \
+  OP(void, activate, (ActivationKind kind, float slope, ConstTensor x, Tensor y))                                      \
+  OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
   /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
   OP(void, dropout, (const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y))                      \

@@ -10,6 +10,10 @@ ActivationKind kind_of(LayerKind kind) {
   switch (kind) {
     case LayerKind::leaky_relu: return ActivationKind::leaky_relu;
     case LayerKind::tanh: return ActivationKind::tanh;
+    case LayerKind::gelu: return ActivationKind::gelu;
+    case LayerKind::silu: return ActivationKind::silu;
+    case LayerKind::softplus: return ActivationKind::softplus;
+    case LayerKind::sigmoid: return ActivationKind::sigmoid;
     default: return ActivationKind::relu;
   }
 }
@@ -18,10 +22,11 @@ class Activation final : public Layer {
  public:
   Activation(Backend& backend, const Shape& in, const LayerSpec& spec)
       : backend_(backend),
+        word_(to_string(spec.kind)),
         kind_(kind_of(spec.kind)),
         slope_(kind_ == ActivationKind::tanh ? spec.scale : spec.slope),
         output_(in) {
-    const bool used = kind_ != ActivationKind::relu;
+    const bool used = kind_ == ActivationKind::leaky_relu || kind_ == ActivationKind::tanh;
     require(!used || slope_ > 0, spec,
             fmt::format("{} {} must be above 0", kind_ == ActivationKind::tanh ? "scale" : "slope", slope_));
   }
@@ -30,24 +35,24 @@ class Activation final : public Layer {
     switch (kind_) {
       case ActivationKind::leaky_relu: return fmt::format("leaky_relu {}", slope_);
       case ActivationKind::tanh: return slope_ == 1.0F ? "tanh" : fmt::format("tanh {}", slope_);
-      case ActivationKind::relu: break;
+      default: return word_;
     }
-    return "relu";
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_output = true};
+    const bool from_output = !gradient_reads_input(kind_);
+    return {.params = {}, .state = {}, .cache = 0, .in_place = from_output, .reads_output = from_output};
   }
 
-  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override {
-    backend_.activate(kind_, slope_, x.data, y.data);
-  }
-  void backward(const LayerBuffers&, ConstTensor, ConstTensor y, ConstTensor dy, Tensor dx) override {
-    if (!dx.data.empty()) backend_.activate_backward(kind_, slope_, y.data, dy.data, dx.data);
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x, y); }
+  void backward(const LayerBuffers&, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    const ConstTensor kept = gradient_reads_input(kind_) ? x : y;
+    if (!dx.data.empty()) backend_.activate_backward(kind_, slope_, kept, dy, dx);
   }
 
  private:
   Backend& backend_;
+  std::string word_;
   ActivationKind kind_;
   float slope_;  // as Backend::activate takes it
   Shape output_;

@@ -1,4 +1,5 @@
-// Convolution layers: plain, fused with max pooling and ReLU, and fused with the batch norm of the network's input.
+// Convolution layers: plain, transposed, fused with max pooling and ReLU, and fused with the batch norm of the
+// network's input.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
@@ -8,16 +9,21 @@
 namespace mrmf {
 namespace {
 
-/// "conv 3->30 k4 s1", "... s1 same", "... s1 p1+2" (zeros before + after). The pads of "same" depend on the input
-/// size.
-std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
+/// "k4 s1", "k4 s1 same", "k4 s1 p1+2" (zeros before + after), "k3 s1 d2". The pads of "same" depend on the input size.
+std::string window_signature(const ConvGeometry& g, int axes, bool same_padding) {
   std::string padding;
   if (same_padding)
     padding = " same";
   else if (g.pad_before != Extent{} || g.pad_after != Extent{})
     padding = fmt::format(" p{}+{}", to_string(g.pad_before, axes), to_string(g.pad_after, axes));
-  return fmt::format("conv {}->{} k{} s{}{}", g.in_channels, g.out_channels, to_string(g.kernel, axes),
-                     to_string(g.stride, axes), padding);
+  const bool dilated = g.dilation != Extent{1, 1, 1};
+  return fmt::format("k{} s{}{}{}", to_string(g.kernel, axes), to_string(g.stride, axes), padding,
+                     dilated ? " d" + to_string(g.dilation, axes) : "");
+}
+
+/// "conv 3->30 k4 s1"
+std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
+  return fmt::format("conv {}->{} {}", g.in_channels, g.out_channels, window_signature(g, axes, same_padding));
 }
 
 /// weight (out, kernel per used axis, in), bias (out)
@@ -72,10 +78,58 @@ class Conv final : public Layer {
   std::unique_ptr<WeightedOp> op_;
 };
 
+/// The data gradient of a convolution as a layer. `geometry_` is that convolution's: it goes from this layer's output
+/// to its input. The weights are (in, kernel, out), PyTorch's order with channels last.
+class ConvTranspose final : public Layer {
+ public:
+  ConvTranspose(Backend& backend, const Shape& in, const LayerSpec& spec)
+      : geometry_(conv_transpose_geometry(in, spec)),
+        same_padding_(spec.same_padding),
+        initialiser_(spec.initialiser),
+        weights_(static_cast<std::size_t>(geometry_.weights())),
+        output_(output_shape(in, geometry_.in, geometry_.in_channels)),
+        op_(backend.conv_transpose(geometry_, in.n)) {}
+
+  std::string signature() const override {
+    return fmt::format("conv_transpose {}->{} {}", geometry_.out_channels, geometry_.in_channels,
+                       window_signature(geometry_, output_.axes, same_padding_));
+  }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    std::vector<Part> parts = conv_parts(geometry_, output_.axes);
+    parts.back().shape = {geometry_.in_channels};
+    return {.params = std::move(parts), .state = {}};
+  }
+  double flop() const override { return conv_flop(geometry_); }
+  /// The fan that PyTorch and Keras take is the convolution's: kernel * this layer's output channels.
+  void initialise(Rng& rng, Span params, Span) const override { initialise_conv(geometry_, initialiser_, rng, params); }
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+  }
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
+    if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
+  }
+
+ private:
+  ConvGeometry geometry_;
+  bool same_padding_;
+  Initialiser initialiser_;
+  std::size_t weights_;
+  Shape output_;
+  std::unique_ptr<WeightedOp> op_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec) {
   return std::make_unique<Conv>(backend, in, spec);
+}
+
+std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec) {
+  return std::make_unique<ConvTranspose>(backend, in, spec);
 }
 
 namespace {

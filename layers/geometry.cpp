@@ -23,6 +23,7 @@ std::string axes_text(const Shape& in) {
 void require_window(const Shape& in, const LayerSpec& spec) {
   for (std::size_t a = 0; a < 3; ++a) {
     require(spec.window[a] >= 1 && spec.stride[a] >= 0, spec, "window and stride must be at least 1");
+    require(spec.dilation[a] >= 1, spec, "dilation must be at least 1");
     const bool used = static_cast<int>(a) >= 3 - in.axes;
     require(used || spec.window[a] == 1, spec,
             fmt::format(
@@ -32,28 +33,37 @@ void require_window(const Shape& in, const LayerSpec& spec) {
   }
 }
 
-void require_fit(const Shape& in, const LayerSpec& spec, const Extent& padded) {
+// " with dilation 4 (9 positions)", or nothing.
+std::string dilation_text(const ConvGeometry& g, int axes) {
+  if (g.dilation == Extent{1, 1, 1}) return "";
+  return fmt::format(" with dilation {} ({} positions)", to_string(g.dilation, axes), to_string(g.reach(), axes));
+}
+
+void require_fit(const Shape& in, const LayerSpec& spec, const Extent& reach, const Extent& padded,
+                 const std::string& dilation = "") {
   for (std::size_t a = 0; a < 3; ++a)
-    require(spec.window[a] <= padded[a], spec,
-            fmt::format("window {} is larger than its input {}; use a smaller window, fewer layers or a finer "
+    require(reach[a] <= padded[a], spec,
+            fmt::format("window {}{} is larger than its input {}; use a smaller window, fewer layers or a finer "
                         "resolution",
-                        to_string(spec.window, in.axes), to_string(in)));
+                        to_string(spec.window, in.axes), dilation, to_string(in)));
 }
 
 /// A window that lies only in the padding would see nothing but zeros. On an axis that the data lack, the window is 1.
-void require_pads(const Shape& in, const LayerSpec& spec) {
+void require_pads(const Shape& in, const LayerSpec& spec, const ConvGeometry& g) {
+  const Extent reach = g.reach();
   for (std::size_t a = 0; a < 3; ++a)
     for (const Index pad : {spec.pad_before[a], spec.pad_after[a]})
-      require(pad >= 0 && pad < spec.window[a], spec,
-              fmt::format("padding {} before and {} after must be at least 0 and below the window {}",
+      require(pad >= 0 && pad < reach[a], spec,
+              fmt::format("padding {} before and {} after must be at least 0 and below the window {}{}",
                           to_string(spec.pad_before, in.axes), to_string(spec.pad_after, in.axes),
-                          to_string(spec.window, in.axes)));
+                          to_string(spec.window, in.axes), dilation_text(g, in.axes)));
 }
 
 void pad_same(ConvGeometry& g) {
+  const Extent reach = g.reach();
   for (std::size_t a = 0; a < 3; ++a) {
     const Index out = (g.in[a] + g.stride[a] - 1) / g.stride[a];
-    const Index total = std::max<Index>(0, (out - 1) * g.stride[a] + g.kernel[a] - g.in[a]);
+    const Index total = std::max<Index>(0, (out - 1) * g.stride[a] + reach[a] - g.in[a]);
     g.pad_before[a] = total / 2;
     g.pad_after[a] = total - total / 2;
   }
@@ -76,36 +86,67 @@ Shape output_shape(const Shape& in, const Extent& spatial, Index channels) {
   return shape;
 }
 
-ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
+namespace {
+
+// Kernel, stride, dilation and the padding that is given by numbers.
+ConvGeometry kernel_geometry(const Shape& in, const LayerSpec& spec) {
   require(spec.units >= 1, spec, fmt::format("{} output channels; give at least 1", spec.units));
   require_window(in, spec);
-  ConvGeometry g{.in_channels = in.channels,
-                 .out_channels = spec.units,
-                 .in = in.spatial,
-                 .kernel = spec.window,
-                 .stride = stride_of(spec, {1, 1, 1})};
-  if (spec.same_padding) {
-    pad_same(g);
-  } else {
-    require_pads(in, spec);
-    g.pad_before = spec.pad_before;
-    g.pad_after = spec.pad_after;
-  }
+  ConvGeometry g{.kernel = spec.window, .stride = stride_of(spec, {1, 1, 1})};
+  for (std::size_t a = 0; a < 3; ++a)
+    if (spec.window[a] > 1) g.dilation[a] = spec.dilation[a];
+  if (spec.same_padding) return g;
+  require_pads(in, spec, g);
+  g.pad_before = spec.pad_before;
+  g.pad_after = spec.pad_after;
+  return g;
+}
+
+}  // namespace
+
+ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
+  ConvGeometry g = kernel_geometry(in, spec);
+  g.in_channels = in.channels;
+  g.out_channels = spec.units;
+  g.in = in.spatial;
+  if (spec.same_padding) pad_same(g);
   Extent padded = in.spatial;
   for (std::size_t a = 0; a < 3; ++a) padded[a] += g.pad_before[a] + g.pad_after[a];
-  require_fit(in, spec, padded);
+  require_fit(in, spec, g.reach(), padded, dilation_text(g, in.axes));
+  return g;
+}
+
+ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec) {
+  ConvGeometry g = kernel_geometry(in, spec);
+  g.in_channels = spec.units;
+  g.out_channels = in.channels;
+  const Extent reach = g.reach();
+  for (std::size_t a = 0; a < 3; ++a) {
+    g.in[a] = spec.same_padding ? in.spatial[a] * g.stride[a]
+                                : (in.spatial[a] - 1) * g.stride[a] + reach[a] - g.pad_before[a] - g.pad_after[a];
+    require(g.in[a] >= 1, spec,
+            fmt::format("padding {} before and {} after leaves nothing of the output for its input {}",
+                        to_string(g.pad_before, in.axes), to_string(g.pad_after, in.axes), to_string(in)));
+  }
+  if (spec.same_padding) pad_same(g);
   return g;
 }
 
 PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec) {
   require_window(in, spec);
   require(spec.pad_before == Extent{} && spec.pad_after == Extent{}, spec, "pooling takes no padding");
-  require_fit(in, spec, in.spatial);
+  require_fit(in, spec, spec.window, in.spatial);
   const PoolKind kind = spec.kind == LayerKind::max_pool ? PoolKind::max : PoolKind::average;
   require(kind == PoolKind::average || product(spec.window) <= 256, spec,
           fmt::format("window {} has {} positions; a max pooling window has at most 256",
                       to_string(spec.window, in.axes), product(spec.window)));
   return {kind, in.channels, in.spatial, spec.window, stride_of(spec, spec.window)};
+}
+
+UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec) {
+  require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions; put it before the flatten");
+  require_window(in, spec);
+  return {spec.mode, in.channels, in.spatial, spec.window};
 }
 
 }  // namespace mrmf

@@ -11,8 +11,12 @@ void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (vo
 
 // Makers of the layer kinds, each defined in its kind's own file.
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
@@ -21,14 +25,23 @@ std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const Lay
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number) {
   switch (spec.kind) {
     case LayerKind::conv: return make_conv(backend, in, spec);
+    case LayerKind::conv_transpose: return make_conv_transpose(backend, in, spec);
     case LayerKind::max_pool:
     case LayerKind::average_pool: return make_pool(backend, in, spec);
+    case LayerKind::global_average_pool: return make_global_average_pool(backend, in, spec);
+    case LayerKind::upsample: return make_upsample(backend, in, spec);
     case LayerKind::batch_norm: return make_batch_norm(backend, in, spec);
+    case LayerKind::group_norm:
+    case LayerKind::layer_norm: return make_group_norm(backend, in, spec);
     case LayerKind::flatten: return make_flatten(backend, in);
     case LayerKind::dense: return make_dense(backend, in, spec);
     case LayerKind::relu:
     case LayerKind::leaky_relu:
-    case LayerKind::tanh: return make_activation(backend, in, spec);
+    case LayerKind::tanh:
+    case LayerKind::gelu:
+    case LayerKind::silu:
+    case LayerKind::softplus:
+    case LayerKind::sigmoid: return make_activation(backend, in, spec);
     case LayerKind::dropout: return make_dropout(backend, in, spec, number);
   }
   MRMF_CHECK(false, "a layer kind that make_layer does not know");

@@ -34,8 +34,11 @@ void require_countable(const Shape& in, const LayerSpec& spec) {
   double window = 1, positions = static_cast<double>(in.n);
   for (std::size_t a = 0; a < 3; ++a) {
     window *= static_cast<double>(spec.window[a]);
-    positions *= static_cast<double>(in.spatial[a]) + static_cast<double>(spec.pad_before[a]) +
+    const bool transposed = spec.kind == LayerKind::conv_transpose;
+    const auto stride = static_cast<double>(transposed ? std::max<Index>(spec.stride[a], 1) : 1);
+    positions *= stride * static_cast<double>(in.spatial[a]) + static_cast<double>(spec.pad_before[a]) +
                  static_cast<double>(spec.pad_after[a]);
+    if (transposed) positions += static_cast<double>(spec.window[a]) * static_cast<double>(spec.dilation[a]);
   }
   const double largest = std::max(std::max(units, window) * channels * positions, units * channels * window);
   require(largest <= most, spec,

@@ -37,10 +37,68 @@ class Pool final : public Layer {
   std::unique_ptr<PoolOp> op_;
 };
 
+/// The mean over all positions, however many the resolution gives: a flat vector of channels.
+class GlobalAveragePool final : public Layer {
+ public:
+  GlobalAveragePool(Backend& backend, const Shape& in)
+      : pooled_{.n = in.n, .spatial = {1, 1, 1}, .channels = in.channels, .axes = in.axes},
+        output_{.n = in.n, .channels = in.channels},
+        op_(backend.pool({PoolKind::average, in.channels, in.spatial, in.spatial, in.spatial}, in.n)) {}
+
+  std::string signature() const override { return "global_average_pool"; }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override { return {.params = {}, .state = {}}; }
+
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override {
+    op_->forward(x, {pooled_.rows(y.shape.n), y.data}, {});
+  }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) op_->backward({pooled_.rows(dy.shape.n), dy.data}, {}, dx);
+  }
+
+ private:
+  Shape pooled_, output_;
+  std::unique_ptr<PoolOp> op_;
+};
+
+class Upsample final : public Layer {
+ public:
+  Upsample(Backend& backend, const Shape& in, const LayerSpec& spec)
+      : geometry_(upsample_geometry(in, spec)),
+        output_(output_shape(in, geometry_.out(), in.channels)),
+        op_(backend.upsample(geometry_, in.n)) {}
+
+  std::string signature() const override {
+    return std::string("upsample ") + (geometry_.kind == UpsampleKind::linear ? "linear" : "nearest") + " f" +
+           to_string(geometry_.factor, output_.axes);
+  }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override { return {.params = {}, .state = {}}; }
+
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { op_->forward(x, y, {}); }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (!dx.data.empty()) op_->backward(dy, {}, dx);
+  }
+
+ private:
+  UpsampleGeometry geometry_;
+  Shape output_;
+  std::unique_ptr<PoolOp> op_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
   return std::make_unique<Pool>(backend, in, spec);
+}
+
+std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
+  require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions to average over");
+  return std::make_unique<GlobalAveragePool>(backend, in);
+}
+
+std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec) {
+  return std::make_unique<Upsample>(backend, in, spec);
 }
 
 }  // namespace mrmf

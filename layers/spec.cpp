@@ -16,6 +16,7 @@ void settle_axes(std::vector<LayerSpec>& layers, int axes) {
     const OneForAll given = std::exchange(spec.one_for_all, {});
     if (given.window) spread(spec.window, axes);
     if (given.stride) spread(spec.stride, axes);
+    if (given.dilation) spread(spec.dilation, axes);
     if (given.padding) spread(spec.pad_before, axes), spread(spec.pad_after, axes);
   }
 }

@@ -16,14 +16,23 @@ namespace mrmf {
 /// Every kind of layer; its name is its word in a configuration.
 #define MRMF_LAYER_KINDS(KIND) \
   KIND(conv)                   \
+  KIND(conv_transpose)         \
   KIND(max_pool)               \
   KIND(average_pool)           \
+  KIND(global_average_pool)    \
+  KIND(upsample)               \
   KIND(batch_norm)             \
+  KIND(group_norm)             \
+  KIND(layer_norm)             \
   KIND(flatten)                \
   KIND(dense)                  \
   KIND(relu)                   \
   KIND(leaky_relu)             \
   KIND(tanh)                   \
+  KIND(gelu)                   \
+  KIND(silu)                   \
+  KIND(softplus)               \
+  KIND(sigmoid)                \
   KIND(dropout)
 
 #define MRMF_ENUMERATOR(kind) kind,
@@ -46,7 +55,7 @@ enum class Initialiser { pytorch, glorot, he };
 /// Sizes given as one number for every axis of the data. The number is at the last axis until settle_axes() copies it
 /// to the others.
 struct OneForAll {
-  bool window = false, stride = false, padding = false;
+  bool window = false, stride = false, padding = false, dilation = false;
   bool operator==(const OneForAll&) const = default;
 };
 
@@ -55,18 +64,22 @@ struct OneForAll {
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
-  Index units = 0;             ///< conv: output channels; dense: outputs
-  Extent window{1, 1, 1};      ///< conv kernel or pool window
+  Index units = 0;             ///< conv, conv_transpose: output channels; dense: outputs
+  Extent window{1, 1, 1};      ///< kernel, pool window, or factor of upsample
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
-  Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the window
-  Extent pad_after{0, 0, 0};
+  Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
+  Extent pad_after{0, 0, 0};   ///< conv_transpose: positions that are left out of the output
+  Extent dilation{1, 1, 1};    ///< of a kernel's taps
   OneForAll one_for_all{};
-  bool same_padding = false;  ///< conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads
-  float rate = 0.0F;          ///< dropout
-  float slope = 0.01F;        ///< leaky ReLU, for negative values
-  float scale = 1.0F;         ///< tanh: y = scale * tanh(x)
-  float momentum = 0.1F;      ///< batch norm, PyTorch's meaning: weight of the new batch
-  float epsilon = 1e-5F;      ///< batch norm
+  /// conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads. conv_transpose: in * stride
+  bool same_padding = false;
+  Index groups = 0;  ///< group norm
+  UpsampleKind mode = UpsampleKind::nearest;
+  float rate = 0.0F;      ///< dropout
+  float slope = 0.01F;    ///< leaky ReLU, for negative values
+  float scale = 1.0F;     ///< tanh: y = scale * tanh(x)
+  float momentum = 0.1F;  ///< batch norm, PyTorch's meaning: weight of the new batch
+  float epsilon = 1e-5F;  ///< of norms
   Initialiser initialiser = Initialiser::pytorch;
   bool operator==(const LayerSpec&) const = default;
 };

@@ -75,7 +75,7 @@ double forward_element(const ConvProblem& problem, Index i) {
   double sum = problem.bias ? pattern_value(bias_seed, static_cast<std::uint64_t>(y.channel)) : 0.0;
   for_each_position(g.kernel, [&](const Extent& tap) {
     Place x{y.row, {}, 0};
-    for (std::size_t a = 0; a < 3; ++a) x.at[a] = y.at[a] * g.stride[a] - g.pad_before[a] + tap[a];
+    for (std::size_t a = 0; a < 3; ++a) x.at[a] = y.at[a] * g.stride[a] - g.pad_before[a] + tap[a] * g.dilation[a];
     if (!inside(x.at, g.in)) return;
     for (x.channel = 0; x.channel < g.in_channels; ++x.channel)
       sum += first(index_of(x, g.in, g.in_channels)) *
@@ -91,7 +91,7 @@ double data_element(const ConvProblem& problem, Index i) {
   for_each_position(g.kernel, [&](const Extent& tap) {
     Place y{x.row, {}, 0};
     for (std::size_t a = 0; a < 3; ++a) {
-      const Index from = x.at[a] + g.pad_before[a] - tap[a];
+      const Index from = x.at[a] + g.pad_before[a] - tap[a] * g.dilation[a];
       if (from % g.stride[a] != 0) return;
       y.at[a] = from / g.stride[a];
     }
@@ -111,7 +111,7 @@ double weights_element(const ConvProblem& problem, Index i) {
   for (Index row = 0; row < problem.rows; ++row)
     for_each_position(out, [&](const Extent& at) {
       Place x{row, {}, w.channel};
-      for (std::size_t a = 0; a < 3; ++a) x.at[a] = at[a] * g.stride[a] - g.pad_before[a] + w.at[a];
+      for (std::size_t a = 0; a < 3; ++a) x.at[a] = at[a] * g.stride[a] - g.pad_before[a] + w.at[a] * g.dilation[a];
       if (!inside(x.at, g.in)) return;
       sum += first(index_of(x, g.in, g.in_channels)) * second(index_of({row, at, w.row}, out, g.out_channels));
     });

@@ -1,4 +1,4 @@
-// A convolution's bias: its gradient, and its sum in one pass with max pooling and ReLU.
+// A convolution's bias: its gradient, its sum alone, and its sum in one pass with max pooling and ReLU.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"
@@ -26,7 +26,42 @@ struct Sums {
   MRMF_HD void finish(Index channel, const double (&totals)[1]) const { sums[channel] = static_cast<float>(totals[0]); }
 };
 
+/// Reads and writes y.
+template <class T>
+struct AddBias {
+  std::size_t vectors;
+  std::uint32_t channels;
+  const float* b;
+  T* y;
+
+  struct Body {
+    AddBias f;
+    std::uint32_t vector;
+    float bias[width<T>];
+
+    MRMF_HD void operator()(std::uint32_t row) const {
+      float value[width<T>];
+      load(f.y, row * f.vectors + vector, value);
+      for (int i = 0; i < width<T>; ++i) value[i] += bias[i];
+      store(value, f.y, row * f.vectors + vector);
+    }
+  };
+  MRMF_HD Body at(std::uint32_t vector) const {
+    Body body{*this, vector, {}};
+    load_parameters(b, vector, channels, body.bias);
+    return body;
+  }
+};
+
 }  // namespace
+
+void add_bias(const Work& work, Index rows, Index channels, const float* b, void* y) {
+  const Index vectors = work.storage.vectors(channels);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, rows, vectors,
+                 AddBias<T>{static_cast<std::size_t>(vectors), count32(channels), b, elements<T>(y)});
+  });
+}
 
 void channel_sums(const Work& work, Index rows, Index channels, const void* x, float* sums, void* scratch) {
   const Reduction r{rows, work.storage.vectors(channels), channels, static_cast<double*>(scratch)};

@@ -1,4 +1,4 @@
-// Convolutions by cuDNN plans: alone, and with the max pooling and ReLU behind them.
+// Convolutions by cuDNN plans: alone, transposed, and with the max pooling and ReLU behind them.
 #include <map>
 #include <memory>
 
@@ -22,8 +22,9 @@ class ConvPasses {
 
   void prepare(Index rows);
   void forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y);
-  /// Uses the weights of the last forward.
+  /// Uses the weights of the last forward or use_weights().
   void backward_data(Index rows, const void* dy, void* dx);
+  void use_weights(ConstSpan w) { pack(w, {}); }
   void backward_weights(Index rows, const void* x, const void* dy, Span dw);
 
  private:
@@ -158,10 +159,46 @@ class Conv final : public WeightedOp {
   ConvPasses passes_;
 };
 
+/// The same passes with their roles exchanged. The bias comes in a pass of its own.
+class ConvTranspose final : public WeightedOp {
+ public:
+  ConvTranspose(Device& device, const ConvGeometry& geometry, Index max_rows)
+      : device_(device), geometry_(geometry), passes_(device, geometry, false) {
+    device.reserve(Device::Scratch::sums, channel_sums_bytes(device.storage(), positions(max_rows), channels()));
+  }
+
+  void prepare(Index rows) override { passes_.prepare(rows); }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    passes_.use_weights(w);
+    passes_.backward_data(x.shape.n, x.data.data(), y.data.data());
+    add_bias(device_.work(), positions(x.shape.n), channels(), b.data(), y.data.data());
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    passes_.forward(dy.shape.n, dy.data.data(), w, {}, dx.data.data());
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    passes_.backward_weights(x.shape.n, dy.data.data(), x.data.data(), dw);
+    channel_sums(device_.work(), positions(dy.shape.n), channels(), dy.data.data(), db.data(),
+                 device_.scratch(Device::Scratch::sums));
+  }
+
+ private:
+  Index channels() const { return geometry_.in_channels; }  // of y
+  Index positions(Index rows) const { return rows * product(geometry_.in); }
+
+  Device& device_;
+  ConvGeometry geometry_;
+  ConvPasses passes_;
+};
+
 }  // namespace
 
 std::unique_ptr<WeightedOp> CudaBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(device_, geometry, max_rows);
+}
+
+std::unique_ptr<WeightedOp> CudaBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  return std::make_unique<ConvTranspose>(device_, geometry, max_rows);
 }
 
 namespace {

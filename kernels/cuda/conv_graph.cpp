@@ -22,6 +22,7 @@ struct ConvolutionSpec {
   std::vector<std::int64_t> pad_before;
   std::vector<std::int64_t> pad_after;
   std::vector<std::int64_t> stride;
+  std::vector<std::int64_t> dilation;
 };
 
 /// The tensors of a convolution, made by make_tensor. The pass decides which of them is the result.
@@ -104,7 +105,7 @@ Descriptor make_convolution(const ConvolutionSpec& spec) {
   convolution.set_ints(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, spec.pad_before);
   convolution.set_ints(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, spec.pad_after);
   convolution.set_ints(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, spec.stride);
-  convolution.set_ints(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<std::int64_t>(spec.stride.size(), 1));
+  convolution.set_ints(CUDNN_ATTR_CONVOLUTION_DILATIONS, spec.dilation);
   convolution.finalize();
   return convolution;
 }
@@ -208,8 +209,8 @@ std::vector<Descriptor> operations_of(const ConvProblem& problem, const Descript
 Descriptor make_conv_graph(const ConvProblem& problem, const DeviceModel& device) {
   const ConvGeometry& g = problem.geometry;
   const std::size_t unused = unused_axes(g);
-  const Descriptor convolution =
-      make_convolution({spatial(g.pad_before, unused), spatial(g.pad_after, unused), spatial(g.stride, unused)});
+  const Descriptor convolution = make_convolution({spatial(g.pad_before, unused), spatial(g.pad_after, unused),
+                                                   spatial(g.stride, unused), spatial(g.dilation, unused)});
   return make_graph(operations_of(problem, convolution), device);
 }
 

@@ -92,6 +92,7 @@ std::string describe(const ConvProblem& problem) {
                      std::to_string(g.out_channels) + " k" + by_x(g.kernel) + " s" + by_x(g.stride) + " p" +
                      by_x(g.pad_before) + "+" + by_x(g.pad_after) + " at " + by_x(g.in) + ", " +
                      std::to_string(problem.rows) + " rows, " + to_string(problem.precision);
+  if (g.dilation != Extent{1, 1, 1}) text += ", dilation " + by_x(g.dilation);
   if (problem.bias) text += ", bias";
   if (problem.deterministic) text += ", deterministic";
   return text;

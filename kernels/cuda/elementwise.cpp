@@ -18,12 +18,12 @@ void CudaBackend::reshape(ConstTensor x, Tensor y) {
   cuda::reshape(device_.work(), x.shape, x.data.data(), y.shape, y.data.data());
 }
 
-void CudaBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
-  cuda::activate(device_.work(), kind, slope, vectors(x), x.data(), y.data());
+void CudaBackend::activate(ActivationKind kind, float slope, ConstTensor x, Tensor y) {
+  cuda::activate(device_.work(), kind, slope, x.shape, x.data.data(), y.data.data());
 }
 
-void CudaBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
-  cuda::activate_backward(device_.work(), kind, slope, vectors(y), y.data(), dy.data(), dx.data());
+void CudaBackend::activate_backward(ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx) {
+  cuda::activate_backward(device_.work(), kind, slope, kept.shape, kept.data.data(), dy.data.data(), dx.data.data());
 }
 
 void CudaBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {

@@ -8,26 +8,52 @@
 namespace mrmf::cuda {
 namespace {
 
-/// Reads x, writes y.
-template <class T>
+template <ActivationKind Kind>
+struct OfKind {
+  static constexpr ActivationKind kind = Kind;
+};
+
+/// Calls use(OfKind) with a kind that the compiler knows: each kernel needs the registers of its own formula alone.
+template <class Use>
+void with_kind(ActivationKind kind, Use use) {
+  switch (kind) {
+    case ActivationKind::relu: return use(OfKind<ActivationKind::relu>{});
+    case ActivationKind::leaky_relu: return use(OfKind<ActivationKind::leaky_relu>{});
+    case ActivationKind::tanh: return use(OfKind<ActivationKind::tanh>{});
+    case ActivationKind::gelu: return use(OfKind<ActivationKind::gelu>{});
+    case ActivationKind::silu: return use(OfKind<ActivationKind::silu>{});
+    case ActivationKind::softplus: return use(OfKind<ActivationKind::softplus>{});
+    case ActivationKind::sigmoid: return use(OfKind<ActivationKind::sigmoid>{});
+  }
+}
+
+/// Reads x, writes y; zeros in pad channels, which most kinds give by themselves.
+template <class T, ActivationKind Kind>
 struct Activate {
-  ActivationKind kind;
+  static constexpr bool keeps_zero = Kind != ActivationKind::softplus && Kind != ActivationKind::sigmoid;
   float slope;
+  Divider by_vectors;  // of a position
+  std::uint32_t channels;
   const T* x;
   T* y;
 
   MRMF_HD void operator()(std::uint32_t i) const {
     float value[width<T>];
     load(x, i, value);
-    for (float& v : value) v = activation(kind, slope, v);
+    for (float& v : value) v = activation(Kind, slope, v);
+    if constexpr (!keeps_zero) {
+      std::uint32_t rest = i;
+      const std::uint32_t first = by_vectors.take(rest) * static_cast<std::uint32_t>(width<T>);
+      for (std::uint32_t k = 0; k < width<T>; ++k)
+        if (first + k >= channels) value[k] = 0;
+    }
     store(value, y, i);
   }
 };
 
-/// Reads y and dy, writes dx.
-template <class T>
+/// Reads y (or x: gradient_reads_input) and dy, writes dx. Pads of dy are zero, so those of dx are.
+template <class T, ActivationKind Kind>
 struct ActivateBackward {
-  ActivationKind kind;
   float slope;
   const T* y;
   const T* dy;
@@ -37,7 +63,7 @@ struct ActivateBackward {
     float output[width<T>], gradient[width<T>];
     load(y, i, output);
     load(dy, i, gradient);
-    for (int k = 0; k < width<T>; ++k) gradient[k] = activation_gradient(kind, slope, output[k], gradient[k]);
+    for (int k = 0; k < width<T>; ++k) gradient[k] = activation_gradient(Kind, slope, output[k], gradient[k]);
     store(gradient, dx, i);
   }
 };
@@ -101,16 +127,24 @@ struct Swap {
 
 }  // namespace
 
-void activate(const Work& work, ActivationKind kind, float slope, Index vectors, const void* x, void* y) {
+void activate(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* x, void* y) {
+  const Index vectors = work.storage.vectors(shape.channels);
   with_element(work.storage, [&]<class T>(T) {
-    for_each(work.stream, vectors, Activate<T>{kind, slope, elements<T>(x), elements<T>(y)});
+    with_kind(kind, [&]<ActivationKind Kind>(OfKind<Kind>) {
+      for_each(work.stream, shape.n * product(shape.spatial) * vectors,
+               Activate<T, Kind>{slope, Divider(vectors), count32(shape.channels), elements<T>(x), elements<T>(y)});
+    });
   });
 }
 
-void activate_backward(const Work& work, ActivationKind kind, float slope, Index vectors, const void* y, const void* dy,
-                       void* dx) {
+void activate_backward(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* kept,
+                       const void* dy, void* dx) {
+  const Index vectors = shape.n * product(shape.spatial) * work.storage.vectors(shape.channels);
   with_element(work.storage, [&]<class T>(T) {
-    for_each(work.stream, vectors, ActivateBackward<T>{kind, slope, elements<T>(y), elements<T>(dy), elements<T>(dx)});
+    with_kind(kind, [&]<ActivationKind Kind>(OfKind<Kind>) {
+      for_each(work.stream, vectors,
+               ActivateBackward<T, Kind>{slope, elements<T>(kept), elements<T>(dy), elements<T>(dx)});
+    });
   });
 }
 

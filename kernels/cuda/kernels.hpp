@@ -52,10 +52,10 @@ struct StepBlock {
 
 // Activations and dropout of stored activations; fill and swap of float memory.
 
-/// On `vectors` vectors of 16 bytes, pads included: every activation maps 0 to 0. y may be x, dx may be dy.
-void activate(const Work& work, ActivationKind kind, float slope, Index vectors, const void* x, void* y);
-void activate_backward(const Work& work, ActivationKind kind, float slope, Index vectors, const void* y, const void* dy,
-                       void* dx);
+/// y may be x, dx may be dy. `kept`: y, or x where gradient_reads_input().
+void activate(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* x, void* y);
+void activate_backward(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* kept,
+                       const void* dy, void* dx);
 
 /// A dropout layer: its number and rate, and where the kernel finds the step's numbers and the samples' ids.
 struct DropoutWork {
@@ -141,6 +141,17 @@ void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const
 void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const void* dy, const std::uint8_t* winner,
                    void* dx);
 
+// Upsampling of stored activations.
+
+/// y (n samples, stored) from x, and dx from dy. Each element gathers what it needs; no atomics.
+void upsample_forward(const Work& work, const UpsampleGeometry& geometry, Index n, const void* x, void* y);
+void upsample_backward(const Work& work, const UpsampleGeometry& geometry, Index n, const void* dy, void* dx);
+
+/// The mean over all positions of n samples, per channel; the blocks of a launch share a sample's positions. `scratch`
+/// has global_average_bytes() for at least as many samples.
+void global_average(const Work& work, const PoolGeometry& geometry, Index n, const void* x, void* y, void* scratch);
+std::size_t global_average_bytes(const Storage& storage, const PoolGeometry& geometry, Index n);
+
 /// One batch norm of stored activations on one stream, with the ReLU and the average pooling that may follow in the
 /// same pass. A plain batch norm has slope 1 (no activation) and no pooling.
 ///
@@ -170,6 +181,23 @@ struct NormBackward {
   void* dx;
 };
 void norm_backward(const NormWork& norm, Index n, const NormBackward& data, const NormMemory& memory);
+
+/// Group norm of stored activations. The blocks of a launch share a sample's positions: sums per sample and channel
+/// come first, then sums of these per group.
+struct GroupNormWork {
+  Work work;
+  GroupNormSettings settings;
+  void* scratch = nullptr;  ///< group_norm_bytes() for at least as many samples
+};
+std::size_t group_norm_bytes(const Storage& storage, const GroupNormSettings& settings, Index n);
+
+/// Reads x twice, writes y. memory.mean and memory.inverse_deviation get a value per sample and group.
+void group_norm_forward(const GroupNormWork& norm, Index n, const void* x, const NormMemory& memory, void* y);
+/// Reads x and dy for the sums, and again unless dx is null.
+void group_norm_backward(const GroupNormWork& norm, Index n, const NormBackward& data, const NormMemory& memory);
+
+/// y (stored, `rows` positions) += b, float32 and unpadded; pads stay zero.
+void add_bias(const Work& work, Index rows, Index channels, const float* b, void* y);
 
 // Bias, max pooling (window = stride) and ReLU behind a convolution that wrote its output without bias.
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/kernels.hpp"
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/samples.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/cuda/windows.cuh"
 #include "kernels/formulas.hpp"
@@ -92,6 +93,27 @@ struct Backward {
   }
 };
 
+/// Reads x: sums per sample and channel, which become an element of y each.
+template <class T>
+struct GlobalAverage {
+  static constexpr int unroll = 4;
+  Samples samples;
+  const T* x;
+  T* y;
+  double share;
+
+  MRMF_HD auto at(std::uint32_t index) const {
+    return [f = *this, column = samples.column(index)](std::uint32_t position, float(&to)[1][width<T>]) {
+      float value[width<T>];
+      load_constant(f.x, column.at(position), value);
+      for (int i = 0; i < width<T>; ++i) to[0][i] += value[i];
+    };
+  }
+  MRMF_HD void finish(Index i, const double (&totals)[1]) const {
+    store_element(static_cast<float>(share * totals[0]), y, static_cast<std::size_t>(i));
+  }
+};
+
 float share_of(const PoolGeometry& g) { return 1.0F / static_cast<float>(product(g.window)); }
 
 }  // namespace
@@ -107,6 +129,21 @@ void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const
     else
       for_each_row(work.stream, rows, vectors,
                    AverageForward<T>{Windows<>(geometry), stride, share_of(geometry), elements<T>(x), elements<T>(y)});
+  });
+}
+
+std::size_t global_average_bytes(const Storage& storage, const PoolGeometry& geometry, Index n) {
+  const Samples samples(product(geometry.in), storage.vectors(geometry.channels));
+  const auto of = [&](Index m) { return samples.reduction(m, static_cast<int>(storage.pad), nullptr); };
+  return static_cast<std::size_t>(most_partials(n, 1, of)) * sizeof(double);
+}
+
+void global_average(const Work& work, const PoolGeometry& geometry, Index n, const void* x, void* y, void* scratch) {
+  const Samples samples(product(geometry.in), work.storage.vectors(geometry.channels));
+  with_element(work.storage, [&]<class T>(T) {
+    reduce<1, width<T>>(
+        work.stream, samples.reduction(n, width<T>, static_cast<double*>(scratch)),
+        GlobalAverage<T>{samples, elements<T>(x), elements<T>(y), 1.0 / static_cast<double>(product(geometry.in))});
   });
 }
 

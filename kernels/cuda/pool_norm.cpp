@@ -1,4 +1,4 @@
-// Pooling and batch norm as operations, on their kernels and this backend's memory.
+// Pooling, upsampling and norms as operations, on their kernels and this backend's memory.
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
@@ -20,6 +20,42 @@ class Pool final : public PoolOp {
  private:
   Device& device_;
   PoolGeometry geometry_;
+};
+
+/// The mean over all positions. Backward is that of any average pooling.
+class GlobalAverage final : public PoolOp {
+ public:
+  GlobalAverage(Device& device, const PoolGeometry& geometry, Index max_rows) : device_(device), geometry_(geometry) {
+    device.reserve(Device::Scratch::sums, global_average_bytes(device.storage(), geometry, max_rows));
+  }
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
+    global_average(device_.work(), geometry_, x.shape.n, x.data.data(), y.data.data(),
+                   device_.scratch(Device::Scratch::sums));
+  }
+  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
+    pool_backward(device_.work(), geometry_, dy.shape.n, dy.data.data(), nullptr, dx.data.data());
+  }
+
+ private:
+  Device& device_;
+  PoolGeometry geometry_;
+};
+
+class Upsample final : public PoolOp {
+ public:
+  Upsample(Device& device, const UpsampleGeometry& geometry) : device_(device), geometry_(geometry) {}
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
+    upsample_forward(device_.work(), geometry_, x.shape.n, x.data.data(), y.data.data());
+  }
+  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
+    upsample_backward(device_.work(), geometry_, dy.shape.n, dy.data.data(), dx.data.data());
+  }
+
+ private:
+  Device& device_;
+  UpsampleGeometry geometry_;
 };
 
 NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step) {
@@ -74,10 +110,41 @@ class Norm final : public NormOp {
   NormSettings settings_;
 };
 
+class GroupNorm final : public NormOp {
+ public:
+  GroupNorm(Device& device, const GroupNormSettings& settings, Index max_rows) : device_(device), settings_(settings) {
+    device.reserve(Device::Scratch::sums, group_norm_bytes(device.storage(), settings, max_rows));
+  }
+
+  void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    group_norm_forward(work(), x.shape.n, x.data.data(), memory, y.data.data());
+  }
+  void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    group_norm_backward(work(), x.shape.n, {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()},
+                        memory);
+  }
+
+ private:
+  GroupNormWork work() const { return {device_.work(), settings_, device_.scratch(Device::Scratch::sums)}; }
+
+  Device& device_;
+  GroupNormSettings settings_;
+};
+
 }  // namespace
 
-std::unique_ptr<PoolOp> CudaBackend::pool(const PoolGeometry& geometry, Index) {
+std::unique_ptr<PoolOp> CudaBackend::pool(const PoolGeometry& geometry, Index max_rows) {
+  if (is_global_average(geometry)) return std::make_unique<GlobalAverage>(device_, geometry, max_rows);
   return std::make_unique<Pool>(device_, geometry);
+}
+
+std::unique_ptr<PoolOp> CudaBackend::upsample(const UpsampleGeometry& geometry, Index) {
+  return std::make_unique<Upsample>(device_, geometry);
+}
+
+std::unique_ptr<NormOp> CudaBackend::group_norm(const GroupNormSettings& settings, Index max_rows) {
+  return std::make_unique<GroupNorm>(device_, settings, max_rows);
 }
 
 std::unique_ptr<NormOp> CudaBackend::norm_relu_pool(const NormReluPool& settings, Index max_rows) {

@@ -112,6 +112,12 @@ MRMF_HD inline void store(const float (&v)[8], Bf16* x, std::size_t i) {
               x + 8 * i);
 }
 
+/// Element `i` of an array.
+MRMF_HD inline void store_element(float v, float* x, std::size_t i) { x[i] = v; }
+MRMF_HD inline void store_element(float v, Bf16* x, std::size_t i) {
+  x[i].bits = static_cast<std::uint16_t>(pack_bf16(v, 0));
+}
+
 /// The parameters of a vector's channels; they are unpadded and of any alignment. Zeros for pad channels.
 template <int W>
 MRMF_HD void load_parameters(const float* p, std::uint32_t vector, std::uint32_t channels, float (&v)[W]) {

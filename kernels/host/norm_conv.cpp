@@ -82,8 +82,8 @@ TapSums::TapSums(const ConvGeometry& geometry)
   sums_.resize(static_cast<std::size_t>(threads_ * stride_));
   for (std::size_t a = 0; a < 3; ++a)
     for (Index tap = 0; tap < g_.kernel[a]; ++tap) {
-      // 0 <= position * stride - pad_before + tap < in
-      const Index shift = g_.pad_before[a] - tap, stride = g_.stride[a];
+      // 0 <= position * stride - pad_before + tap * dilation < in
+      const Index shift = g_.pad_before[a] - tap * g_.dilation[a], stride = g_.stride[a];
       const Index begin = std::clamp<Index>((shift + stride - 1) / stride, 0, out_[a]);
       const Index end = std::min(out_[a], shift + g_.in[a] <= 0 ? 0 : (shift + g_.in[a] - 1) / stride + 1);
       ranges_[a].push_back({begin, std::max(begin, end)});

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/host/conv_transpose.hpp"
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
@@ -91,8 +92,8 @@ class PlaneRing {
 /// Convolutions on the direct kernels: splits the planes of all samples over threads.
 class DirectConv final : public WeightedOp {
  public:
-  /// Null where oneDNN's own kernels are better, or ours do not serve: without AVX2 or on AVX-512, with strides, for
-  /// few positions, for output channels that are no multiple of the lanes.
+  /// Null where oneDNN's own kernels are better, or ours do not serve: without AVX2 or on AVX-512, with strides or
+  /// dilation, for few positions, for output channels that are no multiple of the lanes.
   static std::unique_ptr<DirectConv> make(const ConvGeometry& geometry);
 
   DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
@@ -141,7 +142,9 @@ const Kernels* choose_kernels(const ConvGeometry& c) {
 bool supported(const ConvGeometry& c, const Kernels& kernels) {
   constexpr Index least_positions = 64;
   const Extent out = c.out();
-  return c.stride == Extent{1, 1, 1} && c.out_channels % kernels.lanes == 0 && out[1] * out[2] >= least_positions;
+  const Extent one{1, 1, 1};
+  return c.stride == one && c.dilation == one && c.out_channels % kernels.lanes == 0 &&
+         out[1] * out[2] >= least_positions;
 }
 
 ConvGeometry data_gradient(const ConvGeometry& c) {
@@ -293,6 +296,10 @@ std::unique_ptr<WeightedOp> OnednnBackend::conv(const ConvGeometry& geometry, In
   if (auto direct = DirectConv::make(geometry)) return direct;
   return make_weighted(*context_, max_rows,
                        [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+}
+
+std::unique_ptr<WeightedOp> OnednnBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
 }
 
 }  // namespace mrmf::onednn

@@ -24,8 +24,9 @@ const fused::Kernels& choose_kernels() {
 bool supported(const ConvGeometry& c, const PoolGeometry& p) {
   const Extent none{0, 0, 0}, one{1, 1, 1};
   return p.kind == PoolKind::max && p.in == c.out() && p.channels == c.out_channels && p.window == p.stride &&
-         c.stride == one && c.pad_before == none && c.pad_after == none && c.in[0] == 1 && c.in[1] == 1 &&
-         c.kernel[0] == 1 && c.kernel[1] == 1 && p.window[0] == 1 && p.window[1] == 1 && p.window[2] <= 255;
+         c.stride == one && c.dilation == one && c.pad_before == none && c.pad_after == none && c.in[0] == 1 &&
+         c.in[1] == 1 && c.kernel[0] == 1 && c.kernel[1] == 1 && p.window[0] == 1 && p.window[1] == 1 &&
+         p.window[2] <= 255;
 }
 
 fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long lanes) {
@@ -153,7 +154,7 @@ class FusedConvPool final : public ConvPoolOp {
 
 }  // namespace
 
-// Null for geometries other than 1-D, stride 1, no padding, max pooling with window = stride.
+// Null for geometries other than 1-D, stride 1, no dilation, no padding, max pooling with window = stride.
 std::unique_ptr<ConvPoolOp> OnednnBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool, Index) {
   if (!supported(conv, pool)) return nullptr;
   return std::make_unique<FusedConvPool>(conv, pool);

@@ -1,5 +1,6 @@
 // Plain functions of the backend: swapping, filling, activations, dropout, the loss, and optimizer steps.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -20,6 +21,35 @@ void for_ranges(Index total, const Body& body) {
   for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
 }
 
+// Vectors have no exp and no erfc of the C library, so these loops bring their own, to about 1e-7.
+
+/// e^x, a polynomial on [-ln 2 / 2, ln 2 / 2] and a power of two. NaN stays NaN.
+inline float exponential(float x) {
+  constexpr float most = 88.3F, least = -87.3F, to_even = 0x1.8p23F;
+  x = x > most ? most : x;
+  x = x < least ? least : x;
+  const float shifted = x * 1.44269504F + to_even, n = shifted - to_even;
+  const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
+  const float p =
+      ((((1.98756915e-4F * r + 1.39819995e-3F) * r + 8.33345191e-3F) * r + 4.16657959e-2F) * r + 1.66666655e-1F) * r +
+      0.5F;
+  const auto power = (std::bit_cast<std::uint32_t>(shifted) + 127U) << 23;  // n is in the low bits
+  return (p * r * r + r + 1.0F) * std::bit_cast<float>(power);
+}
+
+inline float fast_logistic(float x) { return 1.0F / (1.0F + exponential(-x)); }
+
+/// normal_share() of kernels/formulas.hpp, and sqrt(2 pi) times the density (Abramowitz & Stegun 1964, 7.1.26).
+struct Normal {
+  float share, bell;
+};
+inline Normal fast_normal(float x) {
+  const float z = std::abs(x) * 0.70710678F, t = 1.0F / (1.0F + 0.3275911F * z), bell = exponential(-z * z);
+  const float p = (((1.06140543F * t - 1.45315203F) * t + 1.42141374F) * t - 0.28449674F) * t + 0.25482959F;
+  const float tail = 0.5F * p * t * bell;
+  return {x < 0 ? tail : 1.0F - tail, bell};
+}
+
 // A result may overlap its argument only element on element, so the iterations below are independent (ivdep).
 
 inline void activate_range(ActivationKind kind, float slope, const float* x, float* y, Index count) {
@@ -36,9 +66,26 @@ inline void activate_range(ActivationKind kind, float slope, const float* x, flo
 #pragma GCC ivdep
       for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::tanh, slope, x[i]);
       break;
+    case ActivationKind::gelu:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = x[i] * fast_normal(x[i]).share;
+      break;
+    case ActivationKind::silu:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = x[i] * fast_logistic(x[i]);
+      break;
+    case ActivationKind::softplus:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::softplus, slope, x[i]);
+      break;
+    case ActivationKind::sigmoid:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = fast_logistic(x[i]);
+      break;
   }
 }
 
+/// y: the input of gelu and silu.
 inline void activate_backward_range(ActivationKind kind, float slope, const float* y, const float* dy, float* dx,
                                     Index count) {
   switch (kind) {
@@ -53,6 +100,28 @@ inline void activate_backward_range(ActivationKind kind, float slope, const floa
     case ActivationKind::tanh:
 #pragma GCC ivdep
       for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::tanh, slope, y[i], dy[i]);
+      break;
+    case ActivationKind::gelu:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) {
+        const Normal normal = fast_normal(y[i]);
+        dx[i] = dy[i] * (normal.share + y[i] * (0.39894228F * normal.bell));
+      }
+      break;
+    case ActivationKind::silu:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) {
+        const float share = fast_logistic(y[i]);
+        dx[i] = dy[i] * (share * (1.0F + y[i] * (1.0F - share)));
+      }
+      break;
+    case ActivationKind::softplus:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::softplus, slope, y[i], dy[i]);
+      break;
+    case ActivationKind::sigmoid:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::sigmoid, slope, y[i], dy[i]);
       break;
   }
 }
@@ -115,16 +184,18 @@ void OnednnBackend::fill(Span x, float value) {
   for_ranges(std::ssize(x), [&](Index first, Index count) { std::fill_n(x.data() + first, count, value); });
 }
 
-void OnednnBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
-  for_ranges(std::ssize(x), [&](Index first, Index count) {
-    vectorised([&] { activate_range(kind, slope, x.data() + first, y.data() + first, count); });
+void OnednnBackend::activate(ActivationKind kind, float slope, ConstTensor x, Tensor y) {
+  for_ranges(std::ssize(x.data), [&](Index first, Index count) {
+    vectorised([&] { activate_range(kind, slope, x.data.data() + first, y.data.data() + first, count); });
   });
 }
 
-void OnednnBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
-  for_ranges(std::ssize(y), [&](Index first, Index count) {
-    vectorised(
-        [&] { activate_backward_range(kind, slope, y.data() + first, dy.data() + first, dx.data() + first, count); });
+void OnednnBackend::activate_backward(ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx) {
+  for_ranges(std::ssize(kept.data), [&](Index first, Index count) {
+    vectorised([&] {
+      activate_backward_range(kind, slope, kept.data.data() + first, dy.data.data() + first, dx.data.data() + first,
+                              count);
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 // Batch norm outside its loops over tensors: sums over threads and ranks, statistics, and the loops' terms per channel.
+// Loops that group norm has, too.
 #pragma once
 
 #include <omp.h>
@@ -59,5 +60,37 @@ class NormSums {
   std::vector<double> sums_;     // two sums per channel, then the number of rows
   std::vector<float> factor_, offset_, slope_;
 };
+
+/// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.
+struct Block {
+  Index rows, stride, channels;
+};
+inline constexpr Index block_channels = 512;
+
+/// y = (x - mean) * factor + beta.
+inline void normalise(const Block& b, const float* __restrict x, const float* __restrict mean,
+                      const float* __restrict factor, const float* __restrict beta, float* __restrict y) {
+  for (Index r = 0; r < b.rows; ++r, x += b.stride, y += b.stride)
+    for (Index c = 0; c < b.channels; ++c) y[c] = (x[c] - mean[c]) * factor[c] + beta[c];
+}
+
+/// Sums of dy and dy * (x - mean).
+inline void add_gradients(const Block& b, const float* __restrict x, const float* __restrict dy,
+                          const float* __restrict mean, double* __restrict sum, double* __restrict product_sum) {
+  const Index stride = b.stride;
+  for (Index r = 0; r < b.rows; ++r, x += stride, dy += stride)
+    for (Index c = 0; c < b.channels; ++c) {
+      const double gradient = dy[c];
+      sum[c] += gradient;
+      product_sum[c] += gradient * static_cast<double>(x[c] - mean[c]);
+    }
+}
+
+/// Calls body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
+template <class Body>
+void for_blocks(Index channels, Index first, Index last, const Body& body) {
+  for (Index c = 0; c < channels; c += block_channels)
+    body(Block{last - first, channels, std::min(block_channels, channels - c)}, first * channels + c, c);
+}
 
 }  // namespace mrmf::onednn

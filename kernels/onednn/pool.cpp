@@ -134,9 +134,64 @@ class Pool final : public PoolOp {
   std::vector<Index> offsets_;
 };
 
+/// The mean over all positions of a sample: of pieces, which threads share, and then of these in their order.
+class GlobalAverage final : public PoolOp {
+ public:
+  GlobalAverage(const PoolGeometry& geometry, Index max_rows)
+      : positions_(product(geometry.in)),
+        channels_(geometry.channels),
+        pieces_((positions_ + piece - 1) / piece),
+        sums_(static_cast<std::size_t>(max_rows * pieces_ * channels_)) {}
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
+    for_pieces(x.shape.n, [&](Index number, Index first, Index last) {
+      add_up(x.data.data() + first * channels_, last - first, sums_.data() + number * channels_);
+    });
+    for (Index row = 0; row < x.shape.n; ++row)
+      for (Index c = 0; c < channels_; ++c) {
+        double sum = 0;
+        for (Index p = row * pieces_; p < (row + 1) * pieces_; ++p) sum += sums_[p * channels_ + c];
+        y.data[row * channels_ + c] = static_cast<float>(sum / static_cast<double>(positions_));
+      }
+  }
+
+  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
+    const float share = 1.0F / static_cast<float>(positions_);
+    for_pieces(dy.shape.n, [&](Index number, Index first, Index last) {
+      const float* const from = dy.data.data() + number / pieces_ * channels_;
+      for (Index p = first; p < last; ++p)
+        for (Index c = 0; c < channels_; ++c) dx.data[p * channels_ + c] = from[c] * share;
+    });
+  }
+
+ private:
+  static constexpr Index piece = 256;  // positions
+
+  void add_up(const float* x, Index count, double* sums) const {
+    std::fill_n(sums, channels_, 0.0);
+    vectorised([&] {
+      for (Index p = 0; p < count; ++p, x += channels_)
+        for (Index c = 0; c < channels_; ++c) sums[c] += double{x[c]};
+    });
+  }
+  /// body(number, first, last): positions [first, last) of one sample, all counted over all samples.
+  template <class Body>
+  void for_pieces(Index rows, const Body& body) const {
+#pragma omp parallel for schedule(static)
+    for (Index i = 0; i < rows * pieces_; ++i) {
+      const Index row = i / pieces_, first = i % pieces_ * piece;
+      body(i, row * positions_ + first, row * positions_ + std::min(positions_, first + piece));
+    }
+  }
+
+  Index positions_, channels_, pieces_;
+  std::vector<double> sums_;  // per piece and channel
+};
+
 }  // namespace
 
-std::unique_ptr<PoolOp> OnednnBackend::pool(const PoolGeometry& geometry, Index) {
+std::unique_ptr<PoolOp> OnednnBackend::pool(const PoolGeometry& geometry, Index max_rows) {
+  if (is_global_average(geometry)) return std::make_unique<GlobalAverage>(geometry, max_rows);
   return std::make_unique<Pool>(geometry);
 }
 

@@ -14,6 +14,7 @@ ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
     weights.push_back(g.kernel[a]);
     dst.push_back(out[a]);
     d.strides.push_back(g.stride[a]);
+    d.dilates.push_back(g.dilation[a] - 1);  // oneDNN counts the positions between taps
     d.pad_before.push_back(g.pad_before[a]);
     d.pad_after.push_back(g.pad_after[a]);
   }
@@ -32,10 +33,10 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, con
   constexpr auto kind = dnnl::prop_kind::forward_training;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), kind,      algorithm,    d.src,       d.weights,        d.bias,
-          d.dst,      d.strides, d.pad_before, d.pad_after, user_scratchpad()};
+  return {c.engine(), kind,      algorithm, d.src,        d.weights,   d.bias,
+          d.dst,      d.strides, d.dilates, d.pad_before, d.pad_after, user_scratchpad()};
 #else
-  return {{kind, algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.pad_before, d.pad_after},
+  return {{kind, algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine()};
 #endif
@@ -44,12 +45,11 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, con
 dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(),       algorithm,   d.src,
-          d.weights,        d.dst,       d.strides,
-          d.pad_before,     d.pad_after, describe_forward(c, d),
+  return {c.engine(),       algorithm, d.src,        d.weights,   d.dst,
+          d.strides,        d.dilates, d.pad_before, d.pad_after, describe_forward(c, d),
           user_scratchpad()};
 #else
-  return {{algorithm, d.src, d.weights, d.dst, d.strides, d.pad_before, d.pad_after},
+  return {{algorithm, d.src, d.weights, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine(),
           describe_forward(c, d)};
@@ -66,12 +66,13 @@ dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(con
           d.bias,
           d.dst,
           d.strides,
+          d.dilates,
           d.pad_before,
           d.pad_after,
           describe_forward(c, d),
           user_scratchpad()};
 #else
-  return {{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.pad_before, d.pad_after},
+  return {{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine(),
           describe_forward(c, d)};

@@ -122,7 +122,7 @@ enum class Layout { plain, channels_last, any };
 /// A convolution's geometry in oneDNN's terms: logical order n, c, spatial; leading unit axes dropped.
 struct ConvDescs {
   Desc src, weights, plain_weights, bias, dst;
-  Dims strides, pad_before, pad_after;
+  Dims strides, dilates, pad_before, pad_after;
 };
 ConvDescs describe_conv(const ConvGeometry& geometry, Index rows, Layout layout);
 dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, const ConvDescs& d);

@@ -37,6 +37,7 @@ void for_each_position(const Extent& size, Use use) {
 /// A window that slides over a volume: what convolution and pooling have in common.
 struct Window {
   Extent in, size, stride, pad_before;
+  Extent dilation{1, 1, 1};
 };
 
 /// Calls use(tap, position) for every tap of the window at output position `out` that falls inside the volume:
@@ -46,13 +47,15 @@ void for_each_tap(const Window& window, const Extent& out, Use use) {
   Extent origin{}, first{}, last{};
   for (std::size_t a = 0; a < 3; ++a) {
     origin[a] = out[a] * window.stride[a] - window.pad_before[a];
-    first[a] = std::max<Index>(0, -origin[a]);
-    last[a] = std::min(window.size[a], window.in[a] - origin[a]);
+    const Index step = window.dilation[a];  // 0 <= origin + tap * step < in
+    first[a] = std::max<Index>(0, (step - 1 - origin[a]) / step);
+    last[a] = std::min(window.size[a], (window.in[a] - origin[a] + step - 1) / step);
   }
+  const auto at = [&](std::size_t a, Index tap) { return origin[a] + tap * window.dilation[a]; };
   for (Index i = first[0]; i < last[0]; ++i)
     for (Index j = first[1]; j < last[1]; ++j)
       for (Index k = first[2]; k < last[2]; ++k)
-        use(flat(window.size, {i, j, k}), flat(window.in, {origin[0] + i, origin[1] + j, origin[2] + k}));
+        use(flat(window.size, {i, j, k}), flat(window.in, {at(0, i), at(1, j), at(2, k)}));
 }
 
 }  // namespace mrmf::reference

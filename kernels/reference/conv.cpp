@@ -1,6 +1,7 @@
-// Convolution, alone and with max pooling and ReLU.
+// Convolution, transposed convolution, and convolution with max pooling and ReLU.
 #include <vector>
 
+#include "kernels/host/conv_transpose.hpp"
 #include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
@@ -11,7 +12,7 @@ class Conv final : public WeightedOp {
   Conv(const ConvGeometry& geometry, Index max_rows)
       : g_(geometry),
         out_(geometry.out()),
-        window_{geometry.in, geometry.kernel, geometry.stride, geometry.pad_before},
+        window_{geometry.in, geometry.kernel, geometry.stride, geometry.pad_before, geometry.dilation},
         max_rows_(max_rows),
         sample_(static_cast<std::size_t>(product(geometry.in) * geometry.in_channels)),
         weights_(static_cast<std::size_t>(geometry.weights())),
@@ -96,6 +97,10 @@ std::unique_ptr<WeightedOp> ReferenceBackend::conv(const ConvGeometry& geometry,
   return std::make_unique<Conv>(geometry, max_rows);
 }
 
+std::unique_ptr<WeightedOp> ReferenceBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+}
+
 namespace {
 
 /// The fused operation as the composition of its parts.
@@ -113,14 +118,14 @@ class ConvPoolRelu final : public ConvPoolOp {
     const Tensor full = full_rows(x.shape.n);
     conv_->forward(x, w, b, full);
     pool_->forward(full, y, winner);
-    backend_.activate(ActivationKind::relu, 0, y.data, y.data);
+    backend_.activate(ActivationKind::relu, 0, y, y);
   }
 
   void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
                 Span dw, Span db, Tensor dx) override {
     const Tensor full = full_rows(x.shape.n);
     const Tensor pooled{dy.shape, Span(rectified_).first(dy.data.size())};
-    backend_.activate_backward(ActivationKind::relu, 0, y.data, dy.data, pooled.data);
+    backend_.activate_backward(ActivationKind::relu, 0, y, dy, pooled);
     pool_->backward(pooled, winner, full);
     conv_->backward_weights(x, full, dw, db);
     if (!dx.data.empty()) conv_->backward_data(full, w, dx);

@@ -10,12 +10,14 @@ void ReferenceBackend::swap(Span a, Span b) { std::swap_ranges(a.begin(), a.end(
 
 void ReferenceBackend::fill(Span x, float value) { std::fill(x.begin(), x.end(), value); }
 
-void ReferenceBackend::activate(ActivationKind kind, float slope, ConstSpan x, Span y) {
-  for (std::size_t i = 0; i < x.size(); ++i) y[i] = activation(kind, slope, x[i]);
+void ReferenceBackend::activate(ActivationKind kind, float slope, ConstTensor x, Tensor y) {
+  for (std::size_t i = 0; i < x.data.size(); ++i) y.data[i] = activation(kind, slope, x.data[i]);
 }
 
-void ReferenceBackend::activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) {
-  for (std::size_t i = 0; i < y.size(); ++i) dx[i] = activation_gradient(kind, slope, y[i], dy[i]);
+void ReferenceBackend::activate_backward(ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy,
+                                         Tensor dx) {
+  for (std::size_t i = 0; i < kept.data.size(); ++i)
+    dx.data[i] = activation_gradient(kind, slope, kept.data[i], dy.data[i]);
 }
 
 void ReferenceBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {

@@ -1,4 +1,4 @@
-// Batch norm, alone, with ReLU and average pooling, and before a network's first convolution.
+// Batch norm, alone, with ReLU and average pooling, and before a network's first convolution. Group norm.
 #include <cmath>
 #include <vector>
 
@@ -102,6 +102,83 @@ std::unique_ptr<NormOp> ReferenceBackend::norm(const NormSettings& settings, Ind
 
 namespace {
 
+/// Group norm (Wu & He 2018, equations 1 to 7); statistics in two passes.
+class GroupNorm final : public NormOp {
+ public:
+  GroupNorm(const GroupNormSettings& settings, Index max_rows)
+      : s_(settings), width_(settings.channels / settings.groups), max_rows_(max_rows) {}
+
+  void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    check_rows(x.shape, max_rows_);
+    for_each_group(x.shape.n, [&](Index row, Index group) {
+      double sum = 0, squares = 0;
+      for_each_value(row, group, [&](Index, Index i) { sum += x.data[i]; });
+      const double mean = sum / values();
+      for_each_value(row, group, [&](Index, Index i) { squares += (x.data[i] - mean) * (x.data[i] - mean); });
+      const double inverse = 1.0 / std::sqrt(squares / values() + double{s_.epsilon});
+      memory.mean[row * s_.groups + group] = static_cast<float>(mean);
+      memory.inverse_deviation[row * s_.groups + group] = static_cast<float>(inverse);
+      for_each_value(row, group, [&](Index c, Index i) {
+        y.data[i] = static_cast<float>(memory.gamma[c] * (x.data[i] - mean) * inverse + memory.beta[c]);
+      });
+    });
+  }
+
+  void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    check_rows(x.shape, max_rows_);
+    std::vector<double> gamma_sums(static_cast<std::size_t>(s_.channels)), beta_sums(gamma_sums.size());
+    for_each_group(x.shape.n, [&](Index row, Index group) {
+      const double mean = memory.mean[row * s_.groups + group];
+      const double inverse = memory.inverse_deviation[row * s_.groups + group];
+      double sum = 0, products = 0;  // of the gradient of the normalised values, and of it times these
+      for_each_value(row, group, [&](Index c, Index i) {
+        const double normalised = (x.data[i] - mean) * inverse;
+        beta_sums[c] += dy.data[i];
+        gamma_sums[c] += dy.data[i] * normalised;
+        sum += double{memory.gamma[c]} * dy.data[i];
+        products += double{memory.gamma[c]} * dy.data[i] * normalised;
+      });
+      if (dx.data.empty()) return;
+      for_each_value(row, group, [&](Index c, Index i) {
+        const double normalised = (x.data[i] - mean) * inverse;
+        const double gradient = double{memory.gamma[c]} * dy.data[i];
+        dx.data[i] = static_cast<float>(inverse * (gradient - sum / values() - normalised * products / values()));
+      });
+    });
+    std::copy(gamma_sums.begin(), gamma_sums.end(), dgamma.begin());
+    std::copy(beta_sums.begin(), beta_sums.end(), dbeta.begin());
+  }
+
+ private:
+  double values() const { return static_cast<double>(s_.positions * width_); }
+
+  template <class Use>
+  void for_each_group(Index rows, Use use) const {
+    for (Index row = 0; row < rows; ++row)
+      for (Index group = 0; group < s_.groups; ++group) use(row, group);
+  }
+  /// use(channel, element) for all values of a row's group.
+  template <class Use>
+  void for_each_value(Index row, Index group, Use use) const {
+    for (Index position = 0; position < s_.positions; ++position)
+      for (Index c = group * width_; c < (group + 1) * width_; ++c)
+        use(c, (row * s_.positions + position) * s_.channels + c);
+  }
+
+  GroupNormSettings s_;
+  Index width_;  // channels of a group
+  Index max_rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<NormOp> ReferenceBackend::group_norm(const GroupNormSettings& settings, Index max_rows) {
+  return std::make_unique<GroupNorm>(settings, max_rows);
+}
+
+namespace {
+
 /// The fused operation as the composition of its parts.
 class NormActivatePool final : public NormOp {
  public:
@@ -117,7 +194,7 @@ class NormActivatePool final : public NormOp {
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Tensor z{x.shape, Span(full_).first(x.data.size())};
     norm_->forward(step, x, memory, z);
-    backend_.activate(kind_, slope_, z.data, z.data);
+    backend_.activate(kind_, slope_, z, z);
     if (pool_)
       pool_->forward(z, y, {});
     else
@@ -131,7 +208,7 @@ class NormActivatePool final : public NormOp {
       pool_->backward(dy, {}, dz);
     else
       std::copy(dy.data.begin(), dy.data.end(), dz.data.begin());
-    backend_.activate_backward(kind_, slope_, ConstSpan(full_).first(x.data.size()), dz.data, dz.data);
+    backend_.activate_backward(kind_, slope_, {x.shape, ConstSpan(full_).first(x.data.size())}, dz, dz);
     norm_->backward(step, x, dz, memory, dgamma, dbeta, dx);
   }
 

@@ -254,13 +254,16 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   double elements = 0;
   switch (first.kind) {
     case LayerKind::conv:
+    case LayerKind::conv_transpose:
     case LayerKind::dense:
       elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
       if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
       work.bytes = 12 * weights;                         // float32: read twice, the gradient written
       work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
       break;
-    case LayerKind::batch_norm: elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0); break;
+    case LayerKind::batch_norm:
+    case LayerKind::group_norm:
+    case LayerKind::layer_norm: elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0); break;
     default: elements = x + p + (inner ? x + p : 0) + (first.footprint.reads_output ? p : 0); break;
   }
   work.bytes += elements * element_bytes;

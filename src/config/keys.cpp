@@ -338,7 +338,7 @@ Key<LayerSpec> padding_key() {
   return {"padding", kPadding,
           "of a conv: none, such that the output has ceil(input / stride) positions, or zeros before and after each "
           "axis: 1 for every axis, [[1, 2]] for one, [1, 1, 1] for three; a list shorter than the axes counts from the "
-          "last",
+          "last; a conv_transpose leaves as many out of its output, and with \"same\" has input * stride positions",
           read_padding, write_padding};
 }
 

@@ -10,6 +10,20 @@
 namespace mrmf {
 namespace {
 
+/// Not written where it is 1, as in files of versions that had none.
+Key<LayerSpec> dilation_key(const std::string& per_axis) {
+  Key<LayerSpec> key = size_key("dilation", &LayerSpec::dilation, &OneForAll::dilation,
+                                "distance between the kernel's taps: " + per_axis + "; 1 unless set");
+  key.read = [read = key.read](LayerSpec& spec, const Value& value, const std::string& path) {
+    read(spec, value, path);
+    if (spec.dilation == Extent{1, 1, 1}) spec.one_for_all.dilation = false;
+  };
+  key.write = [write = key.write](const LayerSpec& spec) {
+    return spec.dilation == Extent{1, 1, 1} ? std::string() : write(spec);
+  };
+  return key;
+}
+
 constexpr const char* kPerAxis =
     "3 for every axis of the data, or a list, first axis first, such as [3, 3, 3]; a list shorter than the axes counts "
     "from the last, and the other axes have 1";
@@ -90,22 +104,32 @@ std::vector<LayerKey> layer_keys() {
   for (const LayerKindWord& every : kLayerKinds) all.push_back(every.kind);
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
-  add("filters", MRMF_FIELD(units), at_least(1), {conv}, "output channels", true);
-  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv}, true});
+  add("filters", MRMF_FIELD(units), at_least(1), {conv, conv_transpose}, "output channels", true);
+  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv, conv_transpose}, true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
   keys.push_back(
       {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool}, true});
   keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
                            std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
-                  {conv, max_pool, average_pool}});
-  keys.push_back({padding_key(), {conv}, false});
-  add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, dense}, "how weights start");
+                  {conv, conv_transpose, max_pool, average_pool}});
+  keys.push_back({padding_key(), {conv, conv_transpose}, false});
+  keys.push_back({dilation_key(kPerAxis), {conv, conv_transpose}, false});
+  keys.push_back({size_key("factor", &LayerSpec::window, &OneForAll::window,
+                           std::string("output positions per input position: ") + kPerAxis),
+                  {upsample},
+                  true});
+  add("mode", MRMF_FIELD(mode), one_of({"nearest", "linear"}), {upsample},
+      "repeat the values, or go linearly from one to the next (PyTorch's align_corners = false)");
+  add("groups", MRMF_FIELD(groups), at_least(1), {group_norm},
+      "groups of neighbouring channels, a divisor of their number", true);
+  add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, conv_transpose, dense},
+      "how weights start");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
   add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
   add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");
   add("momentum", MRMF_FIELD(momentum), above_to(0, 1), {batch_norm},
       "weight of the new batch in the running statistics (PyTorch's meaning)");
-  add("epsilon", MRMF_FIELD(epsilon), above(0), {batch_norm}, "added to the variance");
+  add("epsilon", MRMF_FIELD(epsilon), above(0), {batch_norm, group_norm, layer_norm}, "added to the variance");
   return keys;
 }
 

@@ -132,6 +132,7 @@ void widened_sizes(const Config& config, const Shape& sample, std::vector<std::s
   std::vector<std::string> names;
   std::string example;
   for (const LayerSpec& spec : config.model.layers) {
+    if (spec.kind == LayerKind::conv_transpose || spec.kind == LayerKind::upsample) continue;  // newer than that
     const OneForAll& once = spec.one_for_all;
     const bool window = once.window && spec.window.back() > 1;
     if (!window && !(once.stride && spec.stride.back() > 1) && !(once.padding && spec.pad_before.back() > 0)) continue;

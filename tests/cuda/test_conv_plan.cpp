@@ -56,7 +56,7 @@ std::string what_fails(const ConvProblem& problem, const DeviceModel& device, co
 TEST_CASE("a problem's description tells everything that a plan depends on") {
   const ConvProblem base = halving(ConvPass::forward, Precision::bf16);
   CHECK(describe(base) == "forward 64->128 k3x3x3 s2x2x2 p0x0x0+1x1x1 at 16x16x16, 8 rows, bf16, bias");
-  std::vector<ConvProblem> all(12, base);
+  std::vector<ConvProblem> all(13, base);
   all[1].pass = ConvPass::backward_data;
   all[2].geometry.in_channels = 8;
   all[3].geometry.out_channels = 8;
@@ -68,6 +68,7 @@ TEST_CASE("a problem's description tells everything that a plan depends on") {
   all[9].precision = Precision::tf32;
   all[10].bias = false;
   all[11].deterministic = true;
+  all[12].geometry.dilation = {1, 2, 2};
   std::set<std::string> texts;
   for (const ConvProblem& problem : all) texts.insert(describe(problem));
   CHECK(texts.size() == all.size());

@@ -18,25 +18,29 @@ std::vector<float> like(const std::vector<float>& x) { return std::vector<float>
 TEST_CASE("cuda kernels: activations and their gradients, in place and not; NaN stays") {
   Rng rng(8);
   const Shape shape{7, {1, 1, 5}, 11, 1};
-  for (const ActivationKind kind : {ActivationKind::relu, ActivationKind::leaky_relu, ActivationKind::tanh})
+  for (const ActivationKind kind :
+       {ActivationKind::relu, ActivationKind::leaky_relu, ActivationKind::tanh, ActivationKind::gelu,
+        ActivationKind::silu, ActivationKind::softplus, ActivationKind::sigmoid})
     for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
       const cuda::Work work{nullptr, storage};
       std::vector<float> x = exact(rng, shape.count()), dy = exact(rng, shape.count());
       Stored in(storage, shape, x), y(storage, shape), gradient(storage, shape, dy);
       std::vector<float> expected = like(x), expected_dx = like(x);
-      reference->activate(kind, 0.3F, x, expected);
-      cuda::activate(work, kind, 0.3F, in.vectors(), in.data(), y.data());
-      cuda::activate(work, kind, 0.3F, in.vectors(), in.data(), in.data());
+      reference->activate(kind, 0.3F, {shape, x}, {shape, expected});
+      cuda::activate(work, kind, 0.3F, shape, in.data(), y.data());
+      cuda::activate(work, kind, 0.3F, shape, in.data(), in.data());
       CHECK(in.values() == y.values());
       CHECK(distance(y.values(), expected) < tolerance(storage));
-      reference->activate_backward(kind, 0.3F, y.values(), dy, expected_dx);
-      cuda::activate_backward(work, kind, 0.3F, y.vectors(), y.data(), gradient.data(), gradient.data());
+      const std::vector<float> kept = gradient_reads_input(kind) ? x : y.values();
+      const Stored stored_kept(storage, shape, kept);
+      reference->activate_backward(kind, 0.3F, {shape, kept}, {shape, dy}, {shape, expected_dx});
+      cuda::activate_backward(work, kind, 0.3F, shape, stored_kept.data(), gradient.data(), gradient.data());
       CHECK(distance(gradient.values(), expected_dx) < tolerance(storage));
       CHECK(y.pads_are_zero());
       CHECK(gradient.pads_are_zero());
       x[0] = std::nanf("");
       const Stored with_nan(storage, shape, x);
-      cuda::activate(work, kind, 0.3F, y.vectors(), with_nan.data(), y.data());
+      cuda::activate(work, kind, 0.3F, shape, with_nan.data(), y.data());
       CHECK(std::isnan(y.values()[0]));
     }
 }

@@ -121,10 +121,10 @@ TEST_CASE("cuda kernels: bias, max pooling and ReLU in one pass are the referenc
         std::vector<float> biased = y, expected(out.size()), masked = dp, expected_dy(y.size()), expected_db(b.size());
         for (std::size_t i = 0; i < y.size(); ++i) biased[i] += b[i % b.size()];
         c.op->forward({c.in, biased}, {c.out, expected}, c.expected_winner);
-        c.reference->activate(ActivationKind::relu, 0, expected, expected);
+        c.reference->activate(ActivationKind::relu, 0, {c.out, expected}, {c.out, expected});
         CHECK(distance(out, expected) < tolerance(c.storage));
         // From here on the reference gets the kernel's winners: adding the bias may make values equal in float32.
-        c.reference->activate_backward(ActivationKind::relu, 0, out, dp, masked);
+        c.reference->activate_backward(ActivationKind::relu, 0, {c.out, out}, {c.out, dp}, {c.out, masked});
         c.op->backward({c.out, masked}, logical(c.winner, c.storage, g.channels), {c.in, expected_dy});
         for (std::size_t i = 0; i < masked.size(); ++i) expected_db[i % b.size()] += masked[i];
         CHECK(dy.values() == expected_dy);

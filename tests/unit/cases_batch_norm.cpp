@@ -27,4 +27,27 @@ LayerCases batch_norm_cases() {
   };
 }
 
+LayerCases group_norm_cases() {
+  LayerCases cases;
+  const auto add = [&](LayerKind kind, Index groups, const Shape& in, float epsilon = 1e-5F) {
+    LayerSpec spec = norm(0.1F, epsilon);
+    spec.kind = kind;
+    spec.groups = groups;
+    const std::string title = to_string(kind) + (groups > 0 ? " g" + std::to_string(groups) : "");
+    cases.push_back({title + " " + to_string(in), in, spec});
+  };
+  add(LayerKind::group_norm, 2, flat(5, 30));
+  add(LayerKind::group_norm, 3, line(4, 11, 30));  // groups that no vector of channels ends with
+  add(LayerKind::group_norm, 8, line(3, 20, 8));
+  add(LayerKind::group_norm, 1, image(3, 5, 4, 4), 0.1F);
+  add(LayerKind::group_norm, 5, volume(2, {3, 4, 5}, 35));
+  add(LayerKind::group_norm, 4, volume(2, {13, 15, 17}, 16));  // several pieces
+  add(LayerKind::group_norm, 2, line(300, 5, 4));              // many samples
+  add(LayerKind::layer_norm, 0, flat(9, 181));
+  add(LayerKind::layer_norm, 0, flat(3, 1100));
+  add(LayerKind::layer_norm, 0, line(5, 8, 3));
+  add(LayerKind::layer_norm, 0, volume(3, {3, 4, 5}, 8));
+  return cases;
+}
+
 }  // namespace mrmf::test

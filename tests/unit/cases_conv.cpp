@@ -18,6 +18,11 @@ LayerSpec same(LayerSpec spec) {
   return spec;
 }
 
+LayerSpec dilated(LayerSpec spec, const Extent& dilation) {
+  spec.dilation = dilation;
+  return spec;
+}
+
 LayerSpec padded(LayerSpec spec, const Extent& before, const Extent& after) {
   spec.pad_before = before;
   spec.pad_after = after;
@@ -63,7 +68,39 @@ LayerCases conv_cases() {
       {"3-D, 12->24, k3x2x3, zeros differ per side", volume(2, {4, 34, 6}, 12),
        padded(conv(24, {3, 2, 3}), {1, 0, 2}, {0, 1, 0})},
       {"1-D, 6->8, k4, long", line(3, 80, 6), conv(8, {1, 1, 4})},
+      // Dilation, also where the direct kernels would serve without it, and with taps that lie in the padding alone.
+      {"1-D, 3->30, k4, dilation 3", line(5, 41, 3), dilated(conv(30, {1, 1, 4}), {1, 1, 3})},
+      {"1-D, same, k3, dilation 2", line(5, 10, 4), same(dilated(conv(8, {1, 1, 3}), {1, 1, 2}))},
+      {"1-D, dilation 4, stride 2, zeros differ per side", line(4, 13, 3),
+       padded(dilated(conv(4, {1, 1, 3}, {1, 1, 2}), {1, 1, 4}), {0, 0, 7}, {0, 0, 3})},
+      {"2-D, 4->16, same, k3, dilation 2x3", image(3, 9, 11, 4), same(dilated(conv(16, {1, 3, 3}), {1, 2, 3}))},
+      {"3-D, 4->16, same, k3, dilation 2", volume(2, {5, 8, 9}, 4), same(dilated(conv(16, {3, 3, 3}), {2, 2, 2}))},
+      {"3-D, 3->8, k2x3x1, dilation 3x1x2 of which one tap has none", volume(2, {6, 5, 4}, 3),
+       dilated(conv(8, {2, 3, 1}), {3, 1, 2})},
   };
+}
+
+LayerCases conv_transpose_cases() {
+  const auto transposed = [](LayerSpec spec) {
+    spec.kind = LayerKind::conv_transpose;
+    return spec;
+  };
+  LayerCases cases{
+      {"1-D, 3->8, k4", line(5, 11, 3), conv(8, {1, 1, 4})},
+      {"1-D, 8->3, k2, stride 2", line(6, 13, 8), conv(3, {1, 1, 2}, {1, 1, 2})},
+      {"1-D, 4->4, k3, stride 2, one position left out before", line(4, 9, 4),
+       padded(conv(4, {1, 1, 3}, {1, 1, 2}), {0, 0, 1}, {0, 0, 0})},
+      {"1-D, 4->6, k2, stride 3 leaves gaps", line(3, 7, 4), conv(6, {1, 1, 2}, {1, 1, 3})},
+      {"1-D, same, k2, stride 3 leaves gaps", line(3, 7, 4), same(conv(6, {1, 1, 2}, {1, 1, 3}))},
+      {"1-D, 4->3, k3, dilation 2, stride 2", line(3, 7, 4), dilated(conv(3, {1, 1, 3}, {1, 1, 2}), {1, 1, 2})},
+      {"2-D, 8->4, same, k4, stride 2", image(3, 5, 6, 8), same(conv(4, {1, 4, 4}, {1, 2, 2}))},
+      {"2-D, 3->5, k3x2, stride 1x2", image(4, 6, 5, 3), conv(5, {1, 3, 2}, {1, 1, 2})},
+      {"3-D, 8->4, k2, stride 2", volume(2, {3, 4, 5}, 8), conv(4, {2, 2, 2}, {2, 2, 2})},
+      {"3-D, 16->8, same, k3", volume(2, {3, 8, 9}, 16), same(conv(8, {3, 3, 3}))},
+      {"3-D, one row", volume(1, {2, 3, 2}, 5), conv(3, {3, 3, 3}, {2, 2, 2})},
+  };
+  for (LayerCase& c : cases) c.title = "transposed " + c.title, c.spec = transposed(c.spec);
+  return cases;
 }
 
 }  // namespace mrmf::test

@@ -5,7 +5,8 @@ namespace mrmf::test {
 
 LayerCases elementwise_cases() {
   LayerCases cases;
-  for (const LayerKind kind : {LayerKind::relu, LayerKind::leaky_relu, LayerKind::tanh, LayerKind::dropout}) {
+  for (const LayerKind kind : {LayerKind::relu, LayerKind::leaky_relu, LayerKind::tanh, LayerKind::gelu,
+                               LayerKind::silu, LayerKind::softplus, LayerKind::sigmoid, LayerKind::dropout}) {
     LayerSpec spec;
     spec.kind = kind;
     spec.slope = 0.125F;

@@ -32,6 +32,34 @@ LayerCases pool_cases() {
     add("3-D, rests, window differs from stride", volume(2, {5, 7, 6}, 3), pool(kind, {2, 3, 2}, {1, 2, 3}));
     add("3-D, 256 positions", volume(2, {4, 8, 8}, 8), pool(kind, {4, 8, 8}));
   }
+  // Few positions, and so many that threads share them.
+  for (const Shape& shape :
+       {line(4, 9, 3), line(3, 1, 5), image(3, 6, 7, 8), volume(2, {9, 8, 7}, 5), line(5, 1500, 9)})
+    cases.push_back(
+        {"global_average_pool " + to_string(shape), shape, pool(LayerKind::global_average_pool, {1, 1, 1})});
+  return cases;
+}
+
+LayerCases upsample_cases() {
+  LayerCases cases;
+  for (const UpsampleKind mode : {UpsampleKind::nearest, UpsampleKind::linear}) {
+    const auto add = [&](const Shape& in, const Extent& factor) {
+      LayerSpec spec = pool(LayerKind::upsample, factor);
+      spec.mode = mode;
+      cases.push_back({std::string(mode == UpsampleKind::linear ? "linear " : "nearest ") + to_string(in) + " by " +
+                           std::to_string(product(factor)),
+                       in, spec});
+    };
+    add(line(5, 7, 3), {1, 1, 2});
+    add(line(4, 6, 8), {1, 1, 3});
+    add(line(3, 1, 4), {1, 1, 5});
+    add(line(3, 5, 4), {1, 1, 1});
+    add(line(3, 2, 1), {1, 1, 4});
+    add(image(3, 4, 5, 5), {1, 2, 3});
+    add(image(2, 4, 5, 12), {1, 4, 1});
+    add(volume(2, {3, 4, 2}, 6), {2, 2, 2});
+    add(volume(2, {2, 1, 3}, 3), {3, 2, 4});
+  }
   return cases;
 }
 

@@ -52,8 +52,11 @@ std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& layer_case);
 void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck& check = {});
 
 LayerCases conv_cases();
-LayerCases pool_cases();
+LayerCases conv_transpose_cases();
+LayerCases pool_cases();  ///< with global average pooling
+LayerCases upsample_cases();
 LayerCases batch_norm_cases();
+LayerCases group_norm_cases();  ///< with layer norm
 LayerCases dense_cases();
 LayerCases elementwise_cases();  ///< activations, dropout, flatten
 LayerCases conv_pool_relu_cases();

@@ -84,6 +84,12 @@ Curvature curvature_of(LayerKind kind) {
     case LayerKind::relu:
     case LayerKind::leaky_relu: return Curvature::kinked;
     case LayerKind::batch_norm:
+    case LayerKind::group_norm:
+    case LayerKind::layer_norm:
+    case LayerKind::gelu:
+    case LayerKind::silu:
+    case LayerKind::softplus:
+    case LayerKind::sigmoid:
     case LayerKind::tanh: return Curvature::smooth;
     default: return Curvature::linear;
   }

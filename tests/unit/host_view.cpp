@@ -8,8 +8,6 @@
 namespace mrmf::test {
 namespace {
 
-Shape flat_of(ConstSpan x) { return {.n = 1, .channels = std::ssize(x)}; }
-
 /// A tensor that may be missing (the first layer's dx), or share its memory with another.
 class Result {
  public:
@@ -223,6 +221,15 @@ class HostView final : public Backend {
   std::unique_ptr<WeightedOp> conv(const ConvGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostWeighted>(*device_, device_->conv(geometry, max_rows));
   }
+  std::unique_ptr<WeightedOp> conv_transpose(const ConvGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostWeighted>(*device_, device_->conv_transpose(geometry, max_rows));
+  }
+  std::unique_ptr<PoolOp> upsample(const UpsampleGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostPool>(*device_, device_->upsample(geometry, max_rows));
+  }
+  std::unique_ptr<NormOp> group_norm(const GroupNormSettings& settings, Index max_rows) override {
+    return std::make_unique<HostNorm>(*device_, device_->group_norm(settings, max_rows));
+  }
   std::unique_ptr<WeightedOp> dense(Index in, Index out, Index max_rows) override {
     return std::make_unique<HostWeighted>(*device_, device_->dense(in, out, max_rows));
   }
@@ -250,16 +257,16 @@ class HostView final : public Backend {
     device_->reshape(input.tensor(), result.tensor());
     result.fetch();
   }
-  void activate(ActivationKind kind, float slope, ConstSpan x, Span y) override {
-    DeviceTensor input(*device_, {flat_of(x), x});
-    Result result(*device_, {flat_of(y), y}, x.data() == y.data() ? &input : nullptr);
-    device_->activate(kind, slope, input.span(), result.tensor().data);
+  void activate(ActivationKind kind, float slope, ConstTensor x, Tensor y) override {
+    DeviceTensor input(*device_, x);
+    Result result(*device_, y, x.data.data() == y.data.data() ? &input : nullptr);
+    device_->activate(kind, slope, input.tensor(), result.tensor());
     result.fetch();
   }
-  void activate_backward(ActivationKind kind, float slope, ConstSpan y, ConstSpan dy, Span dx) override {
-    DeviceTensor output(*device_, {flat_of(y), y}), gradient(*device_, {flat_of(dy), dy});
-    Result result(*device_, {flat_of(dx), dx}, dx.data() == dy.data() ? &gradient : nullptr);
-    device_->activate_backward(kind, slope, output.span(), gradient.span(), result.tensor().data);
+  void activate_backward(ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx) override {
+    DeviceTensor output(*device_, kept), gradient(*device_, dy);
+    Result result(*device_, dx, dx.data.data() == dy.data.data() ? &gradient : nullptr);
+    device_->activate_backward(kind, slope, output.tensor(), gradient.tensor(), result.tensor());
     result.fetch();
   }
   void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) override {

@@ -97,6 +97,39 @@ TEST_CASE("layers: fields, defaults and names") {
   CHECK(c.model.cut == "flatten");
 }
 
+TEST_CASE("layers: keys of transposed convolutions, norms and upsampling") {
+  const std::string text = std::string(kSmallest).substr(0, std::string(kSmallest).find("preset")) + R"(layers = [
+    { type = "conv", filters = 4, kernel = 3, dilation = 2 },
+    { type = "conv_transpose", filters = 3, kernel = [2], stride = [2], dilation = 1 },
+    { type = "group_norm", groups = 3, epsilon = 1e-3 }, { type = "layer_norm" },
+    { type = "upsample", factor = 2, mode = "linear" }, { type = "upsample", factor = [2, 1] },
+    { type = "global_average_pool" }, { type = "gelu" }])";
+  const Config c = parse_config(text, "layers.toml", {});
+  std::vector<LayerSpec> layers = c.model.layers;
+  settle_axes(layers, 3);
+  REQUIRE(layers.size() == 8);
+  CHECK(layers[0].dilation == Extent{2, 2, 2});
+  CHECK(layers[1].kind == LayerKind::conv_transpose);
+  CHECK(layers[1].units == 3);
+  CHECK(layers[1].stride == Extent{1, 1, 2});
+  CHECK(layers[1].dilation == Extent{1, 1, 1});
+  CHECK(layers[2].groups == 3);
+  CHECK(layers[2].epsilon == 1e-3F);
+  CHECK(layers[4].window == Extent{2, 2, 2});
+  CHECK(layers[4].mode == UpsampleKind::linear);
+  CHECK(layers[5].window == Extent{1, 2, 1});
+  CHECK(layers[5].mode == UpsampleKind::nearest);
+  CHECK(layers[6].name == "global_average_pool1");
+  const std::string written = to_toml(c);
+  CHECK(written.find("dilation = 2") != std::string::npos);
+  CHECK(written.find("dilation = [") == std::string::npos);  // files of networks without it stay as they were
+  CHECK(parse_config(written, "written.toml", {}) == c);
+  CHECK_THROWS_WITH_AS(parse_config(text, "c.toml", {"model.layers[4].factor=0"}), doctest::Contains("at least 1"),
+                       ConfigError);
+  CHECK_THROWS_WITH_AS(parse_config(text, "c.toml", {"model.layers[4].mode=cubic"}),
+                       doctest::Contains("nearest, linear"), ConfigError);
+}
+
 TEST_CASE("the effective configuration reads back to an equal one") {
   for (const char* text : {kExample, kSmallest, kLayers}) {
     const Config c = parse_config(text, "config.toml", {});

@@ -40,7 +40,7 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
   const Shape &samples = batch.x.shape, &labels = batch.targets.shape;
   Computed result{backend.allocate(backend.activation_floats(samples)),
                   backend.allocate(backend.activation_floats(labels)), backend.allocate(1)};
-  backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x.data, result.x.span());
+  backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x, {samples, result.x.span()});
   backend.loss({}, LossKind::mae, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());
   return result;
 }

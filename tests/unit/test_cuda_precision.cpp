@@ -20,7 +20,8 @@ void check_all(Precision precision, const std::vector<LayerCases>& tables, const
 }
 
 std::vector<LayerCases> single_layers() {
-  return {conv_cases(), pool_cases(), batch_norm_cases(), dense_cases(), elementwise_cases(), norm_relu_pool_cases()};
+  return {conv_cases(),       conv_transpose_cases(), pool_cases(),        upsample_cases(),      batch_norm_cases(),
+          group_norm_cases(), dense_cases(),          elementwise_cases(), norm_relu_pool_cases()};
 }
 
 LayerCheck low(int bits, const Agreement& agreement) {
@@ -38,16 +39,17 @@ TEST_CASE("cuda: tf32 multiplies numbers of 10 bits of mantissa exactly" * witho
 TEST_CASE("cuda: bf16 rounds what it stores, and nothing else" * without_cuda) {
   constexpr double rounding = 0x1p-8;
   std::vector<LayerCases> others = single_layers();
-  others.erase(others.begin());
+  others.erase(others.begin(), others.begin() + 2);
   // A convolution's weight gradient is stored once, too; tanh's dx comes from its stored, rounded output.
-  check_all(Precision::bf16, {conv_cases()}, low(8, {.y = rounding, .dx = rounding, .params = rounding}));
+  check_all(Precision::bf16, {conv_cases(), conv_transpose_cases()},
+            low(8, {.y = rounding, .dx = rounding, .params = rounding}));
   check_all(Precision::bf16, others, low(8, {.y = rounding, .dx = 2 * rounding}));
 }
 
 // A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding.
 TEST_CASE("cuda: products are exact on small whole numbers in tf32 and bf16" * without_cuda) {
   for (const Precision precision : {Precision::tf32, Precision::bf16})
-    check_all(precision, {conv_pool_relu_cases(), conv_cases(), dense_cases()}, whole());
+    check_all(precision, {conv_pool_relu_cases(), conv_cases(), conv_transpose_cases(), dense_cases()}, whole());
 }
 
 // Factors are rounded (2^-11 of each at most in tf32, 2^-8 in bf16) or, by tensor cores left to themselves, cut off
@@ -55,7 +57,7 @@ TEST_CASE("cuda: products are exact on small whole numbers in tf32 and bf16" * w
 // bf16 there are three roundings of 2^-8 at most and 2^-8 / sqrt(3) in the mean square, those of both factors and of
 // the result: 2^-8 together, and half as much again for results of few elements.
 TEST_CASE("cuda: any factors are rounded to the precision's mantissa" * without_cuda) {
-  const std::vector<LayerCases> products{conv_cases(), dense_cases()};
+  const std::vector<LayerCases> products{conv_cases(), conv_transpose_cases(), dense_cases()};
   constexpr double tf32 = 0x1p-9, bf16 = 1.5 * 0x1p-8;
   check_all(Precision::tf32, products, low(24, {.y = tf32, .dx = tf32, .params = tf32}));
   check_all(Precision::bf16, products, low(24, {.y = bf16, .dx = bf16, .params = bf16}));

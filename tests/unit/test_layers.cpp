@@ -15,8 +15,11 @@ void check_all(const LayerCases& cases) {
 }  // namespace
 
 TEST_CASE("layers: convolution") { check_all(conv_cases()); }
+TEST_CASE("layers: transposed convolution") { check_all(conv_transpose_cases()); }
 TEST_CASE("layers: pooling") { check_all(pool_cases()); }
+TEST_CASE("layers: upsampling") { check_all(upsample_cases()); }
 TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }
+TEST_CASE("layers: group norm and layer norm") { check_all(group_norm_cases()); }
 TEST_CASE("layers: dense") { check_all(dense_cases()); }
 TEST_CASE("layers: activations, dropout, flatten") { check_all(elementwise_cases()); }
 TEST_CASE("layers: fused convolution, pooling and ReLU") { check_all(conv_pool_relu_cases()); }

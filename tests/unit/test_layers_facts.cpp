@@ -96,6 +96,83 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: explicit padding") {
   refuses(line(2, 9, 4), pool, "max_pool: pooling takes no padding");
 }
 
+TEST_CASE_FIXTURE(Fixture, "layer facts: dilation and transposed convolution") {
+  LayerSpec conv = conv_spec(8, {1, 3, 3}, {1, 1, 1}, false);
+  conv.dilation = {1, 1, 4};
+  CHECK(make(image(2, 9, 12, 4), conv)->output() == image(2, 7, 4, 8));
+  CHECK(make(image(2, 9, 12, 4), conv)->signature() == "conv 4->8 k3x3 s1x1 d1x4");
+  conv.dilation = {1, 1, 1};
+  CHECK(make(image(2, 9, 12, 4), conv)->signature() == "conv 4->8 k3x3 s1x1");
+  conv.dilation = {5, 1, 1};  // an axis with one tap has none
+  CHECK(make(image(2, 9, 12, 4), conv)->signature() == "conv 4->8 k3x3 s1x1");
+
+  LayerSpec up = conv_spec(8, {1, 1, 4}, {1, 1, 2}, false);
+  up.kind = LayerKind::conv_transpose;
+  up.pad_before = up.pad_after = {0, 0, 1};
+  const auto transposed = make(line(2, 10, 16), up);
+  CHECK(transposed->output() == line(2, 20, 8));
+  CHECK(transposed->signature() == "conv_transpose 16->8 k4 s2 p1+1");
+  CHECK(transposed->flop() == 2.0 * 10 * 16 * 4 * 8);
+  CHECK(transposed->footprint().params[0].shape == std::vector<Index>{16, 4, 8});
+  CHECK(transposed->footprint().params[1].shape == std::vector<Index>{8});
+  up.same_padding = true;
+  CHECK(make(line(2, 10, 16), up)->output() == line(2, 20, 8));
+  CHECK(make(line(2, 10, 16), up)->signature() == "conv_transpose 16->8 k4 s2 same");
+
+  const auto refuses = [&](const Shape& in, const LayerSpec& spec, const char* message) {
+    CHECK_THROWS_WITH_AS(make(in, spec), doctest::Contains(message), ConfigError);
+  };
+  conv.dilation = {1, 1, 6};
+  refuses(image(2, 9, 12, 4), conv,
+          "conv1: window 3x3 with dilation 1x6 (3x13 positions) is larger than its input 9x12x4");
+  conv.pad_before = {0, 0, 13};
+  refuses(image(2, 9, 12, 4), conv, "below the window 3x3 with dilation 1x6 (3x13 positions)");
+  conv.dilation = {1, 0, 1};
+  refuses(image(2, 9, 12, 4), conv, "dilation must be at least 1");
+  up.same_padding = false;
+  up.pad_before = up.pad_after = {0, 0, 3};
+  refuses(line(2, 1, 16), up, "conv1: padding 3 before and 3 after leaves nothing of the output for its input 1x16");
+}
+
+TEST_CASE_FIXTURE(Fixture, "layer facts: group norm, upsampling, global average pooling") {
+  LayerSpec norm = spec_of(LayerKind::group_norm);
+  norm.groups = 4;
+  CHECK(make(line(2, 99, 32), norm)->signature() == "group_norm 32 g4");
+  CHECK(make(line(2, 99, 32), norm)->signature() == make(line(2, 49, 32), norm)->signature());
+  CHECK(make(line(2, 99, 32), norm)->footprint().state.empty());
+  CHECK(make(line(2, 99, 32), spec_of(LayerKind::layer_norm))->signature() == "layer_norm 32");
+  std::vector<float> params(64, -1);
+  Rng rng(1);
+  make(line(2, 99, 32), norm)->initialise(rng, params, {});
+  CHECK(params[31] == 1.0F);
+  CHECK(params[32] == 0.0F);
+
+  LayerSpec up = spec_of(LayerKind::upsample);
+  up.window = {1, 2, 3};
+  CHECK(make(image(2, 5, 7, 3), up)->output() == image(2, 10, 21, 3));
+  CHECK(make(image(2, 5, 7, 3), up)->signature() == "upsample nearest f2x3");
+  const LayerSpec average = spec_of(LayerKind::global_average_pool);
+  CHECK(make(image(2, 5, 7, 3), average)->output() == flat(2, 3));
+  CHECK(make(image(2, 5, 7, 3), average)->signature() == make(image(2, 4, 3, 3), average)->signature());
+
+  const auto refuses = [&](const Shape& in, const LayerSpec& spec, const char* message) {
+    CHECK_THROWS_WITH_AS(make(in, spec), doctest::Contains(message), ConfigError);
+  };
+  norm.groups = 5;
+  refuses(line(2, 99, 32), norm, "group_norm: 5 groups do not divide the 32 channels of its input 99x32");
+  norm.groups = 0;
+  refuses(line(2, 99, 32), norm, "0 groups");
+  norm.groups = 32;
+  refuses(flat(2, 32), norm, "group_norm: a group of its input 32 is a single value");
+  norm.groups = 4;
+  norm.epsilon = 0.0F;
+  refuses(line(2, 99, 32), norm, "epsilon");
+  refuses(flat(2, 32), up, "upsample: its input 32 has no positions");
+  up.window = {2, 2, 2};
+  refuses(image(2, 5, 7, 3), up, "more axes than its input 5x7x3");
+  refuses(flat(2, 32), average, "global_average_pool: its input 32 has no positions");
+}
+
 TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
   LayerSpec pool = spec_of(LayerKind::max_pool);
   pool.window = {1, 1, 4};

@@ -50,7 +50,8 @@ using Where = std::vector<std::size_t>;
 
 TEST_CASE("NaN: passes elementwise layers at its own place, forward and backward") {
   for (const auto& backend : backends())
-    for (const LayerKind kind : {LayerKind::relu, LayerKind::leaky_relu, LayerKind::tanh, LayerKind::dropout}) {
+    for (const LayerKind kind : {LayerKind::relu, LayerKind::leaky_relu, LayerKind::tanh, LayerKind::gelu,
+                                 LayerKind::silu, LayerKind::softplus, LayerKind::sigmoid, LayerKind::dropout}) {
       INFO(backend->name(), " ", to_string(kind));
       Run run(*backend, {"", flat(2, 37), spec_of(kind)});
       for (const std::size_t at : {std::size_t{0}, std::size_t{17}, std::size_t{73}}) {

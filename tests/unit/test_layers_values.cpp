@@ -147,6 +147,106 @@ TEST_CASE("values: leaky ReLU and tanh") {
   }
 }
 
+TEST_CASE("values: dilation spreads the taps, and what counts is how far they reach") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec = conv_spec(1, {1, 1, 3}, {1, 1, 1}, false);
+    spec.dilation = {1, 1, 2};
+    CHECK(forward(*backend, line(1, 6, 1), spec, {1, 2, 3, 4, 5, 6}, {1, 10, 100, 0.5F}) == Values{531.5F, 642.5F});
+    spec.same_padding = true;
+    CHECK(forward(*backend, line(1, 3, 1), spec, {1, 2, 3}, {1, 10, 100, 0}) == Values{310, 20, 31});
+  }
+}
+
+TEST_CASE("values: a transposed convolution adds filters up, as PyTorch's, and padding leaves positions out") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec = conv_spec(1, {1, 1, 3}, {1, 1, 2}, false);
+    spec.kind = LayerKind::conv_transpose;
+    const Values params{1, 10, 100, 0.5F};
+    CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{1.5F, 10.5F, 102.5F, 20.5F, 200.5F});
+    spec.pad_before = {0, 0, 1};
+    CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{10.5F, 102.5F, 20.5F, 200.5F});
+    spec.pad_after = {0, 0, 1};
+    CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{10.5F, 102.5F, 20.5F});
+    spec = conv_spec(2, {1, 1, 1}, {1, 1, 1}, false);
+    spec.kind = LayerKind::conv_transpose;  // weights (in, position, out)
+    CHECK(forward(*backend, line(1, 1, 2), spec, {1, 2}, {1, 10, 100, 1000, 0, 7}) == Values{201, 2017});
+  }
+}
+
+TEST_CASE("values: upsampling repeats values, or goes linearly between the centres") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::upsample;
+    spec.window = {1, 1, 2};
+    CHECK(forward(*backend, line(1, 2, 1), spec, {1, 3}, {}) == Values{1, 1, 3, 3});
+    spec.mode = UpsampleKind::linear;
+    CHECK(forward(*backend, line(1, 2, 1), spec, {1, 3}, {}) == Values{1, 1.5F, 2.5F, 3});
+    CHECK(forward(*backend, line(1, 1, 2), spec, {1, 3}, {}) == Values{1, 3, 1, 3});
+    spec.window = {1, 1, 4};
+    CHECK(forward(*backend, line(1, 2, 1), spec, {0, 8}, {}) == Values{0, 0, 1, 3, 5, 7, 8, 8});
+    const auto op = backend->upsample({UpsampleKind::linear, 1, {1, 1, 2}, {1, 1, 2}}, 1);
+    const Values dy{1, 2, 3, 4};
+    Values dx(2, NAN);
+    op->backward({line(1, 4, 1), dy}, {}, {line(1, 2, 1), dx});
+    CHECK(dx == Values{3.25F, 6.75F});
+  }
+}
+
+TEST_CASE("values: global average pooling") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::global_average_pool;
+    CHECK(forward(*backend, line(2, 2, 2), spec, {1, 10, 3, 20, 5, 0, 7, 1}, {}) == Values{2, 15, 6, 0.5F});
+    Values ramp(2000);
+    for (std::size_t i = 0; i < ramp.size(); ++i) ramp[i] = static_cast<float>(i);
+    CHECK(forward(*backend, line(1, 1000, 2), spec, ramp, {}) == Values{999, 1000});
+  }
+}
+
+TEST_CASE("values: gelu, silu, softplus and sigmoid, near zero and far from it") {
+  struct Expected {
+    LayerKind kind;
+    std::vector<double> at;  // -30, -2, 0, 1, 30
+  };
+  // From PyTorch in float64.
+  const Expected all[] = {
+      {LayerKind::gelu, {0, -0.04550026389635842, 0, 0.8413447460685429, 30}},
+      {LayerKind::silu, {-2.8072868906520526e-12, -0.2384058440442351, 0, 0.7310585786300049, 30}},
+      {LayerKind::softplus, {9.357622968840171e-14, 0.1269280110429725, 0.6931471805599453, 1.3132616875182228, 30}},
+      {LayerKind::sigmoid, {9.357622968839299e-14, 0.11920292202211755, 0.5, 0.7310585786300049, 1}}};
+  for (const auto& backend : backends())
+    for (const Expected& expected : all) {
+      LayerSpec spec;
+      spec.kind = expected.kind;
+      INFO(backend->name(), " ", to_string(expected.kind));
+      const Values y = forward(*backend, flat(1, 5), spec, {-30, -2, 0, 1, 30}, {});
+      for (std::size_t i = 0; i < y.size(); ++i)
+        CHECK(std::abs(y[i] - expected.at[i]) <= 3e-7 * std::max(1.0, y[i] + 0.0));
+    }
+}
+
+TEST_CASE("values: group norm takes each sample's groups of channels, layer norm each sample") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::group_norm;
+    spec.groups = 2;
+    spec.epsilon = 1e-12F;
+    const auto near = [](const Values& y, const Values& expected) {
+      for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == doctest::Approx(expected[i]).epsilon(1e-5));
+    };
+    near(forward(*backend, flat(2, 4), spec, {1, 3, 10, 14, 5, 4, 0, 1}, {1, 2, 1, 1, 0, 0, 0, 7}),
+         {-1, 2, -1, 8, 1, -2, -1, 8});
+    const float far = 3.0F / std::sqrt(5.0F), near_mean = 1.0F / std::sqrt(5.0F);
+    spec.kind = LayerKind::layer_norm;
+    near(forward(*backend, line(1, 2, 2), spec, {1, 2, 3, 4}, {1, 1, 0, 0}), {-far, -near_mean, near_mean, far});
+  }
+}
+
 TEST_CASE("values: batch norm keeps gamma, beta and mean, variance in the order its parts say") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
