@@ -74,6 +74,20 @@ TEST_CASE("a problem's description tells everything that a plan depends on") {
   CHECK(texts.size() == all.size());
 }
 
+// cuDNN refuses a graph whose output is not what padding, stride and dilation make of its input.
+TEST_CASE("a dilated convolution has plans in every pass, and keeps its size with twice the padding") {
+  const DeviceModel device = described_device("h200");
+  for (const ConvPass pass : passes)
+    for (const Precision precision : {Precision::tf32, Precision::bf16}) {
+      ConvProblem problem = halving(pass, precision);
+      problem.geometry.stride = {1, 1, 1};
+      problem.geometry.dilation = problem.geometry.pad_before = problem.geometry.pad_after = {2, 2, 2};
+      INFO(describe(problem));
+      CHECK(problem.geometry.out() == problem.geometry.in);
+      CHECK(!conv_candidates(problem, device, {std::size_t{64} << 20, 1}).empty());
+    }
+}
+
 TEST_CASE("fp32 uses no tensor cores, deterministic plans no nondeterministic engine, sums stay fp32") {
   const DeviceModel device = described_device("h200");
   for (const ConvPass pass : passes) {
