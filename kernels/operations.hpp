@@ -204,6 +204,11 @@ enum class LossKind { mse, mae };
   /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
   OP(void, dropout, (const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y))                      \
+  /* y = a + b of activations of one shape, pads included; y may be a or b. */                                         \
+  OP(void, add, (ConstSpan a, ConstSpan b, Span y))                                                                    \
+  /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
+  /* what they are. Where those are y's last channels, its pads become zero. */                                        \
+  OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
                                                                                                                        \
   /* sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if not */ \
   /* empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float. */             \

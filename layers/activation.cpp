@@ -40,8 +40,13 @@ class Activation final : public Layer {
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    const bool from_output = !gradient_reads_input(kind_);
-    return {.params = {}, .state = {}, .cache = 0, .in_place = from_output, .reads_output = from_output};
+    const bool from_input = gradient_reads_input(kind_);
+    return {.params = {},
+            .state = {},
+            .cache = 0,
+            .in_place = !from_input,
+            .reads_output = !from_input,
+            .reads_input = from_input};
   }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x, y); }

@@ -1,10 +1,11 @@
-// Plan of a network's execution: its layers in order, fused where the backend offers it, in place where allowed, and
-// the places of each unit's output and cache. Needs no tensor memory, so a run's memory can be known beforehand.
+// Plan of a network's execution: its layers in order, fused where the backend offers it, and the places of what each
+// unit keeps and writes. Needs no tensor memory, so a run's memory can be known beforehand.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "layers/arena_plan.hpp"
 #include "layers/network.hpp"
 
 namespace mrmf {
@@ -13,20 +14,21 @@ namespace mrmf {
 struct Unit {
   std::size_t first = 0, last = 0;  ///< layers [first, last)
   Layer* run = nullptr;             ///< the layer itself, or the fused one
-  bool in_place = false;            ///< the output uses the input's memory
-  Place cache;                      ///< in the cache arena
-  Place output;                     ///< in the activation arena, for max_rows
+  Join* join = nullptr;             ///< the same, if it has several inputs
+  std::vector<std::size_t> reads;   ///< 0: the network's input, u + 1: the output of unit u
   Shape out;                        ///< n = max_rows
+  Place cache;                      ///< in the cache arena
+  UnitMemory memory;                ///< places in the activation arena, for max_rows
 };
 
 struct Execution {
   std::vector<Unit> units;
   std::vector<std::unique_ptr<Layer>> fused;  ///< fused layers, which the network itself does not hold
-  Index cache = 0, activations = 0;           ///< floats of the arenas
-  Index widest = 0;                           ///< floats of the largest output, the size of both gradient arenas
+  Index cache = 0, activations = 0;           ///< floats of the arenas; activations: with their gradients
+  Index separate = 0;  ///< floats of activations and gradients if no two shared memory
 
-  /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache,
-  /// activations and their gradients.
+  /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache and
+  /// activations.
   Index floats(const Network& network, int moments) const;
 };
 

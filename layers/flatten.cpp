@@ -15,7 +15,7 @@ class Flatten final : public Layer {
   std::string signature() const override { return "flatten"; }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .cache = 0, .in_place = identity_, .identity = identity_};
+    return {.params = {}, .state = {}, .cache = 0, .in_place = identity_, .identity = identity_, .reads_input = false};
   }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.reshape(x, y); }

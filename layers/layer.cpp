@@ -43,6 +43,8 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::softplus:
     case LayerKind::sigmoid: return make_activation(backend, in, spec);
     case LayerKind::dropout: return make_dropout(backend, in, spec, number);
+    case LayerKind::add:
+    case LayerKind::concat: return make_join(backend, {&in, 1}, spec);
   }
   MRMF_CHECK(false, "a layer kind that make_layer does not know");
 }

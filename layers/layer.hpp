@@ -3,12 +3,13 @@
 // A layer owns its operation objects but no tensor memory: the model owns the arenas and lends slices of them. So an
 // all-reduce, an optimizer step, a checkpoint, a hash and a fusion act on spans, never on layers.
 //
-// Limits of the design: these methods and no more. The model is a list, not a graph; no registry, plug-ins or
-// callbacks.
+// Limits of the design: these methods and no more. The model is a list in the order of execution, whose layers may read
+// any earlier output by name; no graph engine, registry, plug-ins or callbacks.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,17 @@ namespace mrmf {
 
 /// The next 64-byte boundary, in floats.
 constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
+
+/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps between parameters are zero and stay so.
+struct Place {
+  Index first = 0, count = 0;
+  Index end() const { return first + count; }
+};
+
+/// The part of the arena at this place.
+inline Span part(Span arena, const Place& place) {
+  return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+}
 
 /// This layer's slices of the model's arenas, valid for one call.
 struct LayerBuffers {
@@ -43,7 +55,9 @@ struct Footprint {
   Index cache = 0;            ///< floats, for the largest number of rows
   bool in_place = false;      ///< forward may write y over x, and backward dx over dy
   bool identity = false;      ///< y is x in another shape: always in place, without touching memory
-  bool reads_output = false;  ///< backward reads y, so the next layer must not overwrite it
+  bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
+  bool reads_input = true;    ///< backward reads x, the same
+  bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
 };
 
 class Layer {
@@ -62,6 +76,24 @@ class Layer {
   /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty for the first layer.
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
+
+/// A layer of several inputs: add, concat. It has no parameters, and keeps nothing for backward. The model calls join()
+/// and split(); what every layer has, forward and backward, treats it as a layer of one input, whose output is its input.
+class Join : public Layer {
+ public:
+  /// Writes all of y. With Footprint::in_place, y may be the memory of x[0] or x[1].
+  virtual void join(std::span<const ConstTensor> x, Tensor y) = 0;
+  /// Writes the gradient of every input, but for those with empty data.
+  virtual void split(ConstTensor dy, std::span<const Tensor> dx) = 0;
+
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { join({&x, 1}, y); }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
+    split(dy, {&dx, 1});
+  }
+};
+
+/// spec.from names the inputs. ConfigError where their shapes do not go together, with the names and both shapes.
+std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, const LayerSpec& spec);
 
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. `number` is its position in
 /// the model. It is the key of the dropout mask, so two dropouts differ. ConfigError for an impossible shape, with the

@@ -1,5 +1,7 @@
 #include "layers/model.hpp"
 
+#include <algorithm>
+
 namespace mrmf {
 
 Model::Model(Backend& backend, const ModelSettings& settings, Span params)
@@ -18,7 +20,9 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
   state_ = backend.allocate(network_.state_size());
   cache_ = backend.allocate(execution_.cache);
   activations_ = backend.allocate(execution_.activations);
-  for (Arena& gradient : gradient_) gradient = backend.allocate(execution_.widest);
+  std::size_t inputs = 0;
+  for (const Unit& unit : execution_.units) inputs = std::max(inputs, unit.reads.size());
+  x_.reserve(inputs), dx_.reserve(inputs);
   if (params.empty()) initialise(settings.seed);
   prepare(max_rows());
 }
@@ -70,42 +74,48 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
           part(cache_.span(), unit.cache)};
 }
 
-Tensor Model::output_of(const Unit& unit, Index rows) {
-  const Shape shape = unit.out.rows(rows);
-  return {shape, part(activations_.span(), {unit.output.first, backend_->activation_floats(shape)})};
+Span Model::activation(const Place& place, const Shape& shape) {
+  return part(activations_.span(), {place.first, backend_->activation_floats(shape)});
 }
 
-Span Model::activation(Span arena, const Shape& shape) const {
-  return arena.first(static_cast<std::size_t>(backend_->activation_floats(shape)));
+Tensor Model::output_of(const Unit& unit, Index rows) {
+  const Shape shape = unit.out.rows(rows);
+  return {shape, activation(unit.memory.output, shape)};
+}
+
+ConstTensor Model::input_of(const Unit& unit, std::size_t i, ConstTensor x) {
+  const std::size_t number = unit.reads[i];
+  return number == 0 ? x : ConstTensor(output_of(execution_.units[number - 1], x.shape.n));
 }
 
 ConstTensor Model::forward(const Step& step, ConstTensor x) {
   MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == network_.input().per_sample(),
              "the batch does not fit the model");
-  ConstTensor in = x;
-  for (const Unit& unit : execution_.units) {
-    const Tensor y = output_of(unit, x.shape.n);
-    unit.run->forward(buffers_of(unit, step), in, y);
-    in = y;
-  }
-  return in;
+  ConstTensor y;
+  for (const Unit& unit : execution_.units) y = forward(unit, step, x);
+  return y;
 }
 
-Span Model::output_gradient(Index rows) { return activation(gradient_[0].span(), network_.output().rows(rows)); }
+ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
+  const Tensor y = output_of(unit, x.shape.n);
+  x_.clear();
+  for (std::size_t i = 0; i < unit.reads.size(); ++i) x_.push_back(input_of(unit, i, x));
+  if (unit.join != nullptr)
+    unit.join->join(x_, y);
+  else
+    unit.run->forward(buffers_of(unit, step), x_[0], y);
+  return y;
+}
+
+Span Model::output_gradient(Index rows) {
+  return activation(execution_.units.back().memory.dy, network_.output().rows(rows));
+}
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
   auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
-  const Index rows = x.shape.n;
-  std::size_t side = 0;
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
     const Unit& unit = execution_.units[i];
-    const ConstTensor in = i > 0 ? ConstTensor(output_of(execution_.units[i - 1], rows)) : x;
-    const Tensor y = output_of(unit, rows);
-    const ConstTensor dy(y.shape, activation(gradient_[side].span(), y.shape));
-    if (!unit.in_place) side = 1 - side;
-    Tensor dx{in.shape, {}};
-    if (i > 0) dx.data = activation(gradient_[side].span(), in.shape);
-    unit.run->backward(buffers_of(unit, step), in, y, dy, dx);
+    backward(unit, step, x);
     const Index ready = i > 0 ? network_.entry(unit.first).params.first : 0;
     if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
       sums.ranks->start(part(grads_.span(), {ready, open - ready}));
@@ -113,6 +123,23 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
     }
   }
   if (sums.ranks != nullptr) sums.ranks->finish();
+}
+
+void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
+  const Tensor y = output_of(unit, x.shape.n);
+  const ConstTensor dy(y.shape, activation(unit.memory.dy, y.shape));
+  dx_.clear();
+  for (std::size_t i = 0; i < unit.reads.size(); ++i) {
+    const Shape shape = input_of(unit, i, x).shape;
+    dx_.push_back({shape, unit.reads[i] == 0 ? Span() : activation(unit.memory.dx[i].dx, shape)});
+  }
+  if (unit.join != nullptr)
+    unit.join->split(dy, dx_);
+  else
+    unit.run->backward(buffers_of(unit, step), input_of(unit, 0, x), y, dy, dx_[0]);
+  for (std::size_t i = 0; i < dx_.size(); ++i)
+    if (const InputGradient& to = unit.memory.dx[i]; to.before.count > 0)
+      backend_->add(activation(to.before, dx_[i].shape), dx_[i].data, activation(to.sum, dx_[i].shape));
 }
 
 }  // namespace mrmf

@@ -1,11 +1,10 @@
 // A network with its memory: the arenas, and forward and backward over the list of layers.
 //
-// Arenas hold parameters, gradients, state (batch-norm statistics), activations, their gradients and what layers keep
-// for backward. Each is one allocation in the order of layers, so an all-reduce, an optimizer step, a checkpoint, a
-// rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
+// Arenas hold parameters, gradients, state (batch-norm statistics), what layers keep for backward, and activations with
+// their gradients (arena_plan.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step, a
+// checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <vector>
 
@@ -54,9 +53,9 @@ class Model {
 
   /// The network's output for x (at most max_rows rows); valid until the next forward.
   ConstTensor forward(const Step& step, ConstTensor x);
-  /// Memory for the gradient of the loss with respect to the output. backward() reads and overwrites it.
+  /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
   Span output_gradient(Index rows);
-  /// Call after forward with the same step and x. Overwrites grads(). With `sums`, reduced() is summed over the ranks,
+  /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`, reduced() is summed over the ranks,
   /// part by part during backward; later calls see the complete sums.
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
 
@@ -64,6 +63,9 @@ class Model {
   Span loss() { return grads_.span().subspan(params_at_.size(), 1); }
 
   const std::vector<Unit>& units() const { return execution_.units; }
+  /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
+  ConstTensor forward(const Unit& unit, const Step& step, ConstTensor x);
+  void backward(const Unit& unit, const Step& step, ConstTensor x);
   /// A unit's slices of the arenas, for running one alone.
   LayerBuffers buffers_of(const Unit& unit, const Step& step);
 
@@ -71,14 +73,16 @@ class Model {
   void initialise(std::uint64_t seed);
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
-  Span activation(Span arena, const Shape& shape) const;
+  ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);
+  Span activation(const Place& place, const Shape& shape);
 
   Backend* backend_;
   Network network_;
   Execution execution_;
   Span params_at_;  // in params_, or another model's
   Arena params_, grads_, state_, cache_, activations_;
-  std::array<Arena, 2> gradient_;  // of activations: backward goes back and forth between the two
+  std::vector<ConstTensor> x_;  // of the unit that runs: its inputs, and their gradients
+  std::vector<Tensor> dx_;
 };
 
 }  // namespace mrmf

@@ -16,17 +16,6 @@ Index total(const std::vector<Part>& parts) {
   return sum;
 }
 
-std::size_t find_cut(const std::vector<Entry>& entries, const std::string& name) {
-  const auto is_cut = [&](const Entry& e) { return name.empty() ? e.kind == LayerKind::flatten : e.name == name; };
-  auto found = std::ranges::find_if(entries, is_cut);
-  if (found == entries.end() && !name.empty())
-    throw ConfigError("model.cut = \"" + name +
-                      "\" names no layer of the model; the layers are listed by mrmf inspect");
-  if (found == entries.end())
-    found = std::ranges::find_if(entries, [](const Entry& e) { return e.kind == LayerKind::dense; });
-  return static_cast<std::size_t>(found - entries.begin());
-}
-
 // Checks sizes from configuration and data before any computation: their product may not fit an Index.
 void require_countable(const Shape& in, const LayerSpec& spec) {
   constexpr double most = 0x1p48;
@@ -51,26 +40,36 @@ void require_countable(const Shape& in, const LayerSpec& spec) {
 
 Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
   if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
-  Shape shape = input_;
   std::vector<LayerSpec> layers = settings.layers;
   settle_axes(layers, input_.axes);
-  for (const LayerSpec& spec : layers) {
-    require_countable(shape, spec);
-    Entry entry;
-    entry.name = spec.name;
-    entry.kind = spec.kind;
-    entry.input = shape;
-    entry.layer = make_layer(backend, shape, spec, entries_.size());
-    entry.footprint = entry.layer->footprint();
-    entry.params = {params_size_, total(entry.footprint.params)};
-    entry.state = {state_size_, total(entry.footprint.state)};
-    params_size_ = aligned(entry.params.end());
-    state_size_ = aligned(entry.state.end());
-    shape = entry.output();
-    entries_.push_back(std::move(entry));
-  }
-  cut_ = find_cut(entries_, settings.cut);
+  wiring_ = connect(layers);
+  for (const LayerSpec& spec : layers) add(backend, spec);
+  cut_ = find_cut(layers, wiring_, settings.cut);
   for (std::size_t i = cut_; i < entries_.size(); ++i) entries_[i].top = true;
+}
+
+void Network::add(Backend& backend, const LayerSpec& spec) {
+  std::vector<Shape> in;
+  for (const std::size_t number : wiring_[entries_.size()]) in.push_back(output_numbered(number));
+  for (const Shape& shape : in) require_countable(shape, spec);
+  Entry entry;
+  entry.name = spec.name;
+  entry.kind = spec.kind;
+  entry.spec = spec;
+  entry.input = in[0];
+  if (in.size() > 1) {
+    std::unique_ptr<Join> join = make_join(backend, in, spec);
+    entry.join = join.get();
+    entry.layer = std::move(join);
+  } else {
+    entry.layer = make_layer(backend, in[0], spec, entries_.size());
+  }
+  entry.footprint = entry.layer->footprint();
+  entry.params = {params_size_, total(entry.footprint.params)};
+  entry.state = {state_size_, total(entry.footprint.state)};
+  params_size_ = aligned(entry.params.end());
+  state_size_ = aligned(entry.state.end());
+  entries_.push_back(std::move(entry));
 }
 
 Index Network::trainable() const {

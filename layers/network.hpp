@@ -8,6 +8,7 @@
 
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
+#include "layers/wiring.hpp"
 
 namespace mrmf {
 
@@ -15,29 +16,20 @@ struct NetworkSettings {
   Shape sample;                   ///< shape of one sample at the wanted resolution; n is ignored
   Index max_rows = 1;             ///< largest batch per rank
   std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
-  std::string cut;                ///< name of the first layer of the top group; empty: the first flatten, else dense
+  std::string cut;                ///< name of the first layer of the top group; empty: see find_cut()
 };
-
-/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps are zero and stay so.
-struct Place {
-  Index first = 0, count = 0;
-  Index end() const { return first + count; }
-};
-
-/// The part of the arena at this place.
-inline Span part(Span arena, const Place& place) {
-  return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
-}
 
 /// One layer of the list, with its places in the parameter and state arenas.
 struct Entry {
   std::string name;
   LayerKind kind = LayerKind::relu;
-  Shape input;
+  LayerSpec spec;                  ///< with sizes for every axis
+  Shape input;                     ///< of several, the first one's
   Footprint footprint;
   Place params, state;
   bool top = false;
   std::unique_ptr<Layer> layer;
+  Join* join = nullptr;  ///< the layer, if it has several inputs
 
   Shape output() const { return layer->output(); }
 };
@@ -49,6 +41,7 @@ class Network {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(std::size_t i) const { return entries_[i]; }
+  const Wiring& wiring() const { return wiring_; }  ///< what each layer reads
   std::size_t size() const { return entries_.size(); }
   std::size_t cut() const { return cut_; }  ///< index of the first layer of the top group
 
@@ -61,7 +54,11 @@ class Network {
   Index flat_features() const;  ///< inputs of the first layer after the flatten; 0 without one
 
  private:
+  Shape output_numbered(std::size_t number) const { return number == 0 ? input_ : entries_[number - 1].output(); }
+  void add(Backend& backend, const LayerSpec& spec);
+
   Shape input_;
+  Wiring wiring_;
   std::vector<Entry> entries_;
   std::size_t cut_ = 0;
   Index params_size_ = 0, state_size_ = 0;

@@ -33,7 +33,9 @@ namespace mrmf {
   KIND(silu)                   \
   KIND(softplus)               \
   KIND(sigmoid)                \
-  KIND(dropout)
+  KIND(dropout)                \
+  KIND(add)                    \
+  KIND(concat)
 
 #define MRMF_ENUMERATOR(kind) kind,
 enum class LayerKind { MRMF_LAYER_KINDS(MRMF_ENUMERATOR) };
@@ -64,6 +66,7 @@ struct OneForAll {
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
+  std::vector<std::string> from{};  ///< names of the layers it reads, or kInput; empty: the layer before
   Index units = 0;             ///< conv, conv_transpose: output channels; dense: outputs
   Extent window{1, 1, 1};      ///< kernel, pool window, or factor of upsample
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
@@ -83,6 +86,12 @@ struct LayerSpec {
   Initialiser initialiser = Initialiser::pytorch;
   bool operator==(const LayerSpec&) const = default;
 };
+
+/// The network's input in LayerSpec::from. No layer may have this name.
+inline constexpr const char* kInput = "input";
+
+/// Layers of several inputs.
+constexpr bool is_join(LayerKind kind) { return kind == LayerKind::add || kind == LayerKind::concat; }
 
 /// Copies sizes given once to every axis of the data. Leaves nothing to settle.
 void settle_axes(std::vector<LayerSpec>& layers, int axes);

@@ -33,6 +33,14 @@ void CudaBackend::dropout(const Step& step, std::uint64_t layer, float rate, Con
     cuda::copy(device_.work(), vectors(x.data), x.data.data(), y.data.data());
 }
 
+void CudaBackend::add(ConstSpan a, ConstSpan b, Span y) {
+  cuda::add(device_.work(), vectors(y), a.data(), b.data(), y.data());
+}
+
+void CudaBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) {
+  cuda::copy_channels(device_.work(), {x.shape, from, to, count}, x.data.data(), y.shape, y.data.data());
+}
+
 void CudaBackend::loss(const Step&, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
   const Index outputs = y.shape.per_sample();
   device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), y.shape.n, outputs));

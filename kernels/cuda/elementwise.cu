@@ -1,4 +1,4 @@
-// Activations, dropout, fill and swap, the loss, and optimizer steps.
+// Activations, dropout, sums, channels, fill and swap, the loss, and optimizer steps.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -100,6 +100,56 @@ struct Dropout {
   }
 };
 
+/// Reads a and b, writes y.
+template <class T>
+struct Add {
+  const T* a;
+  const T* b;
+  T* y;
+
+  MRMF_HD void operator()(std::uint32_t i) const {
+    float value[width<T>], other[width<T>];
+    load(a, i, value);
+    load(b, i, other);
+    for (int k = 0; k < width<T>; ++k) value[k] += other[k];
+    store(value, y, i);
+  }
+};
+
+/// Reads channels of x, writes the vectors of y that have some of its channels [to, end): only where a vector has other
+/// channels, too, is it read before. Each thread has whole vectors, so none is written by two.
+template <class T>
+struct CopyChannels {
+  std::uint32_t from, to, end, channels;  // channels: of y
+  std::uint32_t first;                    // vector of y
+  std::size_t x_vectors, y_vectors;       // of a position
+  const T* x;
+  T* y;
+
+  MRMF_HD auto at(std::uint32_t number) const {
+    return [f = *this, vector = first + number](std::uint32_t row) {
+      constexpr auto w = static_cast<std::uint32_t>(width<T>);
+      const std::uint32_t begin = vector * w;
+      float value[width<T>] = {};
+      const bool whole = begin >= f.to && (begin + w <= f.end || f.end == f.channels);
+      if (!whole) load(f.y, row * f.y_vectors + vector, value);
+      if (whole && begin + w <= f.end && (begin - f.to + f.from) % w == 0) {
+        load(f.x, row * f.x_vectors + (begin - f.to + f.from) / w, value);
+      } else {
+        const T* const x_row = f.x + row * f.x_vectors * w;
+        for (std::uint32_t i = 0; i < w; ++i) {
+          const std::uint32_t channel = begin + i;
+          if (channel >= f.channels)
+            value[i] = 0;
+          else if (channel >= f.to && channel < f.end)
+            value[i] = to_float(x_row[channel - f.to + f.from]);
+        }
+      }
+      store(value, f.y, row * f.y_vectors + vector);
+    };
+  }
+};
+
 struct Copy {
   const float* x;
   float* y;
@@ -155,6 +205,24 @@ void dropout(const Work& work, const DropoutWork& dropout, const Shape& shape, c
         work.stream, shape.n * positions, vectors,
         Dropout<T>{Divider(positions), count32(shape.channels), static_cast<std::size_t>(vectors), dropout.layer,
                    DropoutMask::threshold_of(dropout.rate), dropout.step, dropout.ids, elements<T>(x), elements<T>(y)});
+  });
+}
+
+void add(const Work& work, Index vectors, const void* a, const void* b, void* y) {
+  with_element(work.storage, [&]<class T>(T) {
+    for_each(work.stream, vectors, Add<T>{elements<T>(a), elements<T>(b), elements<T>(y)});
+  });
+}
+
+void copy_channels(const Work& work, const ChannelCopy& copy, const void* x, const Shape& shape, void* y) {
+  const Index end = copy.to + copy.count, first = copy.to / work.storage.pad;
+  const Index last = work.storage.vectors(end);  // behind the last vector written
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, shape.n * product(shape.spatial), last - first,
+                 CopyChannels<T>{count32(copy.from), count32(copy.to), count32(end), count32(shape.channels),
+                                 count32(first), static_cast<std::size_t>(work.storage.vectors(copy.of.channels)),
+                                 static_cast<std::size_t>(work.storage.vectors(shape.channels)), elements<T>(x),
+                                 elements<T>(y)});
   });
 }
 

@@ -50,7 +50,7 @@ struct StepBlock {
   }
 };
 
-// Activations and dropout of stored activations; fill and swap of float memory.
+// Activations, dropout, sums and channels of stored activations; fill and swap of float memory.
 
 /// y may be x, dx may be dy. `kept`: y, or x where gradient_reads_input().
 void activate(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* x, void* y);
@@ -66,6 +66,17 @@ struct DropoutWork {
 };
 /// y = x * mask / (1 - rate) while training; y may be x. The mask counts logical features, whatever the padding.
 void dropout(const Work& work, const DropoutWork& dropout, const Shape& shape, const void* x, void* y);
+
+/// y = a + b, pads included; y may be a or b.
+void add(const Work& work, Index vectors, const void* a, const void* b, void* y);
+
+/// Some channels of x (stored, of shape `of`) to become channels of y: those of `shape`, from `to` on.
+struct ChannelCopy {
+  Shape of;
+  Index from = 0, to = 0, count = 0;
+};
+/// Leaves the other channels of y. Its pads become zero where its last channel is among those written.
+void copy_channels(const Work& work, const ChannelCopy& copy, const void* x, const Shape& shape, void* y);
 
 /// y = x; does nothing when they are the same memory.
 void copy(const Work& work, Index vectors, const void* x, void* y);

@@ -1,4 +1,5 @@
-// Plain functions of the backend: swapping, filling, activations, dropout, the loss, and optimizer steps.
+// Plain functions of the backend: swapping, filling, activations, dropout, sums, channels, the loss, and optimizer
+// steps.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -217,6 +218,30 @@ void OnednnBackend::dropout(const Step& step, std::uint64_t layer, float rate, C
         dropout_range(mask, id, first, std::min(dropout_features, features - first),
                       x.data.data() + row * features + first, y.data.data() + row * features + first);
     });
+}
+
+namespace {
+
+inline void add_range(const float* a, const float* b, float* y, Index count) {
+#pragma GCC ivdep
+  for (Index i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+}  // namespace
+
+void OnednnBackend::add(ConstSpan a, ConstSpan b, Span y) {
+  for_ranges(std::ssize(y), [&](Index first, Index count) {
+    vectorised([&] { add_range(a.data() + first, b.data() + first, y.data() + first, count); });
+  });
+}
+
+void OnednnBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) {
+  const Index positions = x.shape.n * product(x.shape.spatial);
+  const float* const source = x.data.data() + from;
+  float* const target = y.data.data() + to;
+#pragma omp parallel for schedule(static) if (positions * count > 8192)
+  for (Index p = 0; p < positions; ++p)
+    std::copy_n(source + p * x.shape.channels, count, target + p * y.shape.channels);
 }
 
 // A network has few outputs, so one thread does it, in one order of summation.

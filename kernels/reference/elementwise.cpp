@@ -1,4 +1,4 @@
-// The plain functions: swapping, filling, activations, dropout, the loss, and optimizer steps.
+// The plain functions: swapping, filling, activations, dropout, sums, channels, the loss, and optimizer steps.
 #include <cmath>
 
 #include "kernels/formulas.hpp"
@@ -34,6 +34,16 @@ void ReferenceBackend::dropout(const Step& step, std::uint64_t layer, float rate
       const Index i = row * features + feature;
       y.data[i] = x.data[i] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
     }
+}
+
+void ReferenceBackend::add(ConstSpan a, ConstSpan b, Span y) {
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[i] + b[i];
+}
+
+void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) {
+  for (Index position = 0; position < x.shape.n * product(x.shape.spatial); ++position)
+    for (Index c = 0; c < count; ++c)
+      y.data[position * y.shape.channels + to + c] = x.data[position * x.shape.channels + from + c];
 }
 
 namespace {

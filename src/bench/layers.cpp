@@ -36,33 +36,29 @@ class TimedSteps {
     fill_normal(target_.span(), 2);
     ids_.resize(static_cast<std::size_t>(settings.batch));
     std::iota(ids_.begin(), ids_.end(), 0);
-    y_.push_back({network.input(), input_.span()});
-    dy_.emplace_back();
-    for (const Unit& unit : model_state_.model.units()) {
-      y_.push_back({unit.out, unit.in_place ? y_.back().data : memory(unit.out)});
-      dy_.push_back({unit.out, unit.in_place ? dy_.back().data : memory(unit.out)});
-    }
     units.resize(model_state_.model.units().size());
   }
 
   void run(bool timed) {
     Model& model = model_state_.model;
     Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
-    step.loss_weight = 1.0F / static_cast<float>(y_.back().shape.n);
+    const ConstTensor x{model.network().input(), input_.span()};
+    step.loss_weight = 1.0F / static_cast<float>(x.shape.n);
     model_state_.optimizer.advance(1e-3, step);
     Timer timer;
     const auto note = [&](std::vector<double>& times) {
       const double seconds = timer.lap();
       if (timed) times.push_back(seconds);
     };
+    ConstTensor y;
     for (std::size_t u = 0; u < units.size(); ++u) {
-      model.units()[u].run->forward(model.buffers_of(model.units()[u], step), y_[u], y_[u + 1]);
+      y = model.forward(model.units()[u], step, x);
       note(units[u].forward);
     }
-    backend_.loss(step, LossKind::mse, y_.back(), {y_.back().shape, target_.span()}, dy_.back().data, model.loss());
+    backend_.loss(step, LossKind::mse, y, {y.shape, target_.span()}, model.output_gradient(y.shape.n), model.loss());
     note(loss);
     for (std::size_t u = units.size(); u-- > 0;) {
-      model.units()[u].run->backward(model.buffers_of(model.units()[u], step), y_[u], y_[u + 1], dy_[u + 1], dy_[u]);
+      model.backward(model.units()[u], step, x);
       note(units[u].backward);
     }
     model_state_.optimizer.update(step, model.params(), model.grads());
@@ -79,17 +75,11 @@ class TimedSteps {
     result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
     return result;
   }
-  Span memory(const Shape& shape) {
-    arenas_.push_back(backend_.allocate(shape.count()));
-    return arenas_.back().span();
-  }
 
   Backend& backend_;
   ModelState model_state_;
   Arena input_, target_;
-  std::vector<Arena> arenas_;
   std::vector<std::int64_t> ids_;
-  std::vector<Tensor> y_, dy_;  // y_[u] and dy_[u] are at the input of unit u
 };
 
 /// oneDNN's best for layer i if that is a dense layer or a convolution other than the first (whose dx nobody needs).
@@ -119,7 +109,7 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
   }
   const double forward = median(times.forward), backward = median(times.backward);
   sums.ours += forward + backward;
-  const double passes = unit.first == 0 ? 2 : 3;  // the first layer needs no data gradient
+  const double passes = unit.reads[0] == 0 ? 2 : 3;  // the network's input needs no gradient
   const std::string rate = flop > 0 ? fmt::format("{:.0f}", passes * flop / (forward + backward) * 1e-9) : "";
   std::string best_forward, best_backward, share;
   if (const auto best = best_times(network, specs, unit.first, repeats)) {
@@ -145,28 +135,35 @@ class TimedUnits {
       : backend_(backend), model_(steps.model_state().model), ids_(static_cast<std::size_t>(settings.batch)) {
     std::iota(ids_.begin(), ids_.end(), 0);
     step_ = {.training = true, .seed = 1, .ids = ids_};
-    place(model_.network().input(), false);
-    for (const Unit& unit : model_.units()) place(unit.out, unit.in_place);
+    place(model_.network().input(), false, 0);
+    for (const Unit& unit : model_.units()) place(unit.out, unit.memory.in_place, unit.reads[0]);
   }
 
   Times time(std::size_t u) {
     const Unit& unit = model_.units()[u];
     const LayerBuffers buffers = model_.buffers_of(unit, step_);
-    Times times;
-    times.forward = seconds(2 * u, [&] { unit.run->forward(buffers, y_[u], y_[u + 1]); });
-    Tensor dx = dy_[u];
-    if (u == 0) dx.data = {};
-    times.backward = seconds(2 * u + 1, [&] { unit.run->backward(buffers, y_[u], y_[u + 1], dy_[u + 1], dx); });
-    return times;
+    std::vector<ConstTensor> x;
+    std::vector<Tensor> dx;
+    for (const std::size_t number : unit.reads) {
+      x.emplace_back(y_[number]);
+      dx.push_back(dy_[number]);
+      if (number == 0) dx.back().data = {};
+    }
+    const Tensor y = y_[u + 1];
+    const ConstTensor dy = dy_[u + 1];
+    const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.run->forward(buffers, x[0], y); };
+    const auto backward = [&] { unit.join ? unit.join->split(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]); };
+    return {seconds(2 * u, forward), seconds(2 * u + 1, backward)};
   }
 
  private:
   static constexpr int kRepeats = 20, kRounds = 5;
 
-  void place(const Shape& shape, bool in_place) {
+  // In place: over the output of that number.
+  void place(const Shape& shape, bool in_place, std::size_t number) {
     for (std::vector<Tensor>* tensors : {&y_, &dy_}) {
       if (!in_place) arenas_.push_back(backend_.allocate(backend_.activation_floats(shape)));
-      tensors->push_back({shape, in_place ? tensors->back().data : arenas_.back().span()});
+      tensors->push_back({shape, in_place ? (*tensors)[number].data : arenas_.back().span()});
       if (in_place) continue;
       std::vector<float> values(static_cast<std::size_t>(shape.count()));  // with zeros, products would run too fast
       fill_normal(values, 3);
@@ -194,7 +191,7 @@ class TimedUnits {
   std::vector<std::int64_t> ids_;
   Step step_;
   std::vector<Arena> arenas_;
-  std::vector<Tensor> y_, dy_;
+  std::vector<Tensor> y_, dy_;  // of the network's input, and of every unit's output
 };
 
 std::string name_of(const Network& network, const Unit& unit) {
@@ -243,7 +240,7 @@ std::optional<DevicePeak> device_peak(const std::string& description, Precision 
 
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes) {
   const Entry& first = network.entry(unit.first);
-  const bool inner = unit.first > 0;  // the first layer needs no dx
+  const bool inner = unit.reads[0] != 0;  // the network's input needs no dx
   const auto rows = static_cast<double>(network.input().n);
   const double x = rows * static_cast<double>(first.input.per_sample());
   const double y = rows * static_cast<double>(first.output().per_sample());

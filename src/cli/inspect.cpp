@@ -1,7 +1,9 @@
 // `mrmf inspect`: shows the model at every resolution of the plan, before anything runs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -42,31 +44,53 @@ std::string byte_text(Index count) {
 }
 std::string memory_text(Index floats) { return byte_text(4 * floats); }
 
-std::string layer_line(const Entry& entry, bool own_memory) {
-  return fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.3f} {:>14}\n", entry.name, entry.top ? "top" : "bottom",
-                     to_string(entry.output()), grouped(entry.params.count), entry.layer->flop() / kMega,
-                     own_memory ? memory_text(entry.output().per_sample()) : "-");
+// What a layer reads, where that is not the layer before.
+std::string from_text(const Network& network, std::size_t i) {
+  return network.wiring()[i] == std::vector{i} ? "" : fmt::format("{}", fmt::join(network.entry(i).spec.from, ", "));
+}
+
+std::string place_text(const Place& place) { return fmt::format("{:.2f}", 4e-6 * static_cast<double>(place.first)); }
+
+// `last`: the unit that ends with this layer; of fused layers only the last output is stored.
+std::string layer_line(const Network& network, std::size_t i, std::size_t from_width, const Unit* last) {
+  const Entry& entry = network.entry(i);
+  const bool own_memory = last != nullptr && !last->memory.in_place;
+  return fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", entry.name,
+                     from_text(network, i), from_width, entry.top ? "top" : "bottom", to_string(entry.output()),
+                     grouped(entry.params.count), entry.layer->flop() / kMega,
+                     own_memory ? memory_text(entry.output().per_sample()) : "-",
+                     last != nullptr ? place_text(last->memory.output) : "-",
+                     last != nullptr ? place_text(last->memory.dy) : "-");
 }
 
 std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
                          const RunMemory& memory) {
   const Network network(backend, settings);
   const Execution execution = plan_execution(backend, network, {settings, 0, true});
+  std::size_t from_width = 0;
+  for (std::size_t i = 0; i < network.size(); ++i)
+    if (!from_text(network, i).empty()) from_width = std::max({from_width, from_text(network, i).size() + 1, 5UL});
   std::string text =
       fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution, network.input().axes),
                   to_string(network.input()), settings.max_rows);
-  text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14} {:>14}\n", "layer", "group", "output", "parameters",
-                      "forward MFLOP", "activations");
-  for (const Unit& unit : execution.units)
-    for (std::size_t i = unit.first; i < unit.last; ++i)  // of fused layers, only the last output is stored
-      text += layer_line(network.entry(i), i + 1 == unit.last && !unit.in_place);
+  text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer",
+                      from_width > 0 ? "from" : "", from_width, "group", "output", "parameters", "forward MFLOP",
+                      "activations", "at", "gradient at");
+  Index outputs = 0;
+  for (const Unit& unit : execution.units) {
+    for (std::size_t i = unit.first; i < unit.last; ++i)
+      text += layer_line(network, i, from_width, i + 1 == unit.last ? &unit : nullptr);
+    if (!unit.memory.in_place) outputs += unit.out.per_sample();
+  }
   Index state = 0;
   for (const Entry& entry : network.entries()) state += entry.state.count;
-  text += fmt::format("  {:<14} {:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", "", grouped(network.trainable()),
-                      network.flop() / kMega, memory_text(execution.activations / settings.max_rows));
-  text += fmt::format("  flat features {}, running statistics {}; memory in training: model {}, workspace {}\n\n",
+  text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", from_width, "", "",
+                      grouped(network.trainable()), network.flop() / kMega, memory_text(outputs));
+  text += fmt::format("  flat features {}, running statistics {}; memory in training: model {}, workspace {}\n",
                       grouped(network.flat_features()), grouped(state), byte_text(memory.models),
                       byte_text(memory.workspace));
+  text += fmt::format("  activations and their gradients lie in one arena of {}; each by itself they would take {}\n\n",
+                      memory_text(execution.activations), memory_text(execution.separate));
   return text;
 }
 
@@ -96,7 +120,9 @@ std::string inspect_text(Backend& backend, const Config& config, const Shape& sa
     const RunMemory stage = memory.add(settings);
     text += network_text(backend, settings, resolution, stage);
   }
-  return text + "activations are per sample; - : the layer writes over its input, or is fused with the next\n" +
+  return text +
+         "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
+         "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
          peak_text(memory.peak(plan, held), held.has_value());
 }
 

@@ -5,6 +5,7 @@
 
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
+#include "layers/wiring.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 
@@ -61,8 +62,10 @@ void complete_model(ModelConfig& model, const Checker& checker) {
     model.layers = preset_layers(model.preset);
   }
   checker.require("model", !model.layers.empty(), "give model.preset (mrmf presets lists them) or [[model.layers]]");
+  Wiring wiring;
   try {
     name_layers(model.layers);
+    wiring = connect(model.layers);
   } catch (const ConfigError& error) {
     checker.fail("model.layers", error.what());
   }
@@ -76,6 +79,11 @@ void complete_model(ModelConfig& model, const Checker& checker) {
   }
   if (model.cut == names.front()) {
     checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
+  }
+  try {
+    find_cut(model.layers, wiring, model.cut);
+  } catch (const ConfigError& error) {
+    checker.fail("model.cut", error.what());
   }
 }
 
@@ -175,11 +183,13 @@ void complete_method(Config& config, const Checker& checker) {
                              method.stages.size(), method.resolutions.size(), method.resolutions.size() - 1,
                              method.resolutions.size() == 2 ? "" : "s"));
   }
-  const auto top = [](const LayerSpec& s) { return s.kind == LayerKind::flatten || s.kind == LayerKind::dense; };
   const std::vector<LayerSpec>& layers = config.model.layers;
-  if (method.name != MethodName::baseline && config.model.cut.empty() &&
-      std::none_of(layers.begin(), layers.end(), top)) {
-    checker.fail("model.layers", "the model has no flatten and no dense layer to cut it at; name a layer in model.cut");
+  const bool all_bottom = find_cut(layers, connect(layers), config.model.cut) == layers.size();
+  if (all_bottom && method.name == MethodName::mrmf && method.top == TopRule::dense) {
+    checker.fail(checker.given("method.top") ? "method.top" : "model.layers",
+                 "the model has no flatten and no dense layer, so a fusion hands over all of it, and with method.top = "
+                 "\"dense\" a dense model would be trained for nothing; set method.top to \"interpolated\", or name "
+                 "the first top layer in model.cut");
   }
 }
 

@@ -10,6 +10,8 @@
 namespace mrmf {
 namespace {
 
+using enum LayerKind;
+
 /// Not written where it is 1, as in files of versions that had none.
 Key<LayerSpec> dilation_key(const std::string& per_axis) {
   Key<LayerSpec> key = size_key("dilation", &LayerSpec::dilation, &OneForAll::dilation,
@@ -41,6 +43,28 @@ std::vector<std::string> layer_kind_words() {
   std::vector<std::string> words;
   for (const LayerKindWord& kind : kLayerKinds) words.emplace_back(kind.word);
   return words;
+}
+
+constexpr const char* kFrom = "the name of an earlier layer, or a list of such names";
+
+void read_from(LayerSpec& spec, const Value& value, const std::string& path) {
+  const bool list = value.kind == Value::Kind::list;
+  if (!list && value.kind != Value::Kind::text) refuse(value, path, kFrom);
+  spec.from.clear();
+  for (const Value& name : read_list(value)) {
+    if (name.kind != Value::Kind::text || name.text.empty()) refuse(name, path, kFrom);
+    spec.from.push_back(name.text);
+  }
+  if (spec.from.empty()) refuse(value, path, kFrom);
+}
+
+Key<LayerSpec> from_key() {
+  return {"from", kFrom,
+          "what the layer reads, \"input\" for the network's input; two or more for add and concat; the layer before "
+          "unless set",
+          read_from, [](const LayerSpec& spec) {
+            return spec.from.size() == 1 ? quoted(spec.from[0]) : write(spec.from, {});
+          }};
 }
 
 bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
@@ -94,7 +118,6 @@ const std::vector<Value>& tables(const Value& value, const std::string& path) {
 }  // namespace
 
 std::vector<LayerKey> layer_keys() {
-  using enum LayerKind;
   std::vector<LayerKey> keys;
   const auto add = [&](const std::string& path, auto field, const Rule& rule, std::vector<LayerKind> kinds,
                        const std::string& meaning, bool required = false) {
@@ -104,6 +127,7 @@ std::vector<LayerKey> layer_keys() {
   for (const LayerKindWord& every : kLayerKinds) all.push_back(every.kind);
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
+  keys.push_back({from_key(), all});
   add("filters", MRMF_FIELD(units), at_least(1), {conv, conv_transpose}, "output channels", true);
   keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv, conv_transpose}, true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);

@@ -151,6 +151,10 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
 
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
   MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");
+  if (coarse.cut() == 0 && has_branches(coarse.wiring()) && !fusion.matching)
+    throw ConfigError(
+        "every cut below the first flatten or dense layer divides a branch, so there is no bottom to hand over; use "
+        "method.name = \"baseline\" or \"progressive\"");
   for (std::size_t i = 0; i < coarse.cut(); ++i) {
     const Entry& from = coarse.entry(i);
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();

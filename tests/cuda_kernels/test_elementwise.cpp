@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -43,6 +44,54 @@ TEST_CASE("cuda kernels: activations and their gradients, in place and not; NaN 
       cuda::activate(work, kind, 0.3F, shape, with_nan.data(), y.data());
       CHECK(std::isnan(y.values()[0]));
     }
+}
+
+TEST_CASE("cuda kernels: a sum equals the reference's, and may be written over either part") {
+  Rng rng(18);
+  const Shape shape{7, {1, 1, 5}, 11, 1};
+  for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
+    const cuda::Work work{nullptr, storage};
+    const std::vector<float> a = exact(rng, shape.count()), b = exact(rng, shape.count());
+    std::vector<float> expected = like(a);
+    reference->add(a, b, expected);
+    Stored first(storage, shape, a), second(storage, shape, b), y(storage, shape);
+    cuda::add(work, y.vectors(), first.data(), second.data(), y.data());
+    CHECK(distance(y.values(), expected) < tolerance(storage));
+    CHECK(y.pads_are_zero());
+    Stored over(storage, shape, a);
+    cuda::add(work, y.vectors(), over.data(), second.data(), over.data());
+    CHECK(over.memory() == y.memory());
+    cuda::add(work, y.vectors(), first.data(), second.data(), second.data());
+    CHECK(second.memory() == y.memory());
+  }
+}
+
+TEST_CASE("cuda kernels: channels are copied from any place to any, the others stay, pads become zero") {
+  Rng rng(19);
+  for (const cuda::Storage& storage : {float_storage, bf16_storage})
+    for (const Index x_channels : {1, 3, 8, 21})
+      for (const Index y_channels : {1, 5, 8, 16, 30})
+        for (Index from = 0; from < x_channels; from += 3)
+          for (Index to = 0; to < y_channels; ++to) {
+            const Index count = std::min(x_channels - from, y_channels - to);
+            CAPTURE(storage.bf16);
+            CAPTURE(x_channels);
+            CAPTURE(y_channels);
+            CAPTURE(from);
+            CAPTURE(to);
+            const Shape of{3, {1, 2, 5}, x_channels, 2}, shape{3, {1, 2, 5}, y_channels, 2};
+            const std::vector<float> x = exact(rng, of.count());
+            std::vector<float> expected = exact(rng, shape.count());
+            const Stored source(storage, of, x);
+            Stored y(storage, shape, expected), forgotten(storage, shape);
+            reference->copy_channels({of, x}, from, {shape, expected}, to, count);
+            cuda::copy_channels({nullptr, storage}, {of, from, to, count}, source.data(), shape, y.data());
+            CHECK(y.values() == expected);
+            CHECK(y.pads_are_zero());
+            // Memory that held something else before: after the last channel, no pad of it is left.
+            cuda::copy_channels({nullptr, storage}, {of, from, to, count}, source.data(), shape, forgotten.data());
+            if (to + count == y_channels) CHECK(forgotten.pads_are_zero());
+          }
 }
 
 TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/unit/backends.hpp"
@@ -62,6 +63,7 @@ void run(Subject& subject, LayerMemory& b) {
 
   const auto y = b.y.values();
   if (!layer.footprint().reads_output) b.y.poison();
+  if (!layer.footprint().reads_input) b.x.poison();
   b.grads.poison();
   b.dx.poison();
   b.backward(layer, subject.step);
@@ -69,6 +71,10 @@ void run(Subject& subject, LayerMemory& b) {
   CHECK(all_finite(b.dx.span()));
   if (layer.footprint().reads_output) CHECK(b.y.values() == y);
   b.y.set(y);
+  if (!layer.footprint().reads_input) {
+    CHECK(std::ranges::all_of(b.x.span(), [](float value) { return std::isnan(value); }));
+    b.x.set(x);
+  }
 
   CHECK(b.x.values() == x);
   CHECK(b.dy.values() == dy);

@@ -43,7 +43,7 @@ std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& layer_case);
 
 /// Fails the running doctest case unless, on this backend,
 ///   * forward and backward write every output (all poisoned with NaN before), nothing outside of their buffers and
-///     none of their inputs, and read y in backward only if the footprint says so;
+///     none of their inputs, and read x and y in backward only if the footprint says so;
 ///   * y, dx, gradients and state agree with the reference backend, also with fewer rows, with buffers that held
 ///     another call's results, and in evaluation mode, which leaves the state alone;
 ///   * dx and the gradients are the slopes of y in random directions;

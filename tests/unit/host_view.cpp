@@ -276,6 +276,18 @@ class HostView final : public Backend {
     device_->dropout(step, layer, rate, input.tensor(), result.tensor());
     result.fetch();
   }
+  void add(ConstSpan a, ConstSpan b, Span y) override {
+    DeviceTensor first(*device_, {flat_of(a), a}), second(*device_, {flat_of(b), b});
+    DeviceTensor* const shared = y.data() == a.data() ? &first : y.data() == b.data() ? &second : nullptr;
+    Result result(*device_, {flat_of(y), y}, shared);
+    device_->add(first.span(), second.span(), result.tensor().data);
+    result.fetch();
+  }
+  void copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) override {
+    DeviceTensor input(*device_, x), result(*device_, ConstTensor(y));  // the channels that are there stay
+    device_->copy_channels(input.tensor(), from, result.tensor(), to, count);
+    result.to_host(y.data);
+  }
   void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     device_->begin(step);
     DeviceTensor output(*device_, y);

@@ -1,0 +1,56 @@
+// Where activations and their gradients lie: all in one arena, planned once. Two of them share memory when the one is
+// done with before the other is written.
+//
+// A training step has 2 U + 1 moments for U units: unit u's forward at u, the loss at U, unit u's backward at 2 U - u.
+// A tensor takes its place from the moment that writes it to the last that reads it.
+#pragma once
+
+#include <vector>
+
+#include "layers/layer.hpp"
+#include "layers/wiring.hpp"
+
+namespace mrmf {
+
+/// What the plan needs to know of a unit.
+struct UnitFacts {
+  std::vector<std::size_t> reads;  ///< as in Wiring, of units
+  Index floats = 0;                ///< of its output
+  bool in_place = false, identity = false, reads_output = false, reads_input = true, dx_is_dy = false;  ///< Footprint
+};
+
+/// Where backward puts the gradient of one input. The gradient of an output that several units read is their sum.
+struct InputGradient {
+  Place dx;          ///< written by the unit; empty for the network's input, whose gradient nobody wants
+  Place before;      ///< the sum of what later units gave; empty if this is the first
+  Place sum;         ///< of both; may be the memory of one of them
+};
+
+/// The memory of one unit.
+struct UnitMemory {
+  bool in_place = false;  ///< the output is written over an input
+  Place output;
+  Place dy;                       ///< of the output, complete when the unit's backward begins
+  std::vector<InputGradient> dx;  ///< of each input
+};
+
+struct ArenaPlan {
+  std::vector<UnitMemory> units;
+  Index floats = 0;    ///< of the arena
+  Index separate = 0;  ///< if every tensor had memory of its own
+};
+
+/// The last unit's output is the network's: it stays until the step's end. Every other output must have a reader.
+ArenaPlan plan_arena(const std::vector<UnitFacts>& units);
+
+/// Floats that are needed from one moment to another, both included.
+struct Block {
+  Index floats = 0;
+  std::size_t begin = 0, end = 0;
+  Index first = 0;  ///< its place
+};
+/// Gives every block a place on a 64-byte boundary such that no two lie on one another at any moment. Returns the floats
+/// of the arena.
+Index place_blocks(std::vector<Block>& blocks);
+
+}  // namespace mrmf

@@ -1,0 +1,98 @@
+// Layers of several inputs: their sum, and their channels one after the other.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "layers/geometry.hpp"
+#include "layers/layer.hpp"
+
+namespace mrmf {
+namespace {
+
+/// The name of an input, as far as the spec has one.
+std::string input_name(const LayerSpec& spec, std::size_t i) {
+  return i < spec.from.size() ? spec.from[i] : fmt::format("input {}", i + 1);
+}
+
+class Add final : public Join {
+ public:
+  Add(Backend& backend, std::span<const Shape> in, const LayerSpec& spec) : backend_(backend), output_(in[0]) {
+    for (std::size_t i = 1; i < in.size(); ++i)
+      require(in[i] == in[0], spec,
+              fmt::format("{} gives {} and {} gives {}; only equal shapes are added", input_name(spec, 0),
+                          to_string(in[0]), input_name(spec, i), to_string(in[i])));
+  }
+
+  std::string signature() const override { return "add"; }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_input = false, .dx_is_dy = true};
+  }
+
+  void join(std::span<const ConstTensor> x, Tensor y) override {
+    if (x.size() == 1) return backend_.reshape(x[0], y);
+    backend_.add(x[0].data, x[1].data, y.data);
+    for (const ConstTensor& more : x.subspan(2)) backend_.add(y.data, more.data, y.data);
+  }
+  /// Copies nothing where a gradient is dy's own memory.
+  void split(ConstTensor dy, std::span<const Tensor> dx) override {
+    for (const Tensor& part : dx)
+      if (!part.data.empty()) backend_.reshape(dy, part);
+  }
+
+ private:
+  Backend& backend_;
+  Shape output_;
+};
+
+/// A tensor's rows lie one after the other, so an input cannot be a slice of y's channels: each is copied once.
+class Concat final : public Join {
+ public:
+  Concat(Backend& backend, std::span<const Shape> in, const LayerSpec& spec) : backend_(backend), output_(in[0]) {
+    channels_.push_back(in[0].channels);
+    for (std::size_t i = 1; i < in.size(); ++i) {
+      require(in[i].axes == in[0].axes && in[i].spatial == in[0].spatial, spec,
+              fmt::format("{} gives {} and {} gives {}; they may differ in their channels alone{}", input_name(spec, 0),
+                          to_string(in[0]), input_name(spec, i), to_string(in[i]),
+                          in[0].axes > 0 ? " (a pooling drops the last position of an odd axis: use samples and "
+                                           "resolutions that all of them divide)"
+                                         : ""));
+      channels_.push_back(in[i].channels);
+      output_.channels += in[i].channels;
+    }
+  }
+
+  std::string signature() const override { return fmt::format("concat {}", fmt::join(channels_, "+")); }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0, .reads_input = false}; }
+
+  void join(std::span<const ConstTensor> x, Tensor y) override {
+    Index to = 0;
+    for (const ConstTensor& part : x) {
+      backend_.copy_channels(part, 0, y, to, part.shape.channels);
+      to += part.shape.channels;
+    }
+    MRMF_CHECK(to == output_.channels, "a concat of other inputs than it was made for");
+  }
+  void split(ConstTensor dy, std::span<const Tensor> dx) override {
+    Index from = 0;
+    for (const Tensor& part : dx) {
+      if (!part.data.empty()) backend_.copy_channels(dy, from, part, 0, part.shape.channels);
+      from += part.shape.channels;
+    }
+  }
+
+ private:
+  Backend& backend_;
+  Shape output_;
+  std::vector<Index> channels_;  // of each input
+};
+
+}  // namespace
+
+std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, const LayerSpec& spec) {
+  MRMF_CHECK(!in.empty(), "a join of nothing");
+  if (spec.kind == LayerKind::concat) return std::make_unique<Concat>(backend, in, spec);
+  return std::make_unique<Add>(backend, in, spec);
+}
+
+}  // namespace mrmf
