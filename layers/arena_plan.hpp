@@ -21,9 +21,9 @@ struct UnitFacts {
 
 /// Where backward puts the gradient of one input. The gradient of an output that several units read is their sum.
 struct InputGradient {
-  Place dx;          ///< written by the unit; empty for the network's input, whose gradient nobody wants
-  Place before;      ///< the sum of what later units gave; empty if this is the first
-  Place sum;         ///< of both; may be the memory of one of them
+  Place dx;      ///< written by the unit; empty for the network's input, whose gradient nobody wants
+  Place before;  ///< the sum of what later units gave; empty if this is the first
+  Place sum;     ///< of both; may be the memory of one of them
 };
 
 /// The memory of one unit.
@@ -49,8 +49,8 @@ struct Block {
   std::size_t begin = 0, end = 0;
   Index first = 0;  ///< its place
 };
-/// Gives every block a place on a 64-byte boundary such that no two lie on one another at any moment. Returns the floats
-/// of the arena.
+/// Gives every block a place on a 64-byte boundary such that no two lie on one another at any moment. Returns the
+/// floats of the arena.
 Index place_blocks(std::vector<Block>& blocks);
 
 }  // namespace mrmf

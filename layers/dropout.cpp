@@ -16,7 +16,9 @@ class Dropout final : public Layer {
 
   std::string signature() const override { return fmt::format("dropout {}", rate_); }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_input = false}; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .cache = 0, .in_place = true, .reads_input = false};
+  }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
     backend_.dropout(buffers.step, number_, rate_, x, y);

@@ -25,7 +25,7 @@ struct Execution {
   std::vector<Unit> units;
   std::vector<std::unique_ptr<Layer>> fused;  ///< fused layers, which the network itself does not hold
   Index cache = 0, activations = 0;           ///< floats of the arenas; activations: with their gradients
-  Index separate = 0;  ///< floats of activations and gradients if no two shared memory
+  Index separate = 0;                         ///< floats of activations and gradients if no two shared memory
 
   /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache and
   /// activations.

@@ -22,7 +22,8 @@ namespace mrmf {
 /// The next 64-byte boundary, in floats.
 constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
 
-/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps between parameters are zero and stay so.
+/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps between parameters are zero and stay
+/// so.
 struct Place {
   Index first = 0, count = 0;
   Index end() const { return first + count; }
@@ -73,12 +74,13 @@ class Layer {
 
   /// Writes all of y. x.shape.n rows, at most the number the layer was built for.
   virtual void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) = 0;
-  /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty for the first layer.
+  /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty where x is the network's input.
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 };
 
 /// A layer of several inputs: add, concat. It has no parameters, and keeps nothing for backward. The model calls join()
-/// and split(); what every layer has, forward and backward, treats it as a layer of one input, whose output is its input.
+/// and split(); what every layer has, forward and backward, treats it as a layer of one input, whose output is its
+/// input.
 class Join : public Layer {
  public:
   /// Writes all of y. With Footprint::in_place, y may be the memory of x[0] or x[1].

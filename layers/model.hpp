@@ -55,8 +55,8 @@ class Model {
   ConstTensor forward(const Step& step, ConstTensor x);
   /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
   Span output_gradient(Index rows);
-  /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`, reduced() is summed over the ranks,
-  /// part by part during backward; later calls see the complete sums.
+  /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,
+  /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums.
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
 
   /// The float of reduced() for the loss, which is summed along with the gradients.

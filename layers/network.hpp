@@ -23,8 +23,8 @@ struct NetworkSettings {
 struct Entry {
   std::string name;
   LayerKind kind = LayerKind::relu;
-  LayerSpec spec;                  ///< with sizes for every axis
-  Shape input;                     ///< of several, the first one's
+  LayerSpec spec;  ///< with sizes for every axis
+  Shape input;     ///< of several, the first one's
   Footprint footprint;
   Place params, state;
   bool top = false;

@@ -18,7 +18,8 @@ class Pool final : public Layer {
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(stored_.count()) : 0, .reads_input = false};
+    return {
+        .params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(stored_.count()) : 0, .reads_input = false};
   }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {

@@ -84,6 +84,8 @@ struct LayerSpec {
   float momentum = 0.1F;  ///< batch norm, PyTorch's meaning: weight of the new batch
   float epsilon = 1e-5F;  ///< of norms
   Initialiser initialiser = Initialiser::pytorch;
+  /// Names of the layers it reads, or kInput; empty: the layer before.
+  std::vector<std::string> from{};
   bool operator==(const LayerSpec&) const = default;
 };
 

@@ -86,7 +86,8 @@ std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring,
   const auto first = [&](auto is) {
     return static_cast<std::size_t>(std::ranges::find_if(layers, is) - layers.begin());
   };
-  std::size_t cut = first([&](const LayerSpec& l) { return name.empty() ? l.kind == LayerKind::flatten : l.name == name; });
+  std::size_t cut =
+      first([&](const LayerSpec& l) { return name.empty() ? l.kind == LayerKind::flatten : l.name == name; });
   if (name.empty()) {
     if (cut == layers.size()) cut = first([](const LayerSpec& l) { return l.kind == LayerKind::dense; });
     while (cut > 0 && divided_by(wiring, cut)) --cut;
@@ -96,10 +97,10 @@ std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring,
     throw ConfigError("model.cut = \"" + name +
                       "\" names no layer of the model; the layers are listed by mrmf inspect");
   if (const auto divided = divided_by(wiring, cut))
-    throw ConfigError(fmt::format(
-        "model.cut = \"{}\" divides a branch: {} of the top reads {} of the bottom, past the cut; {}", name,
-        layers[divided->reader].name,
-        divided->output == 0 ? "the input" : layers[divided->output - 1].name, whole_cuts(layers, wiring, cut)));
+    throw ConfigError(
+        fmt::format("model.cut = \"{}\" divides a branch: {} of the top reads {} of the bottom, past the cut; {}", name,
+                    layers[divided->reader].name, divided->output == 0 ? "the input" : layers[divided->output - 1].name,
+                    whole_cuts(layers, wiring, cut)));
   return cut;
 }
 

@@ -22,8 +22,8 @@ Wiring connect(const std::vector<LayerSpec>& layers);
 bool has_branches(const Wiring& wiring);
 
 /// Index of the first layer of the top: the layer of that name; if it is empty the first flatten, else the first dense
-/// layer, else the end. The top reads of the bottom only its last output. ConfigError where the named cut would divide a
-/// branch, with the nearest that do not; a default cut moves down to the nearest one.
+/// layer, else the end. The top reads of the bottom only its last output. ConfigError where the named cut would divide
+/// a branch, with the nearest that do not; a default cut moves down to the nearest one.
 std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring, const std::string& name);
 
 }  // namespace mrmf

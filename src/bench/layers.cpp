@@ -152,7 +152,9 @@ class TimedUnits {
     const Tensor y = y_[u + 1];
     const ConstTensor dy = dy_[u + 1];
     const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.run->forward(buffers, x[0], y); };
-    const auto backward = [&] { unit.join ? unit.join->split(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]); };
+    const auto backward = [&] {
+      unit.join ? unit.join->split(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]);
+    };
     return {seconds(2 * u, forward), seconds(2 * u + 1, backward)};
   }
 

@@ -55,12 +55,11 @@ std::string place_text(const Place& place) { return fmt::format("{:.2f}", 4e-6 *
 std::string layer_line(const Network& network, std::size_t i, std::size_t from_width, const Unit* last) {
   const Entry& entry = network.entry(i);
   const bool own_memory = last != nullptr && !last->memory.in_place;
-  return fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", entry.name,
-                     from_text(network, i), from_width, entry.top ? "top" : "bottom", to_string(entry.output()),
-                     grouped(entry.params.count), entry.layer->flop() / kMega,
-                     own_memory ? memory_text(entry.output().per_sample()) : "-",
-                     last != nullptr ? place_text(last->memory.output) : "-",
-                     last != nullptr ? place_text(last->memory.dy) : "-");
+  return fmt::format(
+      "  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", entry.name, from_text(network, i),
+      from_width, entry.top ? "top" : "bottom", to_string(entry.output()), grouped(entry.params.count),
+      entry.layer->flop() / kMega, own_memory ? memory_text(entry.output().per_sample()) : "-",
+      last != nullptr ? place_text(last->memory.output) : "-", last != nullptr ? place_text(last->memory.dy) : "-");
 }
 
 std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution,

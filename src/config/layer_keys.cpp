@@ -62,9 +62,8 @@ Key<LayerSpec> from_key() {
   return {"from", kFrom,
           "what the layer reads, \"input\" for the network's input; two or more for add and concat; the layer before "
           "unless set",
-          read_from, [](const LayerSpec& spec) {
-            return spec.from.size() == 1 ? quoted(spec.from[0]) : write(spec.from, {});
-          }};
+          read_from,
+          [](const LayerSpec& spec) { return spec.from.size() == 1 ? quoted(spec.from[0]) : write(spec.from, {}); }};
 }
 
 bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }

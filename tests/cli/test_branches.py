@@ -1,5 +1,4 @@
 """Networks with branches through the command line: residual blocks and skips, from the list of layers to a run's files."""
-import json
 import os
 
 import h5py
@@ -93,12 +92,6 @@ class Branches(support.MrmfTest):
         with h5py.File(self.path("run/checkpoints/final.h5")) as file:
             self.assertEqual(set(file["parameters"]), {"stem", "norm1", "inner", "norm2", "last", "dense1"})
 
-    def test_a_stopped_run_goes_on_to_the_same_bits(self):
-        self.mrmf("train", "config.toml", "--set", "training.epochs=4", "--set", "run.folder=whole")
-        half = ["--set", "training.epochs=4", "--set", "run.checkpoint.epochs=1"]
-        self.mrmf("train", "config.toml", *half, "--set", "run.folder=parts")
-        np.testing.assert_array_equal(self.losses("whole"), self.losses("parts"))
-
     def test_ranks_and_backends_do_not_change_the_losses(self):
         shards = ["--set", "data.shards=2", *SGD]
         self.mrmf("train", "config.toml", *shards, "--set", "run.folder=one")
@@ -131,7 +124,6 @@ class Branches(support.MrmfTest):
                                         "method.resolutions=[[2],[1]]"))
 
     def test_names_that_cannot_be_read(self):
-        at = "config.toml:18: "  # where the list begins
         self.refused("model.layers[5].from=[\"norm2\",\"relu9\"]", message='sum: from names "relu9", and no layer has that name')
         self.refused("model.layers[5].from=[\"norm2\",\"last\"]", message='sum: from names "last", which comes later in the list')
         self.refused("model.layers[5].from=[\"norm2\",\"norm2\"]", message='sum: from names "norm2" twice')

@@ -150,17 +150,17 @@ UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) 
     }
   };
   switch (most(8)) {
-    case 0: unit.floats = 1 + most(200); break;                                                     // convolution
-    case 1: break;                                                                                  // batch norm
-    case 2: unit.in_place = true, unit.reads_output = true, unit.reads_input = false; break;        // activation
-    case 3: unit.in_place = true, unit.reads_input = false; break;                                  // dropout
-    case 4: unit.floats = 1 + unit.floats / 4, unit.reads_input = false; break;                     // pooling
-    case 5: unit.in_place = unit.identity = true, unit.reads_input = false; break;                  // flatten
-    case 6:                                                                                         // add
+    case 0: unit.floats = 1 + most(200); break;                                               // convolution
+    case 1: break;                                                                            // batch norm
+    case 2: unit.in_place = true, unit.reads_output = true, unit.reads_input = false; break;  // activation
+    case 3: unit.in_place = true, unit.reads_input = false; break;                            // dropout
+    case 4: unit.floats = 1 + unit.floats / 4, unit.reads_input = false; break;               // pooling
+    case 5: unit.in_place = unit.identity = true, unit.reads_input = false; break;            // flatten
+    case 6:                                                                                   // add
       more_inputs(true);
       unit.in_place = unit.dx_is_dy = true, unit.reads_input = false;
       break;
-    default:                                                                                        // concat
+    default:  // concat
       more_inputs(false);
       unit.reads_input = false;
       unit.floats = 0;
@@ -250,9 +250,9 @@ TEST_CASE("arena plan: the presets take less memory than with outputs in a row")
     const char* preset;
     Index fused, plain;
   };
-  for (const Before& before : {Before{"neuron_inverter", 12'101'688, 12'447'112},
-                               Before{"cosmoflow", 288'057'520, 376'305'840},
-                               Before{"cosmoflow_mlperf", 510'783'440, 510'783'440}})
+  for (const Before& before :
+       {Before{"neuron_inverter", 12'101'688, 12'447'112}, Before{"cosmoflow", 288'057'520, 376'305'840},
+        Before{"cosmoflow_mlperf", 510'783'440, 510'783'440}})
     for (const auto& backend : {make_reference_backend(), make_onednn_backend(1)})
       for (const bool fuse : {true, false}) {
         CAPTURE(before.preset);

@@ -41,10 +41,7 @@ struct JoinMemory {
   Guarded y, dy;
 
   JoinMemory(Backend& backend, const JoinCase& c, Index rows)
-      : join(make_join(backend, c.in, layer(c.kind))),
-        out(join->output().rows(rows)),
-        y(out.count()),
-        dy(out.count()) {
+      : join(make_join(backend, c.in, layer(c.kind))), out(join->output().rows(rows)), y(out.count()), dy(out.count()) {
     Rng rng(17);
     dy.set(uniform(rng, static_cast<std::size_t>(out.count())));
     for (const Shape& in : c.in) {
@@ -189,8 +186,10 @@ TEST_CASE("joins: facts and messages") {
         "add1: up1 gives 8x4 and conv2 gives 8x5; only equal shapes are added");
   CHECK(error(add, line(2, 1, 4), flat(2, 4)) == "add1: up1 gives 1x4 and conv2 gives 4; only equal shapes are added");
   CHECK(error(concat, line(2, 8, 4), line(2, 8, 5)) == "none");
-  CHECK(error(concat, image(2, 8, 7, 4), image(2, 8, 8, 5)).find(
-            "concat1: up1 gives 8x7x4 and conv2 gives 8x8x5; they may differ in their channels alone (a pooling") == 0);
+  CHECK(
+      error(concat, image(2, 8, 7, 4), image(2, 8, 8, 5))
+          .find("concat1: up1 gives 8x7x4 and conv2 gives 8x8x5; they may differ in their channels alone (a pooling") ==
+      0);
   CHECK(error(concat, flat(2, 8), line(2, 1, 8)) ==
         "concat1: up1 gives 8 and conv2 gives 1x8; they may differ in their channels alone");
   const std::vector<Shape> in{volume(2, {2, 3, 4}, 5), volume(2, {2, 3, 4}, 7)};
