@@ -122,17 +122,17 @@ TEST_CASE("overrides speak of themselves") {
 TEST_CASE("mistakes in layers and stages") {
   CHECK(layer_error("type = \"conw\"") ==
         "c.toml:44: model.layers[10].type is \"conw\"; it must be one of conv, max_pool, average_pool, batch_norm, "
-        "flatten, dense, relu, leaky_relu, tanh, dropout; did you mean \"conv\"?");
+        "flatten, dense, relu, leaky_relu, tanh, dropout, add, concat; did you mean \"conv\"?");
   CHECK(layer_error("units = 4") ==
         "c.toml:43: model.layers[10] has no type; it must be one of conv, max_pool, average_pool, batch_norm, flatten, "
-        "dense, relu, leaky_relu, tanh, dropout");
+        "dense, relu, leaky_relu, tanh, dropout, add, concat");
   CHECK(layer_error("type = \"conv\"\nkernel = 3") ==
         "c.toml:43: model.layers[10] is a conv without 'filters', an integer of at least 1");
   CHECK(layer_error("type = \"conv\"\nfilter = 3") ==
         "c.toml:45: unknown key 'model.layers[10].filter'; did you mean 'model.layers[10].filters'?");
   CHECK(
       layer_error("type = \"dense\"\nunits = 4\nwindow = 3") ==
-      "c.toml:46: unknown key 'model.layers[10].window'; there are model.layers[10].{initialiser, name, type, units}");
+      "c.toml:46: unknown key 'model.layers[10].window'; there are model.layers[10].{from, initialiser, name, type, units}");
   CHECK(layer_error("type = \"dropout\"\nrate = 1") ==
         "c.toml:45: model.layers[10].rate is 1; it must be a number of at least 0 and below 1");
   CHECK(layer_error("type = \"leaky_relu\"\nslope = 0") ==
