@@ -48,7 +48,7 @@ class GlobalAveragePool final : public Layer {
 
   std::string signature() const override { return "global_average_pool"; }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}}; }
+  Footprint footprint() const override { return {.params = {}, .state = {}, .reads_input = false}; }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override {
     op_->forward(x, {pooled_.rows(y.shape.n), y.data}, {});
@@ -74,7 +74,7 @@ class Upsample final : public Layer {
            to_string(geometry_.factor, output_.axes);
   }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}}; }
+  Footprint footprint() const override { return {.params = {}, .state = {}, .reads_input = false}; }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { op_->forward(x, y, {}); }
   void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {

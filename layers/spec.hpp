@@ -66,7 +66,6 @@ struct OneForAll {
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
-  std::vector<std::string> from{};  ///< names of the layers it reads, or kInput; empty: the layer before
   Index units = 0;             ///< conv, conv_transpose: output channels; dense: outputs
   Extent window{1, 1, 1};      ///< kernel, pool window, or factor of upsample
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
