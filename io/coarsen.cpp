@@ -45,13 +45,13 @@ void coarsen_row(const Element* fine, const Plan& plan, std::vector<double>& sum
 
 }  // namespace
 
-Shape coarse_shape(const Shape& sample, const Extent& factor) {
+Shape coarse_shape(const Shape& sample, const Extent& factor, const std::string& what) {
   Shape result = sample;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const Index size = sample.spatial[axis];
     if (factor[axis] < 1 || size % factor[axis] != 0)
       throw ConfigError("resolution " + std::to_string(factor[axis]) + " does not divide an axis of " +
-                        std::to_string(size) + " (samples are " + to_string(sample) + "); use a divisor of " +
+                        std::to_string(size) + " (" + what + " are " + to_string(sample) + "); use a divisor of " +
                         std::to_string(size));
     result.spatial[axis] = size / factor[axis];
   }
@@ -115,13 +115,19 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
+/// Integers of other sizes than a detector's 16 bits may well be classes, whose means mean nothing.
+bool may_be_classes(ElementType type) {
+  return type != ElementType::float16 && type != ElementType::int16 && type != ElementType::uint16 &&
+         type != ElementType::float32 && type != ElementType::float64;
+}
+
 /// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
 std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, std::vector<std::string>& others) {
   std::vector<std::string> chosen;
   std::string unreadable;
   for (const std::string& name : all_datasets(copy.source)) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == copy.axes + 2, fits = shaped && info.type != ElementType::other;
+    const bool shaped = std::ssize(info.shape) == copy.axes + 2, fits = shaped && !may_be_classes(info.type);
     if (shaped && !fits) unreadable = name;
     const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
     (wanted ? chosen : others).push_back(name);
@@ -132,6 +138,9 @@ std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, 
       throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes) +
                         " axes; give --factor as many numbers");
   }
+  if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements, which may be classes; if they are to be averaged, name them with --samples");
   if (chosen.empty() && !unreadable.empty())
     throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
                       " elements; " + readable_types());

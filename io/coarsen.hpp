@@ -12,8 +12,9 @@
 namespace mrmf {
 
 /// The shape of a sample whose axes are averaged by these factors (paper section 3.1).
-/// ConfigError when a factor is below 1 or does not divide its axis, or when an unused axis has one other than 1.
-Shape coarse_shape(const Shape& sample, const Extent& factor);
+/// ConfigError when a factor is below 1 or does not divide its axis, or when an unused axis has one other than 1; it
+/// says what they are.
+Shape coarse_shape(const Shape& sample, const Extent& factor, const std::string& what = "samples");
 
 /// Samples in memory, one after the other.
 struct StoredSamples {
@@ -32,8 +33,9 @@ struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
-  int axes = 1;                             ///< of the samples
-  std::vector<std::string> samples;         ///< data sets to average; empty: all with that many axes
+  int axes = 1;  ///< of the samples
+  std::vector<std::string>
+      samples;  ///< data sets to average; empty: all of floats or 16-bit integers with so many axes
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
   std::string program;  ///< name and version, for the provenance

@@ -8,6 +8,7 @@
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/input_file.hpp"
+#include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "mpi/comm.hpp"
 
@@ -39,14 +40,46 @@ void check_type(const DatasetInfo& info, const std::string& where) {
     throw DataError(where + " holds " + info.type_name + " elements; " + readable_types());
 }
 
-Index label_count(const DatasetInfo& labels, Index samples, const std::string& where) {
+/// The shape of one sample's labels. Classes are single numbers, so that an axis less than the samples' has is enough
+/// for their positions; the same goes for numbers, unless these axes could also be one of outputs.
+Shape label_shape(const DatasetInfo& labels, const Shape& sample, const LabelForm& form, const std::string& where) {
+  const std::vector<Index>& all = labels.shape;
+  const auto refuse = [&](const std::string& wanted) {
+    throw DataError(where + " has shape " + shape_text(all) + "; " + wanted);
+  };
+  const bool empty = all.empty() || std::find(all.begin() + 1, all.end(), 0) != all.end();
+  if (empty) refuse("labels are (n) or (n, outputs), or have positions as the samples do");
+  const auto axes = std::ssize(all) - 1;
+  const bool classes = form.kind == LabelKind::classes;
+  Shape shape;
+  if (axes == 0 || (axes == 1 && (!classes || all[1] == 1 || sample.axes != 1))) {
+    shape.channels = axes == 0 ? 1 : all[1];
+    if (classes && shape.channels != 1)
+      refuse("a sample has one class: labels are (n), or have positions as the samples do");
+    return shape;
+  }
+  const bool without_channels = axes == sample.axes;
+  if (!without_channels && axes != sample.axes + 1)
+    refuse(std::string(classes ? "labels are (n)" : "labels are (n) or (n, outputs)") +
+           ", or have positions as the samples (" + to_string(sample) + ") do");
+  shape.axes = sample.axes;
+  shape.channels = without_channels ? 1 : all.back();
+  for (int axis = 0; axis < shape.axes; ++axis)
+    shape.spatial[static_cast<std::size_t>(3 - shape.axes + axis)] = all[static_cast<std::size_t>(1 + axis)];
+  if (classes && shape.channels != 1)
+    refuse("a position has one class: store its number, with a last axis of 1 or none");
+  return shape;
+}
+
+Shape inspect_labels(const DatasetInfo& labels, const DatasetShape& shape, const LabelForm& form,
+                     const std::string& where) {
   check_type(labels, where);
-  if (labels.shape.empty() || labels.shape.size() > 2 || labels.shape.back() < 1)
-    throw DataError(where + " has shape " + shape_text(labels.shape) + "; labels are (n) or (n, outputs)");
-  if (labels.rows() != samples)
-    throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(samples) +
+  const Shape label = label_shape(labels, shape.sample, form, where);
+  if (labels.rows() != shape.samples)
+    throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(shape.samples) +
                     " samples; each sample needs its row of labels");
-  return labels.shape.size() == 1 ? 1 : labels.shape[1];
+  require_countable({shape.samples, label.per_sample()}, where);
+  return label;
 }
 
 /// One file. The `n` of the sample's shape is 0.
@@ -58,12 +91,12 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   DatasetShape shape;
   shape.sample = sample_shape(samples.shape, where);
   shape.samples = samples.rows();
-  shape.type = samples.type == ElementType::float64 ? ElementType::float32 : samples.type;
+  shape.type = kept_as(samples.type);
   if (samples.type != shape.type) shape.converted = size_of(samples.type);
   shape.chunks = RowReader(path, spec.samples).chunk_memory();
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
   if (!spec.labels.empty())
-    shape.outputs = label_count(file.info(spec.labels), shape.samples, place(path, spec.labels));
+    shape.label = inspect_labels(file.info(spec.labels), shape, spec.form, place(path, spec.labels));
   if (spec.missing == MissingRule::fill) return shape;
   file.require_written(spec.samples);
   if (!spec.labels.empty()) file.require_written(spec.labels);
@@ -79,7 +112,7 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
     const DatasetShape one = inspect_file(path, spec);
     if (total.file_samples.empty()) {
       total.sample = one.sample;
-      total.outputs = one.outputs;
+      total.label = one.label;
       total.type = one.type;
     }
     total.converted = std::max({total.converted, one.converted, one.type == total.type ? 0 : widest(one, total)});
@@ -89,9 +122,9 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
                       spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
-    if (one.outputs != total.outputs)
-      throw DataError(place(path, spec.labels) + " has " + std::to_string(one.outputs) + " labels per sample, but " +
-                      spec.files.front() + " has " + std::to_string(total.outputs) + "; leave one of them out");
+    if (one.label != total.label)
+      throw DataError(place(path, spec.labels) + " has " + to_string(one.label) + " labels per sample, but " +
+                      spec.files.front() + " has " + to_string(total.label) + "; leave one of them out");
     total.samples += one.samples;
     require_countable({total.samples, total.sample.per_sample()}, "data set '" + spec.samples + "' of all files");
     total.file_samples.push_back(one.samples);
@@ -106,9 +139,9 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   collective_try(comm, [&] {
     if (comm.root()) shape = inspect_files(spec);
   });
-  const Extent& spatial = shape.sample.spatial;
+  const Extent &spatial = shape.sample.spatial, &labels = shape.label.spatial;
   std::vector<std::int64_t> words{shape.samples,
-                                  shape.outputs,
+                                  shape.label.channels,
                                   shape.sample.channels,
                                   shape.sample.axes,
                                   spatial[0],
@@ -117,16 +150,21 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
                                   static_cast<std::int64_t>(shape.type),
                                   shape.chunks.cache,
                                   shape.chunks.unpacking,
-                                  shape.converted};
+                                  shape.converted,
+                                  shape.label.axes,
+                                  labels[0],
+                                  labels[1],
+                                  labels[2]};
   comm.broadcast(std::span(words), 0);
   shape.file_samples.resize(spec.files.size());
   comm.broadcast(std::span(shape.file_samples), 0);
   shape.samples = words[0];
-  shape.outputs = words[1];
+  shape.label = {0, {words[12], words[13], words[14]}, words[1], static_cast<int>(words[11])};
   shape.sample = {0, {words[4], words[5], words[6]}, words[2], static_cast<int>(words[3])};
   shape.type = static_cast<ElementType>(words[7]);
   shape.chunks = {words[8], words[9]};
   shape.converted = words[10];
+  shape.label_type = label_storage(spec.form);
   return shape;
 }
 

@@ -1,6 +1,7 @@
 // Description of a data set: its files, the names in them, its shape.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,27 @@ enum class SampleLayout { transpose, reinterpret };
 /// refuse: DataError. fill: use the file's fill value, as HDF5 does.
 enum class MissingRule { refuse, fill };
 
+/// What labels are. numbers: any. probabilities: from 0 to 1, of yes or no. classes: whole numbers from 0 on.
+enum class LabelKind { numbers, probabilities, classes };
+
+/// What becomes of classes of neighbours that are taken together at a lower resolution: the share of each class, or the
+/// class that most have (the lowest of equals).
+enum class CoarseLabels { shares, majority };
+
+struct LabelForm {
+  LabelKind kind = LabelKind::numbers;
+  Index classes = 0;              ///< classes: how many there are; 0: not settled yet
+  std::optional<Index> ignore{};  ///< probabilities and classes: a value that says that there is no label
+  CoarseLabels coarse = CoarseLabels::shares;
+  bool operator==(const LabelForm&) const = default;
+};
+
 struct DatasetSpec {
   std::vector<std::string> files;  ///< read as one data set, concatenated along the first axis
-  std::string samples, labels;     ///< data set names; labels empty: there are none (prediction), and outputs is 0
+  std::string samples, labels;     ///< data set names; labels empty: there are none (prediction)
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
+  LabelForm form{};
   bool operator==(const DatasetSpec&) const = default;
 };
 
@@ -38,15 +55,17 @@ constexpr Index kMostCached = Index{1} << 28;  ///< bytes of unpacked chunks in 
 struct DatasetShape {
   Index samples = 0;
   Shape sample;                             ///< at the original resolution, channels-last, n = 0
-  Index outputs = 0;                        ///< labels per sample
+  Shape label{.channels = 0};               ///< of one sample's labels, n = 0; classes have one channel; none: 0
   std::vector<Index> file_samples;          ///< samples in each file, in the order of the list
   ElementType type = ElementType::float32;  ///< in memory: the files' own type; float32 for float64 or for mixed types
   ChunkMemory chunks{};                     ///< the largest of any file
   Index converted = 0;                      ///< most bytes per element in a file that does not hold `type`; else 0
+  ElementType label_type = ElementType::float32;  ///< of labels in memory
   bool operator==(const DatasetShape&) const = default;
 };
 
-/// Samples are (n, F) for flat features, else (n, W, C), (n, H, W, C) or (n, D, H, W, C); labels (n) or (n, outputs).
+/// Samples are (n, F) for flat features, else (n, W, C), (n, H, W, C) or (n, D, H, W, C). Labels are (n) or (n,
+/// outputs) or, with as many axes as the samples, (n, ..., outputs); a single output, and classes, need no last axis.
 /// Collective. Checks that every file is present, HDF5 and whole, and has both data sets with readable types. Sample
 /// shapes must agree, with as many labels as samples, at least one sample, and no missing rows unless allowed.
 /// Otherwise DataError on every rank, naming file and data set.

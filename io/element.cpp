@@ -33,22 +33,36 @@ std::string to_string(ElementType type) {
     case ElementType::float16: return "float16";
     case ElementType::float32: return "float32";
     case ElementType::float64: return "float64";
+    case ElementType::int8: return "int8";
+    case ElementType::uint8: return "uint8";
     case ElementType::int16: return "int16";
     case ElementType::uint16: return "uint16";
+    case ElementType::int32: return "int32";
+    case ElementType::uint32: return "uint32";
+    case ElementType::int64: return "int64";
+    case ElementType::uint64: return "uint64";
     case ElementType::other: break;
   }
   return "other";
 }
 
-std::string readable_types() { return "float16, float32, float64, int16 and uint16 can be read"; }
+std::string readable_types() { return "float16, float32, float64 and integers of 8 to 64 bits can be read"; }
 
 Index size_of(ElementType type) {
   switch (type) {
-    case ElementType::float32: return 4;
-    case ElementType::float64: return 8;
+    case ElementType::int8:
+    case ElementType::uint8: return 1;
+    case ElementType::float32:
+    case ElementType::int32:
+    case ElementType::uint32: return 4;
+    case ElementType::float64:
+    case ElementType::int64:
+    case ElementType::uint64: return 8;
     default: return 2;
   }
 }
+
+ElementType kept_as(ElementType type) { return size_of(type) >= 4 ? ElementType::float32 : type; }
 
 void to_float32(ElementType type, const void* raw, Span out) {
   with_elements(type, raw, [&](const auto* from) {
@@ -60,7 +74,7 @@ void to_float32(ElementType type, const void* raw, Span out) {
 }
 
 Index first_not_finite(ElementType type, const void* raw, Index count) {
-  if (type == ElementType::int16 || type == ElementType::uint16) return count;
+  if (type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64) return count;
   Index first = count;
   with_elements(type, raw, [&](const auto* from) { first = first_bad(from, count); });
   return first;

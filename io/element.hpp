@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,12 +12,14 @@
 namespace mrmf {
 
 /// Element types that files may hold. Reading converts all of them to float32.
-enum class ElementType { float16, float32, float64, int16, uint16, other };
+enum class ElementType { float16, float32, float64, int8, uint8, int16, uint16, int32, uint32, int64, uint64, other };
 std::string to_string(ElementType type);
 /// "float16, ... can be read": the end of every message about an unreadable type.
 std::string readable_types();
 /// Bytes of one element in memory.
 Index size_of(ElementType type);
+/// The type of samples in memory: the file's own, or float32 where that takes less.
+ElementType kept_as(ElementType type);
 
 /// IEEE binary16; C++20 has no type for it.
 struct Half {
@@ -35,12 +38,14 @@ inline float half_to_float(std::uint16_t half) {
   return std::bit_cast<float>(bits | (half & 0x8000u) << 16);
 }
 
-/// An element as float32: exact for all types but float64, which is rounded.
+/// An element as float32: exact for types of up to 16 bits, and for float32; others are rounded.
 inline float to_float(Half x) { return half_to_float(x.bits); }
 inline float to_float(float x) { return x; }
 inline float to_float(double x) { return static_cast<float>(x); }
-inline float to_float(std::int16_t x) { return static_cast<float>(x); }
-inline float to_float(std::uint16_t x) { return static_cast<float>(x); }
+template <std::integral Integer>
+float to_float(Integer x) {
+  return static_cast<float>(x);
+}
 
 /// Calls visit(elements) with `raw` as a pointer to elements of `type`.
 template <typename Visit>
@@ -49,8 +54,14 @@ void with_elements(ElementType type, const void* raw, Visit&& visit) {
     case ElementType::float16: return visit(static_cast<const Half*>(raw));
     case ElementType::float32: return visit(static_cast<const float*>(raw));
     case ElementType::float64: return visit(static_cast<const double*>(raw));
+    case ElementType::int8: return visit(static_cast<const std::int8_t*>(raw));
+    case ElementType::uint8: return visit(static_cast<const std::uint8_t*>(raw));
     case ElementType::int16: return visit(static_cast<const std::int16_t*>(raw));
     case ElementType::uint16: return visit(static_cast<const std::uint16_t*>(raw));
+    case ElementType::int32: return visit(static_cast<const std::int32_t*>(raw));
+    case ElementType::uint32: return visit(static_cast<const std::uint32_t*>(raw));
+    case ElementType::int64: return visit(static_cast<const std::int64_t*>(raw));
+    case ElementType::uint64: return visit(static_cast<const std::uint64_t*>(raw));
     case ElementType::other: break;
   }
   MRMF_CHECK(false, "elements of a type that cannot be read");

@@ -72,8 +72,14 @@ ElementType element_type(hid_t type) {
   if (is_half(type)) return ElementType::float16;
   if (is_any_of(type, H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return ElementType::float32;
   if (is_any_of(type, H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return ElementType::float64;
+  if (is_any_of(type, H5T_STD_I8LE, H5T_STD_I8BE)) return ElementType::int8;
+  if (is_any_of(type, H5T_STD_U8LE, H5T_STD_U8BE)) return ElementType::uint8;
   if (is_any_of(type, H5T_STD_I16LE, H5T_STD_I16BE)) return ElementType::int16;
   if (is_any_of(type, H5T_STD_U16LE, H5T_STD_U16BE)) return ElementType::uint16;
+  if (is_any_of(type, H5T_STD_I32LE, H5T_STD_I32BE)) return ElementType::int32;
+  if (is_any_of(type, H5T_STD_U32LE, H5T_STD_U32BE)) return ElementType::uint32;
+  if (is_any_of(type, H5T_STD_I64LE, H5T_STD_I64BE)) return ElementType::int64;
+  if (is_any_of(type, H5T_STD_U64LE, H5T_STD_U64BE)) return ElementType::uint64;
   return ElementType::other;
 }
 
@@ -95,8 +101,14 @@ Type memory_type(ElementType type, hid_t file_type) {
     case ElementType::float16: break;
     case ElementType::float32: return Type(H5Tcopy(H5T_NATIVE_FLOAT));
     case ElementType::float64: return Type(H5Tcopy(H5T_NATIVE_DOUBLE));
+    case ElementType::int8: return Type(H5Tcopy(H5T_NATIVE_INT8));
+    case ElementType::uint8: return Type(H5Tcopy(H5T_NATIVE_UINT8));
     case ElementType::int16: return Type(H5Tcopy(H5T_NATIVE_INT16));
     case ElementType::uint16: return Type(H5Tcopy(H5T_NATIVE_UINT16));
+    case ElementType::int32: return Type(H5Tcopy(H5T_NATIVE_INT32));
+    case ElementType::uint32: return Type(H5Tcopy(H5T_NATIVE_UINT32));
+    case ElementType::int64: return Type(H5Tcopy(H5T_NATIVE_INT64));
+    case ElementType::uint64: return Type(H5Tcopy(H5T_NATIVE_UINT64));
     case ElementType::other: break;
   }
   Type half(H5Tcopy(file_type));

@@ -87,12 +87,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// The part of [first, first + count) that lies in `rows`, counted from `first`.
-Range overlap(Range rows, Index first, Index count) {
-  const Index begin = std::max(rows.first, first), end = std::min(rows.first + rows.count, first + count);
-  return {begin - first, std::max<Index>(end - begin, 0)};
-}
-
 }  // namespace
 
 SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,
@@ -104,32 +98,12 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
     const int threads = readers(way, shape.converted > 0);
     way_ = "independent reads of each rank on " + (threads == 1 ? "1 thread" : std::to_string(threads) + " threads") +
            ", " + way.text;
-    if (shape.outputs > 0) read_labels(spec);
+    if (shape.label.channels > 0) labels_.emplace(spec, shape, owned);
     if (!settings.stream) load_original();
   });
 }
 
 SampleStore::~SampleStore() = default;
-
-void SampleStore::read_labels(const DatasetSpec& spec) {
-  labels_.resize(static_cast<std::size_t>(owned_.count * shape_.outputs));
-  Index file_start = 0;
-  Span out = labels_;
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
-    const Range rows = overlap(owned_, file_start, shape_.file_samples[i]);
-    file_start += shape_.file_samples[i];
-    if (rows.count == 0) continue;
-    const Span part = out.first(static_cast<std::size_t>(rows.count * shape_.outputs));
-    const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self());
-    if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
-    file.read_rows(spec.labels, rows.first, rows.count, part);
-    const Index bad = first_not_finite(ElementType::float32, part.data(), std::ssize(part));
-    if (bad < std::ssize(part))
-      throw DataError(not_finite_text({spec.files[i], spec.labels, rows.first + bad / shape_.outputs},
-                                      part[static_cast<std::size_t>(bad)]));
-    out = out.subspan(part.size());
-  }
-}
 
 void SampleStore::load_original() {
   Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
@@ -229,6 +203,10 @@ void SampleStore::release(const Extent& resolution) {
 
 Shape SampleStore::sample(const Extent& resolution) const { return coarse_shape(shape_.sample, resolution); }
 
+Shape SampleStore::target(const Extent& resolution) const {
+  return labels_ ? labels_->shape(resolution) : shape_.label;
+}
+
 SampleStore::Level& SampleStore::level(const Extent& resolution) {
   const auto found = levels_.find(resolution);
   MRMF_CHECK(found != levels_.end(), "this resolution was not required, or was released");
@@ -239,14 +217,13 @@ void SampleStore::expect(const Extent& resolution, const EpochOrder& order) {
   if (settings_.stream) level(kept_resolution(resolution)).rows->expect(order);
 }
 
-void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets) {
+void SampleStore::gather_samples(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x) {
   const Extent kept = kept_resolution(resolution);
   Level& from = level(kept);
   SampleForm form = from.form;
   if (kept != resolution) form.factor = resolution;
   const Index width = sample(resolution).per_sample(), rows = std::ssize(ids);
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
-  MRMF_CHECK(static_cast<Index>(targets.data.size()) == rows * outputs(), "targets do not fit the ids");
   for (const std::int64_t id : ids)
     MRMF_CHECK(id >= owned_.first && id < owned_.first + owned_.count, "sample " + std::to_string(id) + " is not here");
 
@@ -262,10 +239,16 @@ void SampleStore::gather(const Extent& resolution, std::span<const std::int64_t>
   }
   averaging.reset();
   from.rows->done();
-  for (Index i = 0; i < rows; ++i) {
-    const Index at = ids[static_cast<std::size_t>(i)] - owned_.first;
-    std::copy_n(labels_.data() + at * outputs(), outputs(), targets.data.data() + i * outputs());
-  }
+}
+
+void SampleStore::gather_labels(const Extent& resolution, std::span<const std::int64_t> ids, Span targets) const {
+  const Index width = target(resolution).per_sample(), rows = std::ssize(ids);
+  MRMF_CHECK(std::ssize(targets) == rows * width, "targets do not fit the ids");
+  if (!labels_) return;
+#pragma omp parallel for schedule(static) if (rows * width > part_elements)
+  for (Index i = 0; i < rows; ++i)
+    labels_->write(resolution, ids[static_cast<std::size_t>(i)] - owned_.first,
+                   targets.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)));
 }
 
 }  // namespace mrmf

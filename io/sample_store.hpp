@@ -4,11 +4,13 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/coarsen.hpp"
 #include "io/dataset.hpp"
+#include "io/labels.hpp"
 #include "io/row_stream.hpp"
 
 namespace mrmf {
@@ -60,7 +62,7 @@ class SampleStore {
   void release(const Extent& resolution);
 
   Shape sample(const Extent& resolution) const;
-  Index outputs() const { return shape_.outputs; }
+  Shape target(const Extent& resolution) const;  ///< of one sample's labels there; no channels: there are none
   Range owned() const { return owned_; }
   /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
   /// may then gather the original and average it later.
@@ -74,7 +76,14 @@ class SampleStore {
   /// Copies samples and labels of the given global ids (all owned) into x and targets, one row per id. With
   /// `reinterpret`, position t and channel c of a sample with T positions come from element c * T + t of its buffer.
   /// Streaming: DataError on this rank alone.
-  void gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets);
+  void gather(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x, Tensor targets) {
+    gather_samples(resolution, ids, x);
+    gather_labels(resolution, ids, targets.data);
+  }
+  void gather_samples(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x);
+  void gather_labels(const Extent& resolution, std::span<const std::int64_t> ids, Span targets) const;
+  /// How many of this rank's labels are of each class; empty where labels are no classes.
+  std::vector<Index> class_counts() const { return labels_ ? labels_->counts() : std::vector<Index>{}; }
 
   /// Seconds spent on averaging samples since the last call. Reading them does not count, nor does making batches of
   /// samples averaged before. For threads that read ahead, the sum over the threads.
@@ -89,7 +98,6 @@ class SampleStore {
     SampleForm form;  // from its rows to the samples of the model
     std::unique_ptr<RowStream> rows;
   };
-  void read_labels(const DatasetSpec& spec);
   void load_original();
   Level make_coarse(const Extent& resolution);
   Level make_stream(const Extent& resolution, Index most_rows);
@@ -101,7 +109,7 @@ class SampleStore {
   SampleLayout layout_;
   StoreSettings settings_;
   std::string way_;
-  std::vector<float> labels_;
+  std::optional<Labels> labels_;
   std::atomic<double> averaging_{0};    // seconds
   std::unique_ptr<SampleFiles> files_;  // while samples are read
   std::map<Extent, Level> levels_;      // by the resolution of their rows

@@ -31,6 +31,18 @@ Extent PoolGeometry::out() const {
   return result;
 }
 
+LossSettings LossSettings::of(LossKind kind) {
+  LossSettings settings;
+  settings.weights = {};
+  settings.weights[static_cast<std::size_t>(kind)] = 1;
+  return settings;
+}
+
+Task LossSettings::task() const {
+  if (weight(LossKind::binary_cross_entropy) > 0) return Task::binary;
+  return weight(LossKind::cross_entropy) > 0 || weight(LossKind::dice) > 0 ? Task::classes : Task::regression;
+}
+
 namespace {
 
 /// One batch in memory that host and backend share.

@@ -4,10 +4,12 @@
 // one, with the same results.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/step.hpp"
 #include "kernels/tensor.hpp"
@@ -168,7 +170,38 @@ enum class ActivationKind { relu, leaky_relu, tanh, gelu, silu, softplus, sigmoi
 constexpr bool gradient_reads_input(ActivationKind kind) {
   return kind == ActivationKind::gelu || kind == ActivationKind::silu;
 }
-enum class LossKind { mse, mae };
+
+/// mse, mae, huber: of numbers. cross_entropy: of classes that exclude each other (softmax). binary_cross_entropy: of
+/// yes or no per output (sigmoid). dice: 1 less the overlap, of either of the last two.
+enum class LossKind { mse, mae, huber, cross_entropy, binary_cross_entropy, dice };
+inline constexpr std::size_t kLossKinds = 6;
+
+/// What outputs and labels are: numbers, yes or no per output (labels from 0 to 1), or one of several classes.
+enum class Task { regression, binary, classes };
+
+/// A loss: a weighted sum of kinds that belong to one task. docs/losses.md has the formulas.
+struct LossSettings {
+  std::array<float, kLossKinds> weights{1};  ///< by LossKind; 0: not in the sum
+  float delta = 1;                           ///< huber: errors above it count linearly
+  float smooth = 1;                          ///< dice: added to both sides of the fraction
+  std::vector<float> class_weights{};        ///< binary, classes: one per output channel; empty: all 1
+
+  static LossSettings of(LossKind kind);
+  float weight(LossKind kind) const { return weights[static_cast<std::size_t>(kind)]; }
+  Task task() const;
+  bool operator==(const LossSettings&) const = default;
+};
+
+/// A loss of outputs of one shape. The target has the positions of y. Its channels are those of y or, for classes, a
+/// single one: the number of the class. As many as y has classes are shares of each class (of positions that were
+/// averaged), with a sum of at most 1. Negative targets of binary and classes are ignored.
+class LossOp {
+ public:
+  virtual ~LossOp() = default;
+  /// sum[0] becomes the sum over rows of each sample's loss, a mean over its positions; dy, if not empty, the gradient
+  /// of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
+  virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
+};
 
 // What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend
 // (kernels/*/backend.hpp) overrides: each is defined in the file of the operation, and without it a backend does not
@@ -184,6 +217,8 @@ enum class LossKind { mse, mae };
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
   OP(std::unique_ptr<NormOp>, group_norm, (const GroupNormSettings& settings, Index max_rows))                         \
   OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \
+  /* Of outputs of this shape (n: the largest number of rows). */                                                      \
+  OP(std::unique_ptr<LossOp>, loss, (const LossSettings& settings, const Shape& output, Index target_channels))        \
                                                                                                                        \
   /* Offers: null where this backend has no fused form, or none for these settings. */                                 \
   OP(std::unique_ptr<ConvPoolOp>, conv_pool_relu,                                                                      \
@@ -209,10 +244,6 @@ enum class LossKind { mse, mae };
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
   /* what they are. Where those are y's last channels, its pads become zero. */                                        \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
-                                                                                                                       \
-  /* sum[0] becomes the sum over rows of the per-sample mean over outputs (of squares or of magnitudes); dy, if not */ \
-  /* empty, the gradient of step.loss_weight * that sum. target is float32 and unpadded, sum one float. */             \
-  OP(void, loss, (const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum))              \
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length. */                           \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \

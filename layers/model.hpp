@@ -53,6 +53,8 @@ class Model {
 
   /// The network's output for x (at most max_rows rows); valid until the next forward.
   ConstTensor forward(const Step& step, ConstTensor x);
+  /// The output of the last forward of so many rows.
+  ConstTensor output(Index rows) { return output_of(execution_.units.back(), rows); }
   /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
   Span output_gradient(Index rows);
   /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,

@@ -50,17 +50,17 @@ void CudaBackend::read_activation(ConstTensor x, Span host) {
 }
 
 std::unique_ptr<Feed> CudaBackend::feed(const Shape& samples, Index outputs) {
-  prepare_steps(samples.n, outputs);
+  prepare_steps(samples.n);
   return make_feed(device_, samples, outputs, {1, 1, 1});
 }
 
 std::unique_ptr<Feed> CudaBackend::averaging_feed(const Shape& fine, Index outputs, const Extent& factors) {
-  prepare_steps(fine.n, outputs);
+  prepare_steps(fine.n);
   return make_feed(device_, fine, outputs, factors);
 }
 
 std::unique_ptr<SampleTable> CudaBackend::table(const SampleTable::Settings& settings) {
-  prepare_steps(settings.most_rows, settings.outputs);
+  prepare_steps(settings.most_rows);
   return make_table(device_, settings);
 }
 
@@ -70,9 +70,8 @@ void CudaBackend::begin(const Step& step) {
 
 std::unique_ptr<AllReduce> CudaBackend::all_reduce(const Peers& peers) { return make_nccl_all_reduce(device_, peers); }
 
-void CudaBackend::prepare_steps(Index rows, Index outputs) {
+void CudaBackend::prepare_steps(Index rows) {
   if (device_.step_feed().reserve(rows, device_.stream())) device_.recorder().forget();
-  device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), rows, outputs));
 }
 
 // Waits before as well: a copy of pageable memory blocks inside CUDA, where nobody would notice that a sum in front of

@@ -41,8 +41,8 @@ class CudaBackend final : public Backend {
   void keep(const Step& step, ConstSpan value, Span history) override;
 
  private:
-  /// All that steps of so many rows need beyond their model's own: nothing may move once steps are recorded.
-  void prepare_steps(Index rows, Index outputs);
+  /// What steps of so many rows need: nothing may move once steps are recorded.
+  void prepare_steps(Index rows);
   /// Waits: the host's memory may be gone when the caller goes on.
   void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);
 

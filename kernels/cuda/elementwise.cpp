@@ -41,13 +41,6 @@ void CudaBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, I
   cuda::copy_channels(device_.work(), {x.shape, from, to, count}, x.data.data(), y.shape, y.data.data());
 }
 
-void CudaBackend::loss(const Step&, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
-  const Index outputs = y.shape.per_sample();
-  device_.reserve(Device::Scratch::sums, loss_bytes(device_.storage(), y.shape.n, outputs));
-  cuda::loss(device_.work(), {kind, y.shape.n, outputs, device_.step(), device_.scratch(Device::Scratch::sums)},
-             y.data.data(), target.data.data(), dy.data(), sum.data());
-}
-
 void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.hpp"
+#include "kernels/loss_formulas.hpp"
 #include "kernels/operations.hpp"
 #include "kernels/tensor.hpp"
 
@@ -87,15 +88,21 @@ void swap(cudaStream_t stream, Span a, Span b);
 // The loss of a batch and its gradient, and the history of losses.
 
 struct LossWork {
-  LossKind kind = LossKind::mse;
-  Index rows = 0, outputs = 0;
-  const StepBlock* step = nullptr;  ///< has the gradient's weight
-  void* scratch = nullptr;          ///< loss_bytes() for at least as many rows
-};
-std::size_t loss_bytes(const Storage& storage, Index rows, Index outputs);
+  Task task = Task::regression;
+  ErrorLoss errors{};                       ///< regression: the kinds' weights
+  float entropy = 0, dice = 0, smooth = 1;  ///< else: weights of the cross-entropy of this task, and of dice
+  Index rows = 0, positions = 1;            ///< samples, and positions of each
+  Index channels = 1, target_channels = 1;  ///< of a position
+  const float* class_weights = nullptr;     ///< one per channel, in device memory; null: all 1
+  const StepBlock* step = nullptr;          ///< has the gradient's weight
+  void* scratch = nullptr;                  ///< loss_bytes() for at least as many rows
 
-/// sum[0] = sum over rows of the mean over outputs. dy (stored, pads zero), unless null, is its gradient times the
-/// weight. y is stored; target is float32 and unpadded.
+  static LossWork of(const LossSettings& settings, const Shape& output, Index target_channels);
+};
+std::size_t loss_bytes(const Storage& storage, const LossWork& loss);
+
+/// sum[0] = sum over rows of each sample's loss. dy (stored, pads zero), unless null, is its gradient times the weight.
+/// y is stored; target is float32 and unpadded.
 void loss(const Work& work, const LossWork& loss, const void* y, const float* target, void* dy, float* sum);
 
 /// history[step->index] = value[0]

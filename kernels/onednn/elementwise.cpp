@@ -1,5 +1,4 @@
-// Plain functions of the backend: swapping, filling, activations, dropout, sums, channels, the loss, and optimizer
-// steps.
+// Plain functions of the backend: swapping, filling, activations, dropout, sums, channels, and optimizer steps.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -242,20 +241,6 @@ void OnednnBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to,
 #pragma omp parallel for schedule(static) if (positions * count > 8192)
   for (Index p = 0; p < positions; ++p)
     std::copy_n(source + p * x.shape.channels, count, target + p * y.shape.channels);
-}
-
-// A network has few outputs, so one thread does it, in one order of summation.
-void OnednnBackend::loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
-  const auto outputs = static_cast<double>(y.shape.per_sample());
-  const double scale = double{step.loss_weight} / outputs;
-  double total = 0;
-  for (std::size_t i = 0; i < y.data.size(); ++i) {
-    const double error = double{y.data[i]} - target.data[i];
-    const double sign = error > 0 ? 1.0 : error < 0 ? -1.0 : error == 0 ? 0.0 : error;
-    total += kind == LossKind::mse ? error * error : std::abs(error);
-    if (!dy.empty()) dy[i] = static_cast<float>(scale * (kind == LossKind::mse ? 2.0 * error : sign));
-  }
-  sum[0] = static_cast<float>(total / outputs);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// The plain functions: swapping, filling, activations, dropout, sums, channels, the loss, and optimizer steps.
+// The plain functions: swapping, filling, activations, dropout, sums, channels, and optimizer steps.
 #include <cmath>
 
 #include "kernels/formulas.hpp"
@@ -44,31 +44,6 @@ void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index 
   for (Index position = 0; position < x.shape.n * product(x.shape.spatial); ++position)
     for (Index c = 0; c < count; ++c)
       y.data[position * y.shape.channels + to + c] = x.data[position * x.shape.channels + from + c];
-}
-
-namespace {
-
-// The derivative of a magnitude; NaN stays NaN.
-double sign(double x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }
-
-}  // namespace
-
-// The sum over rows of the mean over outputs, and its gradient times the weight.
-void ReferenceBackend::loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) {
-  const bool squared = kind == LossKind::mse;
-  const Index outputs = y.shape.per_sample();
-  const double weight = double{step.loss_weight} / static_cast<double>(outputs);
-  double rows_sum = 0;
-  for (Index row = 0; row < y.shape.n; ++row) {
-    double row_sum = 0;
-    for (Index i = row * outputs; i < (row + 1) * outputs; ++i) {
-      const double error = double{y.data[i]} - target.data[i];
-      row_sum += squared ? error * error : std::abs(error);
-      if (!dy.empty()) dy[i] = static_cast<float>(weight * (squared ? 2 * error : sign(error)));
-    }
-    rows_sum += row_sum / static_cast<double>(outputs);
-  }
-  sum[0] = static_cast<float>(rows_sum);
 }
 
 void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {

@@ -54,6 +54,7 @@ class BenchSteps {
   std::vector<float> x_, targets_;
   std::vector<std::int64_t> ids_;
   std::unique_ptr<Feed> feed_;
+  std::unique_ptr<LossOp> loss_;
   Feed::Batch loaded_;
   Arena losses_;
   Index done_ = 0;

@@ -20,6 +20,7 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
@@ -128,8 +129,10 @@ class PlainFiles {
 class Loader {
  public:
   Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
-    const DatasetSpec& spec = config.data.train;
-    shape_ = inspect_dataset(spec, world);
+    shape_ = inspect_dataset(config.data.train, world);
+    Config settled = config;
+    if (config.training.loss.task() == Task::classes) settle_labels(settled, shape_, {step_.resolution});
+    const DatasetSpec& spec = settled.data.train;
     order_ = order_settings(config.data, shape_.samples, world.size(), world.rank());
     order_.batch = step_.batch;
     check(order_);
@@ -141,7 +144,8 @@ class Loader {
     store_->require(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).rows(step_.batch);
     x_.resize(static_cast<std::size_t>(batch_.count()));
-    targets_.resize(static_cast<std::size_t>(step_.batch * shape_.outputs));
+    outputs_ = store_->target(step_.resolution).per_sample();
+    targets_.resize(static_cast<std::size_t>(step_.batch * outputs_));
     bytes_ = static_cast<double>(shape_.samples * RowReader(spec.files.front(), spec.samples).row_bytes());
     text_ = fmt::format("{} samples of {}, {:.3g} GB as {}; batch {}, resolution {}\n{}; {}\n", shape_.samples,
                         to_string(shape_.sample), bytes_ / kGiga, to_string(shape_.type), step_.batch,
@@ -159,8 +163,8 @@ class Loader {
           std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
       const Shape batch = batch_.rows(rows.count);
       store_->gather(step_.resolution, ids, {batch, Span(x_).first(static_cast<std::size_t>(batch.count()))},
-                     {Shape{.n = rows.count, .channels = shape_.outputs},
-                      Span(targets_).first(static_cast<std::size_t>(rows.count * shape_.outputs))});
+                     {Shape{.n = rows.count, .channels = outputs_},
+                      Span(targets_).first(static_cast<std::size_t>(rows.count * outputs_))});
     }
   }
 
@@ -168,6 +172,7 @@ class Loader {
   std::uint64_t seed_;
   Phase step_;
   DatasetShape shape_;
+  Index outputs_ = 0;  // numbers of a sample's targets
   OrderSettings order_;
   std::unique_ptr<SampleStore> store_;
   Shape batch_;

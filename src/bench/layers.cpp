@@ -32,6 +32,7 @@ class TimedSteps {
     const Network& network = model_state_.model.network();
     input_ = backend.allocate(network.input().count());
     target_ = backend.allocate(network.output().count());
+    loss_op_ = backend.loss(LossSettings::of(LossKind::mse), network.output(), network.output().channels);
     fill_normal(input_.span(), 1);
     fill_normal(target_.span(), 2);
     ids_.resize(static_cast<std::size_t>(settings.batch));
@@ -55,7 +56,7 @@ class TimedSteps {
       y = model.forward(model.units()[u], step, x);
       note(units[u].forward);
     }
-    backend_.loss(step, LossKind::mse, y, {y.shape, target_.span()}, model.output_gradient(y.shape.n), model.loss());
+    loss_op_->run(step, y, {y.shape, target_.span()}, model.output_gradient(y.shape.n), model.loss());
     note(loss);
     for (std::size_t u = units.size(); u-- > 0;) {
       model.backward(model.units()[u], step, x);
@@ -79,6 +80,7 @@ class TimedSteps {
   Backend& backend_;
   ModelState model_state_;
   Arena input_, target_;
+  std::unique_ptr<LossOp> loss_op_;
   std::vector<std::int64_t> ids_;
 };
 

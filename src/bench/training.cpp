@@ -90,6 +90,7 @@ BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
   fill_normal(targets_, 2);
   std::iota(ids_.begin(), ids_.end(), 0);
   feed_ = backend.feed(network.input(), network.output().per_sample());
+  loss_ = backend.loss(LossSettings::of(LossKind::mse), network.output(), network.output().channels);
   load();
 }
 
@@ -113,7 +114,7 @@ void BenchSteps::step() {
   backend_.begin(now);
   backend_.run(static_cast<std::uint64_t>(batch_), [&] {
     const ConstTensor y = model.forward(now, loaded_.x);
-    backend_.loss(now, LossKind::mse, y, loaded_.targets, model.output_gradient(batch_), model.loss());
+    loss_->run(now, y, loaded_.targets, model.output_gradient(batch_), model.loss());
     model.backward(now, loaded_.x);
     model_state_.optimizer.update(now, model.params(), model.grads());
     backend_.keep(now, model.loss(), losses_.span());

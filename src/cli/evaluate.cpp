@@ -16,8 +16,10 @@
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
@@ -142,6 +144,10 @@ struct Trained {
   DatasetShape shape;
   std::unique_ptr<SampleStore> store;
   std::unique_ptr<Model> model;
+
+  Shape output() const { return model->network().output(); }
+  /// Channels of a position of the output in the labels.
+  Index target_channels() const { return store->target(resolution).per_sample() / product(output().spatial); }
 };
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
@@ -195,6 +201,8 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.shape = inspect_dataset(t.spec, world);
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, world);
+  if (labels == Labels::needed) settle_labels(t.config, t.shape, {t.resolution});
+  t.spec.form = t.config.data.train.form;
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
@@ -206,10 +214,6 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.cut};
   t.model = std::make_unique<Model>(*t.backend, settings);
-  const Index outputs = t.model->network().output().per_sample();
-  if (labels == Labels::needed && outputs != t.shape.outputs)
-    throw DataError(fmt::format("the model has {} outputs and data set {} has {} labels per sample", outputs,
-                                t.spec.labels, t.shape.outputs));
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);
   if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
@@ -229,12 +233,23 @@ void require_finite(const Trained& t, Index first, ConstSpan outputs) {
                   row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
-/// Calls visit(first global row, outputs, labels) for every batch of this rank's rows; both are in the host's memory.
-void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, ConstSpan)>& visit) {
+/// A batch of this rank's rows, in the host's memory.
+struct Evaluated {
+  Index first = 0;  ///< global row
+  ConstSpan outputs, labels;
+  double loss = 0;  ///< the sum over the rows; 0 without labels
+};
+
+/// Calls visit(batch) for every batch of this rank's rows.
+void for_each_batch(Trained& t, const std::function<void(const Evaluated&)>& visit) {
   const Range owned = t.store->owned();
-  const Shape sample = t.store->sample(t.resolution);
+  const Shape sample = t.store->sample(t.resolution), target = t.store->target(t.resolution);
   const Index batch = t.model->max_rows();
-  const std::unique_ptr<Feed> feed = t.backend->feed(sample.rows(batch), t.shape.outputs);
+  const std::unique_ptr<Feed> feed = t.backend->feed(sample.rows(batch), target.per_sample());
+  const bool labelled = target.channels > 0;
+  const auto loss =
+      labelled ? t.backend->loss(t.config.training.loss, t.output().rows(batch), t.target_channels()) : nullptr;
+  Arena sum = t.backend->allocate(1);
   std::vector<float> outputs;
   const EpochOrder order = in_order(owned, batch);
   t.store->expect(t.resolution, order);
@@ -242,62 +257,72 @@ void for_each_batch(Trained& t, const std::function<void(Index, ConstSpan, Const
     const auto ids =
         std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
     const Shape in = sample.rows(rows.count);
-    const Shape out{.n = in.n, .spatial = {1, 1, 1}, .channels = t.shape.outputs, .axes = 0};
     const Feed::HostBatch host = feed->host(in.n);
-    t.store->gather(t.resolution, ids, {in, host.x}, {out, host.targets});
+    t.store->gather(t.resolution, ids, {in, host.x}, {target.rows(in.n), host.targets});
     const std::vector<float> labels(host.targets.begin(), host.targets.end());
     const Step step{.training = false};
     t.backend->begin(step);
-    const ConstTensor y = t.model->forward(step, feed->submit(in.n).x);
+    const Feed::Batch fed = feed->submit(in.n);
+    const ConstTensor y = t.model->forward(step, fed.x);
+    float value = 0;
+    if (loss) {
+      loss->run(step, y, fed.targets, {}, sum.span());
+      t.backend->read(sum.span(), {&value, 1});
+    }
     outputs.resize(static_cast<std::size_t>(y.shape.count()));
     t.backend->read_activation(y, outputs);
     require_finite(t, ids.front(), outputs);
-    visit(ids.front(), outputs, labels);
+    visit({ids.front(), outputs, labels, value});
   }
 }
 
-// Prints MSE, mean absolute error and R^2 per label.
-void print_errors(const ModelOptions& options, Comm& world) {
+// Prints what belongs to the task.
+void print_scores(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
-  const auto outputs = static_cast<std::size_t>(t.shape.outputs);
-  std::vector<double> squares(outputs), magnitudes(outputs), sum(outputs), sum_squares(outputs);
-  const auto add = [&](Index, ConstSpan y, ConstSpan target) {
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const std::size_t k = i % outputs;
-      const double label = target[i], error = y[i] - label;
-      squares[k] += error * error;
-      magnitudes[k] += std::abs(error);
-      sum[k] += label;
-      sum_squares[k] += label * label;
-    }
-  };
+  Scores scores(t.config.training.loss.task(), t.output(), t.target_channels());
+  const auto add = [&](const Evaluated& batch) { scores.add(batch.outputs, batch.labels, batch.loss); };
   collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another inside
-  for (std::vector<double>* values : {&squares, &magnitudes, &sum, &sum_squares}) world.sum(*values);
+  scores.sum(world);
   if (!world.root()) return;
-  const auto n = static_cast<double>(t.shape.samples);
-  double mse = 0, mae = 0;
-  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{:>6} {:>12} {:>12} {:>8}\n", t.shape.samples,
-                           t.spec.samples, t.spec.labels, fmt::join(t.spec.files, ", "), "label", "MSE", "MAE", "R^2");
-  for (std::size_t k = 0; k < outputs; ++k) {
-    const double spread = sum_squares[k] - sum[k] * sum[k] / n;
-    std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", k, squares[k] / n, magnitudes[k] / n,
-                             spread > 0 ? 1.0 - squares[k] / spread : 0.0);
-    mse += squares[k] / n / static_cast<double>(outputs);
-    mae += magnitudes[k] / n / static_cast<double>(outputs);
-  }
-  std::cout << fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
+  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{}", t.shape.samples, t.spec.samples, t.spec.labels,
+                           fmt::join(t.spec.files, ", "), scores.text(t.shape.samples));
 }
 
-// Writes the model's outputs for every sample as the data set "prediction". Reads no labels.
+// The shape of a data set with so many numbers for each position of every sample's output; 0: without an axis for them.
+std::vector<Index> data_shape(Index samples, const Shape& output, Index channels) {
+  std::vector<Index> shape{samples};
+  shape.insert(shape.end(), output.spatial.end() - output.axes, output.spatial.end());
+  if (channels > 0) shape.push_back(channels);
+  return shape;
+}
+
+// Writes the model's outputs for every sample as the data set "prediction" and, where they are of classes or of yes or
+// no, "probability" and "class". Reads no labels.
 void write_predictions(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::unread, world);
-  const Index outputs = t.model->network().output().per_sample();
+  const Shape output = t.output();
+  const Task task = t.config.training.loss.task();
   Hdf5Output file(options.output, options.replace, world);
-  file.create_dataset("prediction", {t.shape.samples, outputs});
-  const auto write = [&](Index first, ConstSpan y, ConstSpan) { file.write_rows("prediction", first, y); };
+  std::string made = "prediction";
+  file.create_dataset("prediction", data_shape(t.shape.samples, output, output.channels));
+  if (task != Task::regression) {
+    file.create_dataset("probability", data_shape(t.shape.samples, output, output.channels));
+    made += ", probability";
+  }
+  if (task == Task::classes) {
+    file.create_dataset("class", data_shape(t.shape.samples, output, 0), ElementType::uint16);
+    made += ", class";
+  }
+  const auto write = [&](const Evaluated& batch) {
+    file.write_rows("prediction", batch.first, batch.outputs);
+    if (task != Task::regression)
+      file.write_rows("probability", batch.first, probabilities(task, output.channels, batch.outputs));
+    if (task == Task::classes) file.write_rows("class", batch.first, predicted_classes(output.channels, batch.outputs));
+  };
   collective_try(world, [&] { for_each_batch(t, write); });
   file.commit();
-  if (world.root()) std::cout << fmt::format("{}: prediction {}x{}\n", options.output, t.shape.samples, outputs);
+  if (world.root())
+    std::cout << fmt::format("{}: {} {}x{}\n", options.output, made, t.shape.samples, to_string(output));
 }
 
 void add_model_options(CLI::App& sub, ModelOptions& options) {
@@ -314,21 +339,25 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
 }  // namespace
 
 void add_evaluate(Subcommands& commands) {
-  CLI::App* evaluate =
-      commands.app.add_subcommand("evaluate", "loss, mean absolute error and R^2 per label of a trained model");
+  CLI::App* evaluate = commands.app.add_subcommand(
+      "evaluate", "what a trained model does on data: errors and R^2 per label, or accuracy, IoU and Dice per class");
   auto options = std::make_shared<ModelOptions>();
   add_model_options(*evaluate, *options);
   evaluate->add_option("--labels", options->labels, "name of the data set of labels, e.g. test_unitStar_par");
-  commands.run(*evaluate, [=, &world = commands.world] { print_errors(*options, world); });
+  commands.run(*evaluate, [=, &world = commands.world] { print_scores(*options, world); });
 }
 
 void add_predict(Subcommands& commands) {
-  CLI::App* predict = commands.app.add_subcommand(
-      "predict", "write a trained model's outputs for every sample to an HDF5 file; needs no labels");
+  CLI::App* predict = commands.app.add_subcommand("predict",
+                                                  "write a trained model's outputs, and probabilities and classes, for "
+                                                  "every sample to an HDF5 file; needs no labels");
   auto options = std::make_shared<ModelOptions>();
   add_model_options(*predict, *options);
   predict->add_option("--labels", options->labels, "accepted as for evaluate; labels are never read");
-  predict->add_option("--output,-o", options->output, "HDF5 file to write; data set \"prediction\"")->required();
+  predict
+      ->add_option("--output,-o", options->output,
+                   "HDF5 file to write; data sets \"prediction\", \"probability\", \"class\"")
+      ->required();
   add_overwrite(*predict, options->replace);
   commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
 }

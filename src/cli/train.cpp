@@ -13,6 +13,7 @@
 #include "src/method/fusion.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/teams.hpp"
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
@@ -75,11 +76,6 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
-  if (networks.back().output().per_sample() != shape.outputs)
-    throw ConfigError(
-        fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "
-                    "last layer, or data.train.labels",
-                    networks.back().output().per_sample(), shape.outputs));
 }
 
 // A command does not replace what it reads: --set would change the configuration that a run keeps.
@@ -164,6 +160,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
+  settle_labels(config, shape, plan.resolutions());
 
   const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
   std::optional<RunFolder> folder;  // on the root
@@ -184,6 +181,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   }
   if (folder) folder->keep();  // from here on there are records
   RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
+  if (!by_teams) warnings.add(class_warnings(config, data.class_counts(world)));
   warnings.log(report);
   for (const std::string& reason : reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));

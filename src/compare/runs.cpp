@@ -126,7 +126,10 @@ void differing(const std::vector<Group>& groups, const std::string& what, const 
   lines.push_back("the runs differ in " + what + ": " + values);
 }
 
-std::string target_of(const RunResult& r) { return r.target ? fmt::format("{:g}", *r.target) : "none"; }
+std::string target_of(const RunResult& r) {
+  if (r.metric_target) return fmt::format("{} {:g}", to_string(r.metric_target->metric), r.metric_target->least);
+  return r.target ? fmt::format("{:g}", *r.target) : "none";
+}
 
 std::string machine_of(const RunResult& r) {
   return fmt::format("{} ({}, {} cores)", r.machine.host, r.machine.processor, r.machine.cores);
@@ -154,7 +157,10 @@ void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) 
   for (const Group& group : groups) {
     for (const Run& run : group.runs) {
       const RunResult& r = run.result;
-      if (!r.target || r.target_reached) continue;
+      if (r.metric_target && r.metric && !r.target_reached)
+        lines.push_back(fmt::format("{} did NOT reach its target: validation {} {:.5f} < {:g}", run.folder,
+                                    to_string(r.metric->metric), r.metric->value, r.metric_target->least));
+      if (!r.target || r.metric_target || r.target_reached) continue;
       lines.push_back(fmt::format("{} did NOT reach its target: validation loss {:.5f} > {:g}", run.folder,
                                   r.validation_loss, *r.target));
     }

@@ -177,8 +177,8 @@ std::string count_text(const Spread& s) {
 std::string target_text(const Group& group) {
   const auto reached =
       std::count_if(group.runs.begin(), group.runs.end(), [](const Run& r) { return r.result.target_reached; });
-  const bool set =
-      std::any_of(group.runs.begin(), group.runs.end(), [](const Run& r) { return r.result.target.has_value(); });
+  const bool set = std::any_of(group.runs.begin(), group.runs.end(),
+                               [](const Run& r) { return r.result.target || r.result.metric_target; });
   return set ? fmt::format("{} of {}", reached, group.runs.size()) : "no target";
 }
 

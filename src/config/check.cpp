@@ -163,8 +163,11 @@ void check_automatic(const MethodConfig& method, const Checker& checker) {
   plain.name = method.name;
   plain.axes = method.axes;
   plain.target = method.target;
+  plain.metric_target = method.metric_target;
   if (method == plain) return;
-  const std::string key = checker.first_given("method.", {"method.name", "method.target.validation_loss"});
+  std::vector<std::string> targets{"method.name", "method.target.validation_loss"};
+  for (const Key<MethodConfig>& key : metric_target_keys()) targets.push_back("method." + key.path);
+  const std::string key = checker.first_given("method.", targets);
   checker.fail(key, key +
                         ": \"auto\" chooses the schedule by itself; remove the key, or take what it chose "
                         "(mrmf plan --toml) and change that");
@@ -263,6 +266,7 @@ void complete(Config& config, const Places& places, const std::string& origin) {
   complete_model(config.model, checker);
   check_run(config.run, checker);
   check_optimizer(config, checker);
+  complete_task(config, places, origin);
   complete_method(config, checker);
 }
 

@@ -31,6 +31,19 @@ template <>
 std::vector<std::string> words_of<RateRule>();
 std::string to_string(RateRule rule);
 
+/// What validation measures beside the loss; larger is better. iou and dice are means over the classes that occur, r2
+/// over outputs.
+enum class Metric { accuracy, iou, dice, r2 };
+template <>
+std::vector<std::string> words_of<Metric>();
+std::string to_string(Metric metric);
+
+struct MetricTarget {
+  Metric metric = Metric::accuracy;
+  double least = 0;
+  bool operator==(const MetricTarget&) const = default;
+};
+
 struct OptimizerSettings {
   OptimizerKind name = OptimizerKind::adam;
   double learning_rate = 1e-3;
@@ -49,9 +62,12 @@ struct OptimizerSettings {
 /// When a phase of the plan ends: whichever comes first. `epochs` is always the upper bound.
 struct StopSettings {
   int epochs = 100;
-  std::optional<double> threshold;  ///< paper 3.2: training-loss reduction per epoch that still counts
-  int patience = 3;                 ///< paper 3.2: consecutive epochs below it
-  std::optional<double> target;     ///< validation loss; method.target sets it for the plan's last phase
+  std::optional<double> threshold;            ///< paper 3.2: training-loss reduction per epoch that still counts
+  int patience = 3;                           ///< paper 3.2: consecutive epochs below it
+  std::optional<double> target;               ///< validation loss; method.target sets it for the plan's last phase
+  std::optional<MetricTarget> metric_target;  ///< likewise of a metric
+  /// It may end before its epochs are done.
+  bool early() const { return threshold || target || metric_target; }
 };
 
 /// Settings of one role (coarse, dense, finetune); empty means "as under [training]".
@@ -96,6 +112,7 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
+  CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
 };
@@ -109,8 +126,11 @@ struct ModelConfig {
 
 struct TrainingConfig {
   OptimizerSettings optimizer;
-  LossKind loss = LossKind::mse;
-  int batch = 512;  ///< per rank
+  LossSettings loss;             ///< with the weights of classes
+  std::optional<int> classes;    ///< labels are 0 to classes - 1; empty: as many as the network has output channels
+  std::optional<int> ignore;     ///< a label that says that there is none
+  std::optional<Metric> metric;  ///< measured after every epoch; empty: the task's own (src/training/metrics.hpp)
+  int batch = 512;               ///< per rank
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
@@ -130,7 +150,8 @@ struct MethodConfig {
   std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
-  std::optional<double> target;  ///< target = { validation_loss = ... }
+  std::optional<double> target;               ///< target = { validation_loss = ... }
+  std::optional<MetricTarget> metric_target;  ///< target = { validation_dice = ... }
   bool operator==(const MethodConfig&) const = default;
 };
 

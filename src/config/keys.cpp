@@ -177,6 +177,8 @@ void add_data(Keys& keys) {
   keys.push_back(lift("data.", MRMF_FIELD(data), memory_key()));
   add(keys, "data.averaging", MRMF_FIELD(data.averaging), one_of({"load", "epoch"}),
       "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
+  add(keys, "data.coarse_labels", MRMF_FIELD(data.coarse_labels), one_of({"shares", "majority"}),
+      "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
 }
 
 void add_optimizer(Keys& keys) {
@@ -207,7 +209,7 @@ void add_optimizer(Keys& keys) {
 
 void add_training(Keys& keys) {
   add_optimizer(keys);
-  add(keys, "training.loss", MRMF_FIELD(training.loss), one_of({"mse", "mae"}), "loss function");
+  for (const Key<TrainingConfig>& key : task_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
   add(keys, "training.batch", MRMF_FIELD(training.batch), within(1, kMostBatch), "samples per rank and step");
   add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
   add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
@@ -242,6 +244,7 @@ void add_method(Keys& keys) {
   keys.push_back(lift("method.", MRMF_FIELD(method), stage_list_key()));
   add(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
       "stop the last phase of the plan when the validation loss is this low");
+  for (const Key<MethodConfig>& key : metric_target_keys()) keys.push_back(lift("method.", MRMF_FIELD(method), key));
 }
 
 void add_run(Keys& keys) {

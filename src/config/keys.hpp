@@ -33,6 +33,13 @@ Key<MethodConfig> resolutions_key();
 /// data.memory: a number of GB, or a text with its unit.
 Key<DataConfig> memory_key();
 
+/// Of [training]: the loss, and what labels are (task_keys.cpp).
+std::vector<Key<TrainingConfig>> task_keys();
+/// method.target.validation_accuracy and so on.
+std::vector<Key<MethodConfig>> metric_target_keys();
+/// What labels are follows from the loss; ConfigError where the keys of a task do not fit each other.
+void complete_task(Config& config, const Places& places, const std::string& origin);
+
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
@@ -20,11 +21,11 @@ Split inspect_split(const DatasetSpec& spec, const DataConfig& config, Comm& tea
 }
 
 void require_same_samples(const DatasetShape& train, const DatasetShape& validation) {
-  if (train.sample == validation.sample && train.outputs == validation.outputs) return;
-  throw DataError(
-      fmt::format("training and validation data differ: samples {} and {}, labels {} and {}; check "
-                  "data.train and data.validation",
-                  to_string(train.sample), to_string(validation.sample), train.outputs, validation.outputs));
+  if (train.sample == validation.sample && train.label == validation.label) return;
+  throw DataError(fmt::format(
+      "training and validation data differ: samples {} and {}, labels {} and {}; check "
+      "data.train and data.validation",
+      to_string(train.sample), to_string(validation.sample), to_string(train.label), to_string(validation.label)));
 }
 
 }  // namespace
@@ -35,6 +36,8 @@ Data::Data(const Config& config, Comm& team, Reading reading)
   train_ = inspect_split(config.data.train, config.data, team);
   require_channels(config.data, train_.shape.sample);
   validation_ = inspect_split(config.data.validation, config.data, team);
+  if (config.training.loss.task() == Task::classes)
+    settle_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(config.data.train, team);
   require_same_data(config.data.validation, team);
@@ -84,6 +87,13 @@ double Data::require(const Extent& resolution) {
 void Data::release(const Extent& resolution) {
   train_.store->release(resolution);
   validation_.store->release(resolution);
+}
+
+std::vector<Index> Data::class_counts(Comm& team) const {
+  const std::vector<Index> here = train_.store->class_counts();
+  std::vector<std::int64_t> counts(here.begin(), here.end());
+  if (!counts.empty()) team.sum(counts);
+  return {counts.begin(), counts.end()};
 }
 
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank) {

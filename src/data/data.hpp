@@ -66,6 +66,9 @@ class Data {
   /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
   double require(const Extent& resolution);
   void release(const Extent& resolution);
+  /// Labels of each class in the training data, as far as the team's ranks have them; empty where labels are no
+  /// classes. Collective over `team`. Requires loaded().
+  std::vector<Index> class_counts(Comm& team) const;
   /// Seconds spent on averaging samples since the last call (see SampleStore). Requires loaded().
   double take_averaging_seconds() {
     return train_.store->take_averaging_seconds() + validation_.store->take_averaging_seconds();

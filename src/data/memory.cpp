@@ -27,7 +27,7 @@ struct Budget {
 Index visited_count(const DataPart& part) { return visited_rows(part.order).count; }
 Index sample_bytes(const DataPart& part) { return part.shape.sample.per_sample() * size_of(part.shape.type); }
 Index label_bytes(const DataPart& part) {
-  return visited_count(part) * part.shape.outputs * size_of(ElementType::float32);
+  return visited_count(part) * part.shape.label.per_sample() * size_of(part.shape.label_type);
 }
 
 // Bytes of all samples and of the coarse copies kept beside them.

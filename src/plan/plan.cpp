@@ -93,6 +93,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"seed", phase.seed}};
   if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
   if (phase.stop.target) json["target"] = *phase.stop.target;
+  if (const auto& target = phase.stop.metric_target) json["target_" + to_string(target->metric)] = target->least;
   return json;
 }
 
@@ -114,6 +115,8 @@ const char* top_name(const Fusion& fuse) {
 std::string stop_text(const StopSettings& stop) {
   std::string text;
   if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
+  if (const auto& target = stop.metric_target)
+    text += fmt::format("validation {} >= {}, or ", to_string(target->metric), target->least);
   if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
   return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
 }
@@ -192,6 +195,7 @@ Plan make_plan(const Config& config) {
   plan.last = make_phase(config, static_cast<int>(resolutions.size()), role, resolutions.back());
   plan.last.seed = model_seed(config.training.seed, models);
   plan.last.stop.target = method.target;
+  plan.last.stop.metric_target = method.metric_target;
   if (method.curve == RateCurve::run) share_curve(plan);
   int number = 0;
   for (Phase* phase : phases_of(plan)) phase->number = ++number;
@@ -236,7 +240,7 @@ double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
 
 bool may_end_early(const Plan& plan) {
   const std::vector<Phase> phases = plan.phases();
-  return std::ranges::any_of(phases, [](const Phase& p) { return p.stop.threshold || p.stop.target; });
+  return std::ranges::any_of(phases, [](const Phase& p) { return p.stop.early(); });
 }
 
 std::string to_text(const Plan& plan) {

@@ -13,14 +13,14 @@ enum class StopReason { none, epochs, plateau, target };
 std::string to_string(StopReason reason);
 
 /// The end of a phase. Paper section 3.2: "If the training loss reduction is smaller than the threshold for a
-/// consecutive of T_p epochs, we stop". Also an upper bound of epochs and, in the last phase, a target validation loss.
-/// Its inputs are equal on every rank, so that all ranks stop together.
+/// consecutive of T_p epochs, we stop". Also an upper bound of epochs and, in the last phase, a target of the
+/// validation loss or of a metric. Its inputs are equal on every rank, so that all ranks stop together.
 class StopRule {
  public:
   explicit StopRule(const StopSettings& settings) : settings_(settings) {}
 
   /// Call after an epoch. The first epoch has no reduction and never counts towards patience.
-  StopReason update(double train_loss, double validation_loss);
+  StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
   /// All that update() looks at besides its arguments and the settings.
   struct Memory {

@@ -62,6 +62,16 @@ TimeSplit split_of(const Json& json) {
           json.value("averaging_seconds", 0.0)};
 }
 
+std::string key_of(Metric metric) { return "validation_" + to_string(metric); }
+
+std::optional<MetricValue> metric_of(const Json& j) {
+  for (std::size_t i = 0; i < words_of<Metric>().size(); ++i) {
+    const auto metric = static_cast<Metric>(i);
+    if (const auto found = j.find(key_of(metric)); found != j.end()) return MetricValue{metric, number_of(*found)};
+  }
+  return {};
+}
+
 Json epoch_json(const EpochRecord& r) {
   Json json{{"stage", r.stage},
             {"role", to_string(r.role)},
@@ -77,6 +87,7 @@ Json epoch_json(const EpochRecord& r) {
             {"total_seconds", r.total_seconds},
             {"gflop", r.gflop}};
   if (r.statistics_gflop > 0) json["statistics_gflop"] = r.statistics_gflop;
+  if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
   add_split(json, r.split);
   return json;
 }
@@ -97,7 +108,8 @@ EpochRecord epoch_of(const Json& j) {
           .ranks = whole_number<int>(j.at("ranks")),
           .total_seconds = j.at("total_seconds"),
           .gflop = j.value("gflop", 0.0),
-          .statistics_gflop = j.value("statistics_gflop", 0.0)};
+          .statistics_gflop = j.value("statistics_gflop", 0.0),
+          .metric = metric_of(j)};
 }
 
 Json phase_json(const PhaseRecord& r) {
@@ -146,6 +158,9 @@ RunResult result_of(const Json& j) {
   r.total_seconds = j.at("total_seconds");
   r.validation_loss = number_of(j.at("validation_loss"));
   if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
+  r.metric = metric_of(j);
+  if (const auto target = j.find("metric_target"); target != j.end())
+    r.metric_target = {word<Metric>(target->at("metric"), words_of<Metric>()), target->at("least")};
   r.target_reached = j.at("target_reached");
   r.ranks = whole_number<int>(j.at("ranks"));
   const Json& m = j.at("machine");
@@ -200,21 +215,24 @@ std::string to_json(const RunResult& r) {
   Json resolutions = Json::array(), phases = Json::array();
   for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
   for (const PhaseRecord& phase : r.phases) phases.push_back(phase_json(phase));
-  const Json json = {{"method", to_string(r.method)},
-                     {"resolutions", resolutions},
-                     {"top", to_string(r.top)},
-                     {"schedule", r.automatic ? to_string(MethodName::automatic) : ""},
-                     {"seed", r.seed},
-                     {"model", r.model},
-                     {"data", r.data},
-                     {"stages", phases},
-                     {"total_seconds", r.total_seconds},
-                     {"validation_loss", number(r.validation_loss)},
-                     {"target", r.target ? Json(*r.target) : Json()},
-                     {"target_reached", r.target_reached},
-                     {"ranks", r.ranks},
-                     {"machine", machine_json(r.machine)},
-                     {"versions", versions_json(r.versions)}};
+  Json json = {{"method", to_string(r.method)},
+               {"resolutions", resolutions},
+               {"top", to_string(r.top)},
+               {"schedule", r.automatic ? to_string(MethodName::automatic) : ""},
+               {"seed", r.seed},
+               {"model", r.model},
+               {"data", r.data},
+               {"stages", phases},
+               {"total_seconds", r.total_seconds},
+               {"validation_loss", number(r.validation_loss)},
+               {"target", r.target ? Json(*r.target) : Json()},
+               {"target_reached", r.target_reached},
+               {"ranks", r.ranks},
+               {"machine", machine_json(r.machine)},
+               {"versions", versions_json(r.versions)}};
+  if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
+  if (r.metric_target)
+    json["metric_target"] = {{"metric", to_string(r.metric_target->metric)}, {"least", r.metric_target->least}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -43,6 +43,13 @@ struct TimeSplit {
   bool operator==(const TimeSplit&) const = default;
 };
 
+/// A metric of the validation data; its key is "validation_accuracy" and so on.
+struct MetricValue {
+  Metric metric = Metric::accuracy;
+  double value = 0;
+  bool operator==(const MetricValue&) const = default;
+};
+
 /// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
@@ -62,6 +69,7 @@ struct EpochRecord {
   /// ones.
   double gflop = 0;
   double statistics_gflop = 0;  ///< of these, for new statistics of batch norms (precise_batch_norm)
+  std::optional<MetricValue> metric{};  ///< of the validation data, where one is measured
   bool operator==(const EpochRecord&) const = default;
 };
 
@@ -98,7 +106,9 @@ struct RunResult {
   double total_seconds = 0;
   double validation_loss = 0;  ///< final
   std::optional<double> target;
-  bool target_reached = false;
+  std::optional<MetricValue> metric;  ///< final
+  std::optional<MetricTarget> metric_target;
+  bool target_reached = false;  ///< of the loss, or of the metric
   int ranks = 1;
   Machine machine;
   Versions versions;

@@ -33,6 +33,9 @@ std::string data_text(const DataConfig& data) {
 }
 
 std::string target_line(const RunResult& result) {
+  if (const auto& target = result.metric_target; target && result.metric)
+    return fmt::format("target validation {} {:g}: {} ({:.5f})", to_string(target->metric), target->least,
+                       result.target_reached ? "reached" : "NOT reached", result.metric->value);
   if (!result.target) return "no target validation loss was set";
   return fmt::format("target validation loss {:g}: {}", *result.target,
                      result.target_reached ? "reached" : "NOT reached");
@@ -58,11 +61,15 @@ RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phas
   result.phases = phases;
   result.total_seconds = total_seconds;
   result.target = config.method.target;
+  result.metric_target = config.method.metric_target;
   if (!phases.empty()) {
     result.validation_loss = phases.back().last.validation_loss;
+    result.metric = phases.back().last.metric;
     result.ranks = phases.back().last.ranks;
   }
-  result.target_reached = result.target && result.validation_loss <= *result.target;
+  result.target_reached =
+      (result.target && result.validation_loss <= *result.target) ||
+      (result.metric_target && result.metric && result.metric->value >= result.metric_target->least);
   return result;
 }
 
@@ -76,10 +83,11 @@ std::string duration_text(double seconds) {
 
 std::string epoch_line(const EpochRecord& r) {
   const double speed = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
+  const std::string metric = r.metric ? fmt::format(" {} {:.5f}", to_string(r.metric->metric), r.metric->value) : "";
   return fmt::format(
-      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8.5f}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
+      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8.5f}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
       r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss, r.validation_loss,
-      r.seconds, speed, r.learning_rate);
+      metric, r.seconds, speed, r.learning_rate);
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left) {

@@ -91,28 +91,31 @@ OrderSettings BatchSampler::settings(const Split& split, int batch) const {
 }
 
 Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
-    : split_(&split), resolution_(resolution), gathered_(resolution) {
+    : split_(&split),
+      resolution_(resolution),
+      outputs_(split.store->target(resolution).per_sample()),
+      gathered_(resolution) {
   const SampleStore& store = *split.store;
   const Shape sample = store.sample(resolution);
   if (store.averages_at_use(resolution))
-    feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), store.outputs(), resolution);
+    feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), outputs_, resolution);
   if (feed_) {
     gathered_ = {1, 1, 1};
     return;
   }
   const Range owned = store.owned();
-  table_ = backend.table({sample.rows(owned.count), store.outputs(), owned.first, most_rows});
+  table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
   if (table_)
     fill_table(most_rows);
   else
-    feed_ = backend.feed(sample.rows(most_rows), store.outputs());
+    feed_ = backend.feed(sample.rows(most_rows), outputs_);
 }
 
 void Batches::fill_table(Index most_rows) {
   const SampleStore& store = *split_->store;
   const Range owned = store.owned();
   std::vector<float> x(static_cast<std::size_t>(store.sample(resolution_).rows(most_rows).count()));
-  std::vector<float> targets(static_cast<std::size_t>(most_rows * store.outputs()));
+  std::vector<float> targets(static_cast<std::size_t>(most_rows * outputs_));
   const EpochOrder order = in_order(owned, most_rows);
   split_->store->expect(resolution_, order);
   for (const Range& step : order.steps) {
@@ -120,7 +123,7 @@ void Batches::fill_table(Index most_rows) {
         std::span(order.ids).subspan(static_cast<std::size_t>(step.first), static_cast<std::size_t>(step.count));
     const Shape samples = store.sample(resolution_).rows(step.count);
     const Feed::HostBatch part{Span(x).first(static_cast<std::size_t>(samples.count())),
-                               Span(targets).first(static_cast<std::size_t>(step.count * store.outputs()))};
+                               Span(targets).first(static_cast<std::size_t>(step.count * outputs_))};
     gather(ids, part);
     table_->fill(step.first, part);
   }
@@ -129,8 +132,8 @@ void Batches::fill_table(Index most_rows) {
 void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   SampleStore& store = *split_->store;
   const auto rows = std::ssize(ids);
-  store.gather(gathered_, ids, {store.sample(gathered_).rows(rows), into.x},
-               {Shape{.n = rows, .channels = store.outputs()}, into.targets});
+  store.gather_samples(gathered_, ids, {store.sample(gathered_).rows(rows), into.x});
+  store.gather_labels(resolution_, ids, into.targets);
 }
 
 void Batches::expect(const EpochOrder& order) {

@@ -85,6 +85,7 @@ class Batches {
   Extent resolution_;
   std::unique_ptr<SampleTable> table_;
   std::unique_ptr<Feed> feed_;  // used without a table
+  Index outputs_;               // numbers of a sample's targets
   Extent gathered_;             // the resolution that the host makes; the feed may average further
   Feed::Batch loaded_;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/system/timer.hpp"
+#include "src/training/metrics.hpp"
 #include "src/training/worker_pool.hpp"
 
 namespace mrmf {
@@ -44,11 +45,15 @@ class ShardReplica final : public AllReduce {
         backend_(one_thread_backend(like)),
         model_(*backend_, {settings.network, 0, true}, leader.params()),
         x_(backend_->allocate(model_.network().input().count())),
-        targets_(backend_->allocate(model_.network().output().count())) {}
+        targets_(backend_->allocate(model_.max_rows() * product(model_.network().output().spatial) *
+                                    settings.target_channels)),
+        loss_op_(backend_->loss(settings.loss, model_.network().output(), settings.target_channels)),
+        metrics_(settings.loss.task(), model_.network().output(), settings.target_channels) {}
 
   Model& model() { return model_; }
   std::span<double> statistics() { return statistics_; }
   double& loss() { return loss_; }
+  std::span<double> metrics() { return metrics_.values(); }
 
   void train(const Share& share) {
     const Step step = step_of(share);
@@ -57,8 +62,10 @@ class ShardReplica final : public AllReduce {
     model_.backward(step, x);
   }
   void evaluate(const Share& share) {
-    forward(step_of(share), copy_rows(share.batch.x, share, x_), copy_rows(share.batch.targets, share, targets_), {});
+    const ConstTensor targets = copy_rows(share.batch.targets, share, targets_);
+    forward(step_of(share), copy_rows(share.batch.x, share, x_), targets, {});
     loss_ += model_.loss()[0];
+    if (settings_.measures) metrics_.add(model_.output(share.rows).data, targets.data);
   }
   void renew_state(const Share& share) { model_.forward(step_of(share), copy_rows(share.batch.x, share, x_)); }
   void follow() { std::ranges::copy(leader_.state(), model_.state().begin()); }
@@ -81,7 +88,7 @@ class ShardReplica final : public AllReduce {
   }
   void forward(const Step& step, const ConstTensor& x, const ConstTensor& targets, Span dy) {
     const ConstTensor y = model_.forward(step, x);
-    backend_->loss(step, settings_.loss, y, targets, dy, model_.loss());
+    loss_op_->run(step, y, targets, dy, model_.loss());
   }
 
   const ShardReplicaSettings& settings_;
@@ -91,7 +98,9 @@ class ShardReplica final : public AllReduce {
   Model model_;
   Arena x_, targets_;
   std::span<double> statistics_;  // of the batch norm under way
-  double loss_ = 0;               // of the samples evaluated so far
+  std::unique_ptr<LossOp> loss_op_;
+  MetricSums metrics_;
+  double loss_ = 0;  // of the samples evaluated so far
 };
 
 }  // namespace
@@ -226,6 +235,12 @@ double ShardReplicas::take_loss() {
       state_->everyone(), [](ShardReplica& replica) { return std::span(&replica.loss(), 1); }, std::span(&sum, 1));
   for (const auto& replica : state_->replicas) replica->loss() = 0;
   return sum;
+}
+
+void ShardReplicas::take_metrics(std::span<double> total) {
+  state_->add(
+      state_->everyone(), [](ShardReplica& replica) { return replica.metrics(); }, total);
+  for (const auto& replica : state_->replicas) std::ranges::fill(replica->metrics(), 0.0);
 }
 
 SumTime ShardReplicas::take_time() { return std::exchange(state_->time, {}); }

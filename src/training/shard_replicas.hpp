@@ -14,7 +14,9 @@ namespace mrmf {
 
 struct ShardReplicaSettings {
   NetworkSettings network;  ///< max_rows: of one shard's share
-  LossKind loss = LossKind::mse;
+  LossSettings loss;
+  Index target_channels = 1;  ///< of a position of the output
+  bool measures = false;      ///< the sums of metrics, besides the loss
   bool global_batch_norm = true;
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
@@ -45,6 +47,8 @@ class ShardReplicas {
   void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
   /// ...until here: the sum over all replicas of the team. Collective.
   double take_loss();
+  /// ...and the sums of the metrics (src/training/metrics.hpp).
+  void take_metrics(std::span<double> total);
 
   /// Time of the sums since the last call.
   SumTime take_time();

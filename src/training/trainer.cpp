@@ -30,6 +30,8 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   clock_.time().io += timer.seconds();
   record_keys_ = sampler_.record_keys(order.training);
   losses_ = ctx_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
+  objective_.emplace(ctx_.backend, config_, model_state.model.network().output(), *ctx_.data.train().store,
+                     phase.resolution);
   if (ctx_.shard_replicas) return make_replicas(model_state, phase, order);
   for (const Index rows : order.rows()) model_state.model.prepare(rows);
 }
@@ -38,6 +40,8 @@ void Trainer::make_replicas(ModelState& model_state, const Phase& phase, const B
   const BatchSampler::Shards shards = sampler_.shards(phase);
   ShardReplicaSettings settings{.network = model_state.network,
                                 .loss = config_.loss,
+                                .target_channels = objective_->target_channels(),
+                                .measures = objective_->measures(),
                                 .global_batch_norm = config_.global_batch_norm,
                                 .own = shards.own,
                                 .all = shards.all};
@@ -161,7 +165,7 @@ Step Trainer::training_step(const ModelState& model_state, const Phase& phase, c
 
 void Trainer::renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
   statistics_rows_ = 0;
-  const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.threshold || phase.stop.target;
+  const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.early();
   Model& model = model_state.model;
   PreciseBatchNorm precise(ctx_.backend, model, model_state.network.layers);
   if (config_.precise_batch_norm == 0 || !may_end || !precise.any()) return;
@@ -202,7 +206,7 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
       replicas_->train(now, shard_rows(epoch.order, k), batch);
     } else {
       const ConstTensor y = model.forward(now, batch.x);
-      ctx_.backend.loss(now, config_.loss, y, batch.targets, model.output_gradient(rows.count), model.loss());
+      objective_->loss().run(now, y, batch.targets, model.output_gradient(rows.count), model.loss());
       model.backward(now, batch.x, {all_reduce_.get(), ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
     }
     model_state.optimizer.update(now, model.params(), model.grads());
@@ -212,8 +216,9 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
   clock_.time().compute += timer.seconds();
 }
 
-double Trainer::validate(ModelState& model_state, int batch_size) {
+Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
   Timer timer;
+  objective_->begin();
   const Split& split = ctx_.data.validation();
   const EpochOrder order = sampler_.validation(batch_size);
   Model& model = model_state.model;
@@ -229,9 +234,10 @@ double Trainer::validate(ModelState& model_state, int batch_size) {
       const Feed::Batch batch = validation_->batch(now);
       if (replicas_) return replicas_->evaluate(now, shard_rows(order, k), batch);
       const ConstTensor y = model.forward(now, batch.x);
-      ctx_.backend.loss(now, config_.loss, y, batch.targets, {}, model.loss());
+      objective_->loss().run(now, y, batch.targets, {}, model.loss());
       ctx_.backend.keep(now, model.loss(), losses_.span());
     });
+    if (!replicas_) objective_->add(model, *split.store, now.ids);
     clock_.time().compute += timer.lap();
   }
   double loss = 0;
@@ -239,8 +245,10 @@ double Trainer::validate(ModelState& model_state, int batch_size) {
     for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
   clock_.time().compute += timer.lap();
   loss = replicas_ ? replicas_->take_loss() : ctx_.team.sum(loss);
+  if (objective_->measures())
+    replicas_ ? replicas_->take_metrics(objective_->sums()) : ctx_.team.sum(objective_->sums());
   clock_.time().communication += timer.lap();
-  return loss / static_cast<double>(split.shape.samples);
+  return {loss / static_cast<double>(split.shape.samples), objective_->metric()};
 }
 
 Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
@@ -299,14 +307,17 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
     average_state(ctx_.backend, model_state.model, ctx_.team);
     clock_.time().communication += timer.seconds();
   }
-  epoch.validation_loss = validate(model_state, phase.batch);
+  const Validation validation = validate(model_state, phase.batch);
+  epoch.validation_loss = validation.loss;
+  epoch.metric = validation.metric;
   if (!std::isfinite(epoch.validation_loss))
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
                     std::isnan(epoch.validation_loss) ? "nan" : "inf", place_text(phase), epoch.epoch));
   state.rate.epoch_done(epoch.validation_loss);
-  const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss);
+  const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss,
+                                              epoch.metric ? std::optional(epoch.metric->value) : std::nullopt);
   clock_.end_epoch(epoch, ctx_.team);
   epoch.split.averaging = ctx_.team.sum(ctx_.data.take_averaging_seconds()) / ctx_.team.size();
   state.history.record.add(epoch);

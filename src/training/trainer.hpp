@@ -12,6 +12,7 @@
 #include "src/training/data_parallel.hpp"
 #include "src/training/epoch_clock.hpp"
 #include "src/training/model_state.hpp"
+#include "src/training/objective.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
 
@@ -38,8 +39,13 @@ class Trainer {
   /// Stopped when a signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
 
-  /// Mean loss over all validation samples, each counted once, the same on every rank.
-  double validate(ModelState& model_state, int batch_size);
+  /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
+  /// measures one.
+  struct Validation {
+    double loss = 0;
+    std::optional<MetricValue> metric{};
+  };
+  Validation validate(ModelState& model_state, int batch_size);
 
   /// Seconds of the run: those before this trainer was made; models, coarsening, training, validation and fusion since
   /// then; and those of earlier starts of the run until they were saved.
@@ -81,6 +87,7 @@ class Trainer {
   std::unique_ptr<AllReduce> all_reduce_;      // null: alone
   std::optional<Batches> train_, validation_;  // of the phase under way
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
+  std::optional<Objective> objective_;         // likewise
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
   Index own_rows_ = 0;                         // trained by this rank, not yet in a TrainState

@@ -112,34 +112,6 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
     }
 }
 
-TEST_CASE("cuda kernels: loss and its gradient over padded outputs") {
-  Rng rng(10);
-  for (const LossKind kind : {LossKind::mse, LossKind::mae})
-    for (const cuda::Storage& storage : {float_storage, bf16_storage})
-      for (const Index rows : {0, 1, 50, 3000}) {
-        CAPTURE(rows);
-        const Shape shape{rows, {1, 1, 1}, 19, 0};
-        const std::vector<float> y = exact(rng, shape.count()), target = uniform(rng, shape.count());
-        Step step;
-        step.loss_weight = 0.125F;
-        const cuda::StepBlock block = cuda::StepBlock::of(step);
-        std::vector<float> expected_dy = like(y);
-        float expected = 0, sum = 77, again = 78;
-        reference->loss(step, kind, {shape, y}, {shape, target}, expected_dy, Span(&expected, 1));
-        const Stored stored(storage, shape, y);
-        Stored dy(storage, shape);
-        std::vector<double> scratch(cuda::loss_bytes(storage, rows, 19) / sizeof(double) + 1, 99);
-        const cuda::LossWork work{kind, rows, 19, &block, scratch.data()};
-        cuda::loss({nullptr, storage}, work, stored.data(), target.data(), dy.data(), &sum);
-        cuda::loss({nullptr, storage}, work, stored.data(), target.data(), nullptr, &again);
-        CHECK(sum == doctest::Approx(expected).epsilon(1e-6));
-        CHECK(sum == again);
-        CHECK(distance(dy.values(), expected_dy) < tolerance(storage));
-        CHECK(dy.pads_are_zero());
-        CHECK(scratch.back() == 99);
-      }
-}
-
 TEST_CASE("cuda kernels: keep puts a value where the step says") {
   Step step;
   step.index = 2;

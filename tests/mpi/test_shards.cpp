@@ -65,7 +65,7 @@ TEST_CASE("shards: gathered mini-batches are those of one rank with the same num
   const Index samples = 103;
   const DatasetSpec spec = write_files(world, folder, samples);
   const DatasetShape shape = inspect_dataset(spec, world);
-  CHECK(shape == DatasetShape{samples, {0, {1, 1, 8}, 2, 1}, 1, {35, 34, 34}});
+  CHECK(shape == DatasetShape{samples, {0, {1, 1, 8}, 2, 1}, {.channels = 1}, {35, 34, 34}});
 
   const int shards = 60;  // a multiple of 1 to 5 ranks
   const OrderSettings mine{samples, world.size(), world.rank(), shards, shards / world.size(), true};

@@ -28,14 +28,18 @@ double relative_distance(ConstSpan a, ConstSpan b);
 
 std::vector<float> uniform(Rng& rng, std::size_t count, double low = -1.0, double high = 1.0);
 
-/// Backend::loss as a function: the sum over rows, dy if not empty.
-inline double loss_of(Backend& backend, LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) {
+/// A LossOp as a function: the sum over rows, dy if not empty. The target's channels are those of its shape.
+inline double loss_of(Backend& backend, const LossSettings& settings, ConstTensor y, ConstTensor target, float weight,
+                      Span dy) {
   float sum = NAN;
   Step step;
   step.loss_weight = weight;
   backend.begin(step);
-  backend.loss(step, kind, y, target, dy, {&sum, 1});
+  backend.loss(settings, y.shape, target.shape.channels)->run(step, y, target, dy, {&sum, 1});
   return sum;
+}
+inline double loss_of(Backend& backend, LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) {
+  return loss_of(backend, LossSettings::of(kind), y, target, weight, dy);
 }
 
 inline Shape flat(Index n, Index c) { return {n, {1, 1, 1}, c, 0}; }

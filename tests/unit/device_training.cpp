@@ -35,6 +35,7 @@ DeviceTraining::DeviceTraining(Backend& backend, const ModelSettings& settings, 
       backend_(backend),
       key_(key),
       feed_(backend.feed(model_state.model.network().input(), kOutputs)),
+      loss_(backend.loss({}, model_state.model.network().output(), kOutputs)),
       losses_(backend.allocate(kLosses)) {}
 
 Feed::Batch DeviceTraining::load(const Batch& batch, std::uint64_t number) {
@@ -58,7 +59,7 @@ void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
   backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
-    backend_.loss(now, LossKind::mse, y, loaded.targets, model.output_gradient(rows), model.loss());
+    loss_->run(now, y, loaded.targets, model.output_gradient(rows), model.loss());
     model.backward(now, loaded.x);
     model_state.optimizer.update(now, model.params(), model.grads());
     backend_.keep(now, model.loss(), losses_.span());
@@ -73,7 +74,7 @@ void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
   backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
-    backend_.loss(now, LossKind::mse, y, loaded.targets, {}, model.loss());
+    loss_->run(now, y, loaded.targets, {}, model.loss());
     backend_.keep(now, model.loss(), losses_.span());
   });
 }

@@ -39,6 +39,7 @@ class DeviceTraining {
   Backend& backend_;
   std::uint64_t key_;
   std::unique_ptr<Feed> feed_;
+  std::unique_ptr<LossOp> loss_;
   Arena losses_;
   int calls_ = 0;
 };

@@ -165,6 +165,24 @@ class HostNorm final : public NormOp {
   std::unique_ptr<NormOp> op_;
 };
 
+class HostLoss final : public LossOp {
+ public:
+  HostLoss(Backend& device, std::unique_ptr<LossOp> op) : device_(device), op_(std::move(op)) {}
+  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+    device_.begin(step);
+    DeviceTensor output(device_, y);
+    DeviceFloats targets(device_, target.data), total(device_, sum);
+    Result result(device_, {y.shape, dy});
+    op_->run(step, output.tensor(), {target.shape, targets.span()}, result.tensor().data, total.span());
+    result.fetch();
+    total.to_host(sum);
+  }
+
+ private:
+  Backend& device_;
+  std::unique_ptr<LossOp> op_;
+};
+
 class HostConvPool final : public ConvPoolOp {
  public:
   HostConvPool(Backend& device, std::unique_ptr<ConvPoolOp> op) : device_(device), op_(std::move(op)) {}
@@ -288,14 +306,8 @@ class HostView final : public Backend {
     device_->copy_channels(input.tensor(), from, result.tensor(), to, count);
     result.to_host(y.data);
   }
-  void loss(const Step& step, LossKind kind, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
-    device_->begin(step);
-    DeviceTensor output(*device_, y);
-    DeviceFloats targets(*device_, target.data), total(*device_, sum);
-    Result result(*device_, {y.shape, dy});
-    device_->loss(step, kind, output.tensor(), {target.shape, targets.span()}, result.tensor().data, total.span());
-    result.fetch();
-    total.to_host(sum);
+  std::unique_ptr<LossOp> loss(const LossSettings& settings, const Shape& output, Index target_channels) override {
+    return std::make_unique<HostLoss>(*device_, device_->loss(settings, output, target_channels));
   }
   void keep(const Step& step, ConstSpan value, Span history) override {
     device_->begin(step);

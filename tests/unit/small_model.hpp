@@ -80,7 +80,8 @@ inline void train_a_little(Backend& backend, Model& model, std::uint64_t key, in
     step.sgd = {0.05F, 0.9F, 0.0F};
     backend.begin(step);
     const ConstTensor y = model.forward(step, batch.x());
-    backend.loss(step, LossKind::mse, y, {labels, target}, model.output_gradient(rows), model.loss());
+    backend.loss({}, y.shape, y.shape.channels)
+        ->run(step, y, {labels, target}, model.output_gradient(rows), model.loss());
     model.backward(step, batch.x());
     backend.sgd(step, model.params(), model.grads(), velocity.span());
   }

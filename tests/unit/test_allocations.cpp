@@ -167,10 +167,11 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
     const Batch batch(model_state.model, 32, 5);
     const std::vector<float> target = random_values(32 * 19, 6);
     Arena sum = backend->allocate(1);
+    const auto loss = backend->loss({}, model_state.model.network().output(), 19);
     const auto step = [&] {
       const Step now = batch.step(true, model_state.optimizer.steps());
       const ConstTensor y = model_state.model.forward(now, batch.x());
-      backend->loss(now, LossKind::mse, y, {y.shape, target}, model_state.model.output_gradient(32), sum.span());
+      loss->run(now, y, {y.shape, target}, model_state.model.output_gradient(32), sum.span());
       model_state.model.backward(now, batch.x());
       update(model_state.optimizer, 1e-3, model_state.model);
     };

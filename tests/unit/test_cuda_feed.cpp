@@ -41,7 +41,8 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
   Computed result{backend.allocate(backend.activation_floats(samples)),
                   backend.allocate(backend.activation_floats(labels)), backend.allocate(1)};
   backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x, {samples, result.x.span()});
-  backend.loss({}, LossKind::mae, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());
+  backend.loss(LossSettings::of(LossKind::mae), labels, labels.channels)
+      ->run({}, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());
   return result;
 }
 

@@ -50,7 +50,7 @@ void check_buckets(Backend& backend, Index bucket) {
   const Step step = batch.step(true);
   backend.begin(step);
   const ConstTensor y = model.forward(step, loaded.x);
-  backend.loss(step, LossKind::mse, y, loaded.targets, model.output_gradient(8), model.loss());
+  backend.loss({}, y.shape, y.shape.channels)->run(step, y, loaded.targets, model.output_gradient(8), model.loss());
   Recorded sums(backend);
   model.backward(step, loaded.x, {&sums, bucket});
 

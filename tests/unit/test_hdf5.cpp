@@ -155,7 +155,7 @@ TEST_CASE("hdf5: data sets that are not there, or not of a kind that can be read
   test::write_floats(path, "train_frames", {4, 3}, ramp(12));
   test::write_floats(path, "val_frames", {2, 3}, ramp(6));
   const std::vector<std::int64_t> longs = {1, 2, 3};
-  NewDataset{path, "longs", {3}, H5T_STD_I64LE, H5T_NATIVE_INT64}.write(longs.data());
+  NewDataset{path, "longs", {3}, H5T_NATIVE_LDOUBLE, H5T_NATIVE_INT64}.write(longs.data());
   const Hdf5File file = open(path);
   std::vector<float> out(12);
 
@@ -167,10 +167,11 @@ TEST_CASE("hdf5: data sets that are not there, or not of a kind that can be read
         path + ": no data set 'train_frame'; there are longs, train_frames, val_frames; do you mean 'train_frames'?");
   CHECK(message<DataError>([&] { file.read_rows("zzz", 0, 1, out); }) ==
         path + ": no data set 'zzz'; there are longs, train_frames, val_frames");
-  CHECK(message<DataError>([&] { file.read_rows("longs", 0, 3, Span(out).first(3)); }) ==
-        path +
-            ": data set 'longs' holds 64-bit integer elements; float16, float32, float64, int16 and uint16 can be "
-            "read");
+  CHECK(
+      message<DataError>([&] { file.read_rows("longs", 0, 3, Span(out).first(3)); }) ==
+      path +
+          ": data set 'longs' holds 128-bit float elements; float16, float32, float64 and integers of 8 to 64 bits can "
+          "be read");
   CHECK(message<DataError>([&] { file.read_rows("train_frames", 2, 3, Span(out).first(9)); }) ==
         path + ": data set 'train_frames' has 4 rows; rows 2 to 4 were asked for");
   CHECK(message<DataError>([&] { file.read_text("longs"); }) == path + ": data set 'longs' is not one string");

@@ -45,8 +45,9 @@ Batch gather(SampleStore& store, const Extent& resolution, const std::vector<std
   const Shape shape = store.sample(resolution).rows(rows);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Batch batch{std::vector<float>(static_cast<std::size_t>(shape.count()), nan),
-              std::vector<float>(static_cast<std::size_t>(rows * store.outputs()), nan)};
-  store.gather(resolution, ids, {shape, batch.x}, {Shape{rows, {1, 1, 1}, store.outputs(), 0}, batch.targets});
+              std::vector<float>(static_cast<std::size_t>(rows * store.target(resolution).per_sample()), nan)};
+  store.gather(resolution, ids, {shape, batch.x},
+               {Shape{rows, {1, 1, 1}, store.target(resolution).per_sample(), 0}, batch.targets});
   return batch;
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("inspect: shapes from flat to three axes, files added up") {
   TwoFiles files;
   files.write_samples();
   files.write_labels();
-  CHECK(inspect_dataset(files.spec, files.comm) == DatasetShape{7, {0, {1, 1, 8}, 2, 1}, 2, {3, 4}});
+  CHECK(inspect_dataset(files.spec, files.comm) == DatasetShape{7, {0, {1, 1, 8}, 2, 1}, {.channels = 2}, {3, 4}});
 
   const TemporaryFolder folder;
   const std::string path = folder.file("shapes.h5");
@@ -143,11 +144,11 @@ TEST_CASE("inspect: shapes from flat to three axes, files added up") {
   const auto shape = [&](const std::string& samples) {
     return inspect_dataset({{path}, samples, "one", SampleLayout::transpose}, files.comm);
   };
-  CHECK(shape("flat") == DatasetShape{2, {0, {1, 1, 1}, 6, 0}, 1, {2}});
+  CHECK(shape("flat") == DatasetShape{2, {0, {1, 1, 1}, 6, 0}, {.channels = 1}, {2}});
   CHECK(shape("image").sample == Shape{0, {1, 3, 4}, 5, 2});
   CHECK(shape("volume").sample == Shape{0, {3, 4, 5}, 2, 3});
   const DatasetSpec unlabelled{{path}, "flat", "", SampleLayout::transpose};
-  CHECK(inspect_dataset(unlabelled, files.comm).outputs == 0);
+  CHECK(inspect_dataset(unlabelled, files.comm).label.channels == 0);
   CHECK(message<DataError>([&] { shape("one"); }) ==
         path + ": data set 'one' has shape (2); samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
 }
@@ -169,14 +170,20 @@ TEST_CASE("inspect: every file is checked, and the message names file and data s
     CHECK(files.refusal() == b + ": data set 'y' has 3 labels per sample, but " + a + " has 2; leave one of them out");
   }
   SUBCASE("labels with too many axes") {
-    test::write_floats(b, "y", {4, 2, 1}, ramp(8));
-    CHECK(files.refusal() == b + ": data set 'y' has shape (4, 2, 1); labels are (n) or (n, outputs)");
+    test::write_floats(b, "y", {4, 2, 1, 1}, ramp(8));
+    CHECK(files.refusal() == b + ": data set 'y' has shape (4, 2, 1, 1); labels are (n) or (n, outputs), or have "
+                                 "positions as the samples (8x2) do");
+  }
+  SUBCASE("labels with positions beside others without") {
+    test::write_floats(b, "y", {4, 8, 2}, ramp(64));
+    CHECK(files.refusal() ==
+          b + ": data set 'y' has 8x2 labels per sample, but " + a + " has 2; leave one of them out");
   }
   SUBCASE("labels of a type that cannot be read") {
     const std::vector<int> labels(8, 1);
-    NewDataset{b, "y", {4, 2}, H5T_STD_I32LE, H5T_NATIVE_INT}.write(labels.data());
-    CHECK(files.refusal() ==
-          b + ": data set 'y' holds 32-bit integer elements; float16, float32, float64, int16 and uint16 can be read");
+    NewDataset{b, "y", {4, 2}, H5T_NATIVE_LDOUBLE, H5T_NATIVE_INT}.write(labels.data());
+    CHECK(files.refusal() == b + ": data set 'y' holds 128-bit float elements; float16, float32, float64 and integers "
+                                 "of 8 to 64 bits can be read");
   }
   SUBCASE("another sample shape") {
     files.spec.files[1] = files.folder.file("c.h5");

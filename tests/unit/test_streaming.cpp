@@ -136,7 +136,7 @@ TEST_CASE("streaming: resolutions follow one another; what was dropped is read a
 }
 
 TEST_CASE("streaming: memory in use follows the plan") {
-  const DatasetShape shape{1000, {0, {16, 16, 16}, 4, 3}, 4, {1000}, ElementType::uint16};
+  const DatasetShape shape{1000, {0, {16, 16, 16}, 4, 3}, {.channels = 4}, {1000}, ElementType::uint16};
   const Index fine = 16 * 16 * 16 * 4 * 2, coarse = 8 * 8 * 8 * 4 * 4;
   const StoreSettings settings{true, Averaging::load, 200 * fine};
   const StreamPlan original = SampleStore::plan(shape, {0, 1000}, settings, {1, 1, 1}, 8);

@@ -1,0 +1,230 @@
+#include "io/labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "io/coarsen.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/sample_files.hpp"
+#include "kernels/check.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Extent kOriginal{1, 1, 1};
+constexpr Index kMostByteClasses = 255;          // the last value of a byte says ignored
+constexpr Index kReadElements = Index{1} << 22;  // converted at once
+
+bool has_shares(const LabelForm& form, const Extent& resolution) {
+  return form.kind == LabelKind::classes && form.coarse == CoarseLabels::shares && resolution != kOriginal;
+}
+
+std::string place(const RowPlace& first, Index row) {
+  return first.path + ": data set '" + first.dataset + "', row " + std::to_string(first.row + row);
+}
+
+std::string number(float value) {
+  std::string text = std::to_string(value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+template <class Class>
+constexpr Class kIgnored = std::numeric_limits<Class>::max();
+
+/// Calls use(position in the fine volume) for the positions of one block.
+template <class Use>
+void for_block(const Extent& fine, const Extent& factor, const Extent& at, const Use& use) {
+  for (Index d = at[0] * factor[0]; d < (at[0] + 1) * factor[0]; ++d)
+    for (Index h = at[1] * factor[1]; h < (at[1] + 1) * factor[1]; ++h)
+      for (Index w = at[2] * factor[2]; w < (at[2] + 1) * factor[2]; ++w) use((d * fine[1] + h) * fine[2] + w);
+}
+
+/// Calls use(coarse position, its place) for every position of a coarse volume.
+template <class Use>
+void for_each(const Extent& coarse, const Use& use) {
+  Index position = 0;
+  for (Index d = 0; d < coarse[0]; ++d)
+    for (Index h = 0; h < coarse[1]; ++h)
+      for (Index w = 0; w < coarse[2]; ++w) use(position++, Extent{d, h, w});
+}
+
+/// A sample's labels of classes, and how to make fewer of them.
+template <class Class>
+struct ClassBlocks {
+  const Class* from;
+  Extent fine, factor, coarse;
+  Index classes;
+
+  void shares(Span target) const {
+    const float one = 1.0F / static_cast<float>(product(factor));
+    std::ranges::fill(target, 0.0F);
+    for_each(coarse, [&](Index position, const Extent& at) {
+      float* const to = target.data() + position * classes;
+      for_block(fine, factor, at, [&](Index i) {
+        if (from[i] != kIgnored<Class>) to[from[i]] += 1;
+      });
+      for (Index c = 0; c < classes; ++c) to[c] *= one;
+    });
+  }
+  void majority(Span target) const {
+    std::vector<Index> counts(static_cast<std::size_t>(classes));
+    for_each(coarse, [&](Index position, const Extent& at) {
+      std::ranges::fill(counts, 0);
+      for_block(fine, factor, at, [&](Index i) {
+        if (from[i] != kIgnored<Class>) ++counts[from[i]];
+      });
+      const auto most = std::ranges::max_element(counts);
+      target[static_cast<std::size_t>(position)] = *most == 0 ? -1.0F : static_cast<float>(most - counts.begin());
+    });
+  }
+};
+
+/// The mean of those that are not ignored, channel by channel.
+void average_counted(const float* from, const Shape& fine, const Extent& factor, Span target) {
+  const Shape coarse = coarse_shape(fine, factor);
+  for_each(coarse.spatial, [&](Index position, const Extent& at) {
+    for (Index c = 0; c < fine.channels; ++c) {
+      double sum = 0;
+      Index count = 0;
+      for_block(fine.spatial, factor, at, [&](Index i) {
+        const float value = from[i * fine.channels + c];
+        if (value < 0) return;
+        sum += value;
+        ++count;
+      });
+      target[static_cast<std::size_t>(position * fine.channels + c)] =
+          count == 0 ? -1.0F : static_cast<float>(sum / static_cast<double>(count));
+    }
+  });
+}
+
+}  // namespace
+
+ElementType label_storage(const LabelForm& form) {
+  if (form.kind != LabelKind::classes) return ElementType::float32;
+  return form.classes <= kMostByteClasses ? ElementType::uint8 : ElementType::uint16;
+}
+
+Shape target_shape(const Shape& label, const LabelForm& form, const Extent& resolution) {
+  if (label.axes == 0 || resolution == kOriginal) return label;
+  Shape target = coarse_shape(label, resolution, "labels");
+  if (has_shares(form, resolution)) target.channels = form.classes;
+  return target;
+}
+
+Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
+    : label_(shape.label), form_(spec.form), type_(label_storage(spec.form)) {
+  MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
+  stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
+  if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
+  Index start = 0, done = 0;  // rows of files before, rows read
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    const Index first = std::max(owned.first, start);
+    const Index end = std::min(owned.first + owned.count, start + shape.file_samples[i]);
+    const Range rows{first - start, std::max<Index>(end - first, 0)};
+    start += shape.file_samples[i];
+    if (rows.count == 0) continue;
+    read(spec, spec.files[i], rows, done);
+    done += rows.count;
+  }
+}
+
+void Labels::read(const DatasetSpec& spec, const std::string& path, Range rows, Index to) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
+  const Index width = label_.per_sample(), step = std::max<Index>(1, kReadElements / width);
+  std::vector<float> converted;
+  for (Index done = 0; done < rows.count; done += step) {
+    const Index count = std::min(step, rows.count - done);
+    std::byte* const place = stored_.data() + (to + done) * width * size_of(type_);
+    Span values{reinterpret_cast<float*>(place), static_cast<std::size_t>(count * width)};
+    if (form_.kind == LabelKind::classes) {
+      converted.resize(values.size());
+      values = converted;
+    }
+    file.read_rows(spec.labels, rows.first + done, count, values);
+    const RowPlace first{path, spec.labels, rows.first + done};
+    const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
+    if (bad < std::ssize(values))
+      throw DataError(
+          not_finite_text({path, spec.labels, first.row + bad / width}, values[static_cast<std::size_t>(bad)]));
+    if (form_.kind == LabelKind::classes) keep_classes(first, values, place);
+    if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
+  }
+}
+
+void Labels::keep_classes(const RowPlace& first, ConstSpan values, std::byte* to) {
+  const auto most = static_cast<float>(form_.classes - 1);
+  const auto keep = [&]<class Class>(Class* stored) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float value = values[i];
+      if (form_.ignore && value == static_cast<float>(*form_.ignore)) {
+        stored[i] = kIgnored<Class>;
+        continue;
+      }
+      if (!(value >= 0 && value <= most && value == std::floor(value)))
+        throw DataError(place(first, static_cast<Index>(i) / label_.per_sample()) + " holds " + number(value) +
+                        ", and the classes are 0 to " + std::to_string(form_.classes - 1) +
+                        "; correct the label, name its value in training.ignore, or give the network's last layer as "
+                        "many outputs as there are classes");
+      stored[i] = static_cast<Class>(value);
+      ++counts_[static_cast<std::size_t>(value)];
+    }
+  };
+  if (type_ == ElementType::uint8)
+    keep(reinterpret_cast<std::uint8_t*>(to));
+  else
+    keep(reinterpret_cast<std::uint16_t*>(to));
+}
+
+void Labels::keep_probabilities(const RowPlace& first, Span values) const {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (form_.ignore && values[i] == static_cast<float>(*form_.ignore))
+      values[i] = -1;
+    else if (!(values[i] >= 0 && values[i] <= 1))
+      throw DataError(place(first, static_cast<Index>(i) / label_.per_sample()) + " holds " + number(values[i]) +
+                      ", and labels of yes or no are from 0 to 1; correct the label, or name its value in "
+                      "training.ignore");
+  }
+}
+
+void Labels::write(const Extent& resolution, Index row, Span target) const {
+  const Index width = label_.per_sample();
+  const std::byte* const from = stored_.data() + row * width * size_of(type_);
+  const bool coarse = label_.axes > 0 && resolution != kOriginal;
+  if (type_ == ElementType::float32) {
+    const auto* values = reinterpret_cast<const float*>(from);
+    if (!coarse) {
+      std::copy_n(values, width, target.data());
+    } else if (form_.kind == LabelKind::probabilities) {
+      average_counted(values, label_, resolution, target);
+    } else {
+      const Extent small = coarse_shape(label_, resolution).spatial;
+      coarsen_lines({type_, label_, values}, resolution, {0, small[0] * small[1]}, target.data());
+    }
+    return;
+  }
+  const auto write_classes = [&]<class Class>(const Class* values) {
+    if (!coarse) {
+      for (Index i = 0; i < width; ++i)
+        target[static_cast<std::size_t>(i)] = values[i] == kIgnored<Class> ? -1.0F : static_cast<float>(values[i]);
+      return;
+    }
+    const ClassBlocks<Class> blocks{values, label_.spatial, resolution, coarse_shape(label_, resolution).spatial,
+                                    form_.classes};
+    if (form_.coarse == CoarseLabels::shares)
+      blocks.shares(target);
+    else
+      blocks.majority(target);
+  };
+  if (type_ == ElementType::uint8)
+    write_classes(reinterpret_cast<const std::uint8_t*>(from));
+  else
+    write_classes(reinterpret_cast<const std::uint16_t*>(from));
+}
+
+}  // namespace mrmf

@@ -1,0 +1,48 @@
+// Labels of a data set: this rank's, in memory, as targets at any resolution.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/sample_files.hpp"
+#include "io/sample_order.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// The shape of one sample's targets at a resolution, n = 0. Labels without positions are the same at all of them. With
+/// positions, blocks of factors' neighbours become one: numbers their mean, classes as LabelForm::coarse says.
+/// ConfigError when a factor does not divide an axis of the labels.
+Shape target_shape(const Shape& label, const LabelForm& form, const Extent& resolution);
+
+/// Classes take one byte each, or two where there are many; numbers four.
+ElementType label_storage(const LabelForm& form);
+
+class Labels {
+ public:
+  /// Reads rows of `owned` and checks them. DataError (file, data set, row in that file): NaN or infinity, a class that
+  /// is none, a probability outside of 0 to 1. Not collective.
+  Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned);
+
+  Shape shape(const Extent& resolution) const { return target_shape(label_, form_, resolution); }
+  /// The targets of a row, counted from the first one owned. Ignored ones are -1, or have shares of zero.
+  void write(const Extent& resolution, Index row, Span target) const;
+
+  /// Of classes: how many of the labels here are of each.
+  const std::vector<Index>& counts() const { return counts_; }
+
+ private:
+  void read(const DatasetSpec& spec, const std::string& path, Range rows, Index to);
+  void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
+  void keep_probabilities(const RowPlace& first, Span values) const;
+
+  Shape label_;
+  LabelForm form_;
+  ElementType type_;
+  std::vector<std::byte> stored_;
+  std::vector<Index> counts_;
+};
+
+}  // namespace mrmf

@@ -1,0 +1,128 @@
+#include "src/cli/scores.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace mrmf {
+namespace {
+
+constexpr Index kFirst = 5;         // largest outputs among which the label may be
+constexpr Index kMostPrinted = 20;  // classes of a confusion matrix that fits a screen
+
+ConstSpan piece(ConstSpan values, std::size_t i, Index width) {
+  return values.subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width));
+}
+
+// How many outputs are larger than that of the label.
+Index larger(ConstSpan y, Index label) {
+  const float own = y[static_cast<std::size_t>(label)];
+  return std::ranges::count_if(y, [&](float value) { return value > own; });
+}
+
+}  // namespace
+
+Scores::Scores(Task task, const Shape& output, Index target_channels)
+    : task_(task),
+      channels_(output.channels),
+      target_channels_(target_channels),
+      positions_(output.axes > 0),
+      sums_(task, output, target_channels) {
+  if (task == Task::classes) confusion_.resize(static_cast<std::size_t>(channels_ * channels_));
+}
+
+void Scores::add(ConstSpan y, ConstSpan target, double loss) {
+  sums_.add(y, target);
+  loss_ += loss;
+  if (task_ != Task::classes) return;
+  for (std::size_t i = 0; i * static_cast<std::size_t>(channels_) < y.size(); ++i) {
+    const ConstSpan outputs = piece(y, i, channels_);
+    const Index label = MetricSums::label(piece(target, i, target_channels_));
+    if (label < 0) continue;
+    confusion_[static_cast<std::size_t>(label * channels_ + MetricSums::largest(outputs))] += 1;
+    in_first_ += larger(outputs, label) < kFirst ? 1 : 0;
+  }
+}
+
+void Scores::sum(Comm& world) {
+  world.sum(sums_.values());
+  world.sum(std::span(confusion_));
+  loss_ = world.sum(loss_);
+  in_first_ = world.sum(in_first_);
+}
+
+std::string Scores::text(Index samples) const {
+  if (task_ == Task::regression) return errors_text();
+  const std::string of = positions_ ? "positions" : "samples";
+  std::string text = fmt::format("loss {:.6f}\naccuracy {:.6f} of the {} with a label\n",
+                                 loss_ / static_cast<double>(samples), sums_.value(Metric::accuracy), of);
+  double labelled = 0;
+  for (const double count : confusion_) labelled += count;
+  if (task_ == Task::classes && channels_ > kFirst && labelled > 0)
+    text += fmt::format("accuracy {:.6f} of the first {}\n", in_first_ / labelled, kFirst);
+  return text + "\n" + classes_text() + (task_ == Task::classes ? "\n" + confusion_text() : "");
+}
+
+std::string Scores::errors_text() const {
+  std::string text = fmt::format("{:>6} {:>12} {:>12} {:>8}\n", "label", "MSE", "MAE", "R^2");
+  double mse = 0, mae = 0;
+  for (Index c = 0; c < channels_; ++c) {
+    const ErrorSum sum = sums_.of_output(c);
+    text += fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", c, sum.squares / sum.count, sum.magnitudes / sum.count,
+                        sum.r2());
+    mse += sum.squares / sum.count / static_cast<double>(channels_);
+    mae += sum.magnitudes / sum.count / static_cast<double>(channels_);
+  }
+  return text + fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
+}
+
+std::string Scores::classes_text() const {
+  std::string text = fmt::format("{:>6} {:>12} {:>12} {:>8} {:>8}\n", task_ == Task::classes ? "class" : "output",
+                                 "labels", "predictions", "IoU", "Dice");
+  for (Index c = 0; c < channels_; ++c) {
+    const ClassCount count = sums_.of_class(c);
+    const auto figure = [&](double value) { return count.either() > 0 ? fmt::format("{:.4f}", value) : "-"; };
+    text += fmt::format("{:>6} {:>12.0f} {:>12.0f} {:>8} {:>8}\n", c, count.labelled, count.predicted,
+                        figure(count.iou()), figure(count.dice()));
+  }
+  return text + fmt::format("{:>6} {:>12} {:>12} {:>8.4f} {:>8.4f}\n", "mean", "", "", sums_.value(Metric::iou),
+                            sums_.value(Metric::dice));
+}
+
+std::string Scores::confusion_text() const {
+  if (channels_ > kMostPrinted)
+    return fmt::format("the matrix of {} classes is left out; predict writes every class\n", channels_);
+  std::string text = fmt::format("labels (rows) and predictions (columns)\n{:>6}", "");
+  for (Index c = 0; c < channels_; ++c) text += fmt::format(" {:>9}", c);
+  for (Index label = 0; label < channels_; ++label) {
+    text += fmt::format("\n{:>6}", label);
+    for (Index c = 0; c < channels_; ++c)
+      text += fmt::format(" {:>9.0f}", confusion_[static_cast<std::size_t>(label * channels_ + c)]);
+  }
+  return text + "\n";
+}
+
+std::vector<float> probabilities(Task task, Index channels, ConstSpan y) {
+  std::vector<float> p(y.begin(), y.end());
+  if (task != Task::classes) {
+    for (float& value : p) value = static_cast<float>(1 / (1 + std::exp(-double{value})));
+    return p;
+  }
+  for (auto at = p.begin(); at != p.end(); at += channels) {
+    const float most = *std::max_element(at, at + channels);
+    double sum = 0;
+    for (auto c = at; c != at + channels; ++c) sum += std::exp(double{*c} - most);
+    for (auto c = at; c != at + channels; ++c) *c = static_cast<float>(std::exp(double{*c} - most) / sum);
+  }
+  return p;
+}
+
+std::vector<std::uint16_t> predicted_classes(Index channels, ConstSpan y) {
+  std::vector<std::uint16_t> classes(y.size() / static_cast<std::size_t>(channels));
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    classes[i] = static_cast<std::uint16_t>(MetricSums::largest(piece(y, i, channels)));
+  return classes;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,46 @@
+// What `mrmf evaluate` prints of a task, and what `mrmf predict` makes of outputs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/training/metrics.hpp"
+
+namespace mrmf {
+
+/// A task's figures over samples, with all classes against each other.
+class Scores {
+ public:
+  Scores(Task task, const Shape& output, Index target_channels);
+
+  /// Of rows in the host's memory, float32 and unpadded; `loss` is their sum.
+  void add(ConstSpan y, ConstSpan target, double loss);
+  /// Adds those of all ranks. Collective.
+  void sum(Comm& world);
+
+  /// Tables for people, over so many samples. Regression: MSE, mean absolute error and R^2 per output. Else loss,
+  /// accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest outputs,
+  /// and the numbers of each label and prediction.
+  std::string text(Index samples) const;
+
+ private:
+  std::string errors_text() const;
+  std::string classes_text() const;
+  std::string confusion_text() const;
+
+  Task task_;
+  Index channels_, target_channels_;
+  bool positions_;
+  MetricSums sums_;
+  std::vector<double> confusion_;   // classes: [label][prediction]
+  double loss_ = 0, in_first_ = 0;  // of samples; of labels
+};
+
+/// Softmax over the channels of every position (classes), or sigmoids (yes or no).
+std::vector<float> probabilities(Task task, Index channels, ConstSpan y);
+/// The class with the largest output, of every position.
+std::vector<std::uint16_t> predicted_classes(Index channels, ConstSpan y);
+
+}  // namespace mrmf

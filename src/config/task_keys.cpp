@@ -1,0 +1,211 @@
+// Keys of the task: the loss, what labels are, and what is measured.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/check.hpp"
+#include "src/config/keys.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+constexpr double kMostLabel = 65535;
+
+// In the order of LossKind.
+const std::vector<std::string>& loss_words() {
+  static const std::vector<std::string> words{"mse", "mae", "huber", "cross_entropy", "binary_cross_entropy", "dice"};
+  return words;
+}
+
+std::string word(LossKind kind) { return loss_words()[static_cast<std::size_t>(kind)]; }
+
+std::string expected_loss() {
+  return expected_word(one_of(loss_words())) +
+         ", or a list of them as a sum, such as [{ kind = \"cross_entropy\" }, { kind = \"dice\", weight = 0.5 }]";
+}
+
+/// An entry of the list.
+struct Term {
+  LossKind kind = LossKind::mse;
+  float weight = 1, delta = 1, smooth = 1;
+};
+
+std::vector<Key<Term>> term_keys() {
+  return {make_key<Term>("kind", MRMF_FIELD(kind), one_of(loss_words()), "loss"),
+          make_key<Term>("weight", MRMF_FIELD(weight), above(0), "of this loss in the sum"),
+          make_key<Term>("delta", MRMF_FIELD(delta), above(0), "huber: errors above it count linearly"),
+          make_key<Term>("smooth", MRMF_FIELD(smooth), above(0), "dice: added to both sides of the fraction")};
+}
+
+Term read_term(const Value& value, const std::string& path) {
+  Term term;
+  if (value.kind == Value::Kind::text) {
+    read(value, path, one_of(loss_words()), term.kind);
+    return term;
+  }
+  if (value.kind != Value::Kind::table) refuse(value, path, expected_loss());
+  if (value.find("kind") == nullptr)
+    throw ConfigError(value.where + ": " + path + " has no kind; it must be " + expected_word(one_of(loss_words())));
+  Places places;
+  read_table(value, path + ".", "", term_keys(), term, places);
+  for (const auto& [key, kind] : {std::pair("delta", LossKind::huber), std::pair("smooth", LossKind::dice)})
+    if (value.find(key) != nullptr && term.kind != kind)
+      throw ConfigError(value.where + ": " + path + "." + key + " belongs to " + word(kind) + ", and this is " +
+                        word(term.kind) + "; remove it");
+  return term;
+}
+
+bool of_numbers(LossKind kind) { return kind == LossKind::mse || kind == LossKind::mae || kind == LossKind::huber; }
+
+// Dice goes with either cross-entropy.
+bool of_one_task(LossKind a, LossKind b) {
+  if (of_numbers(a) || of_numbers(b)) return of_numbers(a) && of_numbers(b);
+  return a == LossKind::dice || b == LossKind::dice;
+}
+
+void read_loss(LossSettings& loss, const Value& value, const std::string& path) {
+  const std::vector<Value> entries = read_list(value);
+  if (entries.empty()) refuse(value, path, expected_loss());
+  std::vector<LossKind> kinds;
+  loss.weights = {};
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::string at = value.kind == Value::Kind::list ? fmt::format("{}[{}]", path, i) : path;
+    const Term term = read_term(entries[i], at);
+    for (const LossKind earlier : kinds) {
+      if (earlier == term.kind) throw ConfigError(entries[i].where + ": " + path + " has " + word(earlier) + " twice");
+      if (!of_one_task(earlier, term.kind))
+        throw ConfigError(fmt::format(
+            "{}: {} adds {} to {}, which are of different tasks: mse, mae and huber are of numbers, cross_entropy of "
+            "one class of several, binary_cross_entropy of yes or no per output, and dice of either of these two",
+            entries[i].where, path, word(term.kind), word(earlier)));
+    }
+    kinds.push_back(term.kind);
+    loss.weights[static_cast<std::size_t>(term.kind)] = term.weight;
+    if (term.kind == LossKind::huber) loss.delta = term.delta;
+    if (term.kind == LossKind::dice) loss.smooth = term.smooth;
+  }
+}
+
+std::string write_loss(const LossSettings& loss) {
+  std::vector<std::string> terms;
+  for (std::size_t i = 0; i < kLossKinds; ++i) {
+    if (!(loss.weights[i] > 0)) continue;
+    const auto kind = static_cast<LossKind>(i);
+    std::string term = "kind = " + quoted(loss_words()[i]);
+    if (loss.weights[i] != 1) term += fmt::format(", weight = {}", loss.weights[i]);
+    if (kind == LossKind::huber && loss.delta != 1) term += fmt::format(", delta = {}", loss.delta);
+    if (kind == LossKind::dice && loss.smooth != 1) term += fmt::format(", smooth = {}", loss.smooth);
+    terms.push_back(term);
+  }
+  const std::string plain = terms.size() == 1 ? "kind = " : "";
+  if (!plain.empty() && terms.front().find(',') == std::string::npos) return terms.front().substr(plain.size());
+  return fmt::format("[{{ {} }}]", fmt::join(terms, " }, { "));
+}
+
+bool fits(Metric metric, Task task) { return (metric == Metric::r2) == (task == Task::regression); }
+
+std::string task_text(Task task) {
+  switch (task) {
+    case Task::regression: return "numbers";
+    case Task::binary: return "yes or no per output";
+    case Task::classes: return "classes";
+  }
+  return "";
+}
+
+}  // namespace
+
+template <>
+std::vector<std::string> words_of<Metric>() {
+  return {"accuracy", "iou", "dice", "r2"};
+}
+std::string to_string(Metric metric) { return words_of<Metric>().at(static_cast<std::size_t>(metric)); }
+
+std::vector<Key<TrainingConfig>> task_keys() {
+  std::vector<Key<TrainingConfig>> keys;
+  keys.push_back(
+      {"loss", expected_loss(),
+       "loss function, and with it what labels are: numbers (mse, mae, huber), the number of one class of "
+       "several (cross_entropy), or yes or no per output (binary_cross_entropy); dice goes with the latter two",
+       [](TrainingConfig& training, const Value& value, const std::string& path) {
+         read_loss(training.loss, value, path);
+       },
+       [](const TrainingConfig& training) { return write_loss(training.loss); }});
+  const auto add = [&](const std::string& path, auto field, const Rule& rule, const std::string& meaning) {
+    keys.push_back(make_key<TrainingConfig>(path, field, rule, meaning));
+  };
+  add("classes", MRMF_FIELD(classes), within(2, kMostLabel),
+      "number of classes, whose labels are 0, 1, ...; as many as the network's last layer has channels unless set");
+  add("class_weights", MRMF_FIELD(loss.class_weights), at_least(0),
+      "weight of each class, or of each output of yes or no, in the loss; 1 unless set");
+  add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),
+      "a label that says that there is none: such samples or positions count neither in the loss nor in metrics");
+  add("metric", MRMF_FIELD(metric), one_of(words_of<Metric>()),
+      "measured beside the validation loss; for classes the accuracy, with positions dice, unless set");
+  return keys;
+}
+
+std::vector<Key<MethodConfig>> metric_target_keys() {
+  std::vector<Key<MethodConfig>> keys;
+  for (std::size_t i = 0; i < words_of<Metric>().size(); ++i) {
+    const auto metric = static_cast<Metric>(i);
+    const Rule rule = above_to(0, 1);
+    keys.push_back({"target.validation_" + to_string(metric), expected<double>(rule),
+                    "stop the last phase of the plan when this metric of the validation data is as high",
+                    [=](MethodConfig& method, const Value& value, const std::string& path) {
+                      if (method.metric_target)
+                        throw ConfigError(value.where + ": " + path + " is a second metric to be reached, beside " +
+                                          to_string(method.metric_target->metric) + "; keep one");
+                      method.metric_target = {metric, read_real(value, path, rule)};
+                    },
+                    [=](const MethodConfig& method) {
+                      const bool set = method.metric_target && method.metric_target->metric == metric;
+                      return set ? fmt::format("{}", method.metric_target->least) : "";
+                    }});
+  }
+  return keys;
+}
+
+void complete_task(Config& config, const Places& places, const std::string& origin) {
+  TrainingConfig& training = config.training;
+  const Task task = training.loss.task();
+  const auto require = [&](bool good, const std::string& key, const std::string& message) {
+    const auto found = places.find(key);
+    if (!good) throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
+  };
+  const auto needs = [&](const std::string& key, bool set, bool read, const std::string& wants) {
+    require(!set || read, key, key + " is set, and training.loss is of " + task_text(task) + "; it goes with " + wants);
+  };
+  const std::vector<float>& weights = training.loss.class_weights;
+  needs("training.classes", training.classes.has_value(), task == Task::classes, "cross_entropy or dice");
+  needs("training.class_weights", !weights.empty(), task != Task::regression, "cross-entropies and dice");
+  needs("training.ignore", training.ignore.has_value(), task != Task::regression, "cross-entropies and dice");
+  require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
+          "training.class_weights are all 0: nothing would be learnt");
+  if (const auto& target = config.method.metric_target) {
+    const std::string key = "method.target.validation_" + to_string(target->metric);
+    require(!training.metric || *training.metric == target->metric, key,
+            key + " is to be reached, and training.metric is another one; remove that");
+    require(fits(target->metric, task), key, key + " does not go with training.loss, which is of " + task_text(task));
+    training.metric = target->metric;
+  }
+  require(!training.metric || fits(*training.metric, task), "training.metric",
+          "training.metric does not go with training.loss, which is of " + task_text(task) +
+              "; numbers have r2, classes accuracy, iou and dice");
+  LabelForm form;
+  form.kind = task == Task::classes  ? LabelKind::classes
+              : task == Task::binary ? LabelKind::probabilities
+                                     : LabelKind::numbers;
+  form.classes = training.classes.value_or(0);
+  form.ignore = training.ignore;
+  form.coarse = config.data.coarse_labels;
+  config.data.train.form = config.data.validation.form = form;
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

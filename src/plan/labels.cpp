@@ -1,0 +1,94 @@
+#include "src/plan/labels.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "io/coarsen.hpp"
+#include "io/labels.hpp"
+#include "kernels/check.hpp"
+#include "layers/network.hpp"
+
+namespace mrmf {
+namespace {
+
+void settle_classes(Config& config, Index channels) {
+  TrainingConfig& training = config.training;
+  if (training.classes && *training.classes != channels)
+    throw ConfigError(
+        fmt::format("training.classes = {}, and the network's last layer has {} channels; it needs one "
+                    "for each class",
+                    *training.classes, channels));
+  if (channels < 2)
+    throw ConfigError(
+        "the network has a single output channel, and classes need one for each; use binary_cross_entropy for yes or "
+        "no, or give the last layer more");
+  training.classes = static_cast<int>(channels);
+  config.data.train.form.classes = config.data.validation.form.classes = channels;
+}
+
+// Labels without positions may be as many as an output with positions has numbers.
+bool alike(const Shape& output, const Shape& target, const LabelForm& form) {
+  if (form.kind == LabelKind::classes) return output.spatial == target.spatial;
+  if (target.axes == 0) return output.per_sample() == target.per_sample();
+  return output.spatial == target.spatial && output.channels == target.channels;
+}
+
+void require_alike(const Shape& output, const DatasetShape& shape, const LabelForm& form, const Extent& resolution) {
+  const Shape target = target_shape(shape.label, form, resolution);
+  if (alike(output, target, form)) return;
+  if (form.kind != LabelKind::classes && output.axes == 0 && target.axes == 0)
+    throw ConfigError(
+        fmt::format("the model has {} outputs and the data {} labels per sample; set the units of the "
+                    "last layer, or data.train.labels",
+                    output.per_sample(), target.per_sample()));
+  const bool classes = form.kind == LabelKind::classes;
+  const auto positions = [&](const Shape& of) {
+    if (!classes) return to_string(of);
+    Shape one = of;
+    one.channels = 1;
+    return of.axes == 0 ? std::string("one class per sample") : to_string(one);
+  };
+  const int axes = shape.sample.axes;
+  const Extent first{1, 1, 1};
+  throw ConfigError(fmt::format(
+      "the network's output is {}{} and the labels are {}{}; give them the same positions: change the network's "
+      "strides, poolings and padding or where it is flattened, or take other labels",
+      classes ? positions(output) : to_string(output), classes && output.axes > 0 ? " classes" : "", positions(target),
+      resolution == first
+          ? ""
+          : fmt::format(" at resolution [{}]", fmt::join(resolution.end() - axes, resolution.end(), ","))));
+}
+
+}  // namespace
+
+void settle_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions) {
+  const auto backend = make_reference_backend();
+  for (const Extent& resolution : resolutions) {
+    const Shape output =
+        Network(*backend, {coarse_shape(shape.sample, resolution), 1, config.model.layers, config.model.cut}).output();
+    if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels);
+    const std::vector<float>& weights = config.training.loss.class_weights;
+    if (!weights.empty() && std::ssize(weights) != output.channels)
+      throw ConfigError(
+          fmt::format("training.class_weights has {} entries, and the network's last layer {} channels; "
+                      "give a weight for each",
+                      weights.size(), output.channels));
+    require_alike(output, shape, config.data.train.form, resolution);
+  }
+}
+
+std::vector<std::string> class_warnings(const Config& config, const std::vector<Index>& counts) {
+  std::vector<Index> absent;
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (counts[c] == 0) absent.push_back(static_cast<Index>(c));
+  if (absent.empty()) return {};
+  const bool one = absent.size() == 1;
+  const std::string more = absent.size() > 8 ? ", ..." : "";
+  if (!more.empty()) absent.resize(8);
+  return {fmt::format(
+      "class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}; are the "
+      "classes numbered from 0?",
+      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels, one ? "it" : "them")};
+}
+
+}  // namespace mrmf

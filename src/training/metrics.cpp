@@ -1,0 +1,132 @@
+#include "src/training/metrics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+// Of classes: what counts and what is right, then three numbers per class. Of numbers: five per output.
+constexpr Index kCommon = 2, kPerClass = 3, kPerOutput = 5;
+
+}  // namespace
+
+double ErrorSum::r2() const {
+  const double spread = label_squares - labels * labels / count;
+  return spread > 0 ? 1.0 - squares / spread : 0.0;
+}
+
+MetricSums::MetricSums(Task task, const Shape& output, Index target_channels)
+    : task_(task),
+      channels_(output.channels),
+      target_channels_(target_channels),
+      values_(static_cast<std::size_t>(task == Task::regression ? kPerOutput * channels_
+                                                                : kCommon + kPerClass * channels_)) {}
+
+void MetricSums::add(ConstSpan y, ConstSpan target) {
+  MRMF_CHECK(std::ssize(y) / channels_ == std::ssize(target) / target_channels_, "labels and outputs do not fit");
+  switch (task_) {
+    case Task::regression: return add_errors(y, target);
+    case Task::binary: return add_yes_or_no(y, target);
+    case Task::classes: return add_classes(y, target);
+  }
+}
+
+void MetricSums::clear() { std::ranges::fill(values_, 0.0); }
+
+double* MetricSums::of(Index c) {
+  return values_.data() + (task_ == Task::regression ? kPerOutput * c : kCommon + kPerClass * c);
+}
+
+void MetricSums::add_errors(ConstSpan y, ConstSpan target) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    double* const sums = of(static_cast<Index>(i) % channels_);
+    const double label = target[i], error = y[i] - label;
+    sums[0] += 1;
+    sums[1] += error * error;
+    sums[2] += std::abs(error);
+    sums[3] += label;
+    sums[4] += label * label;
+  }
+}
+
+void MetricSums::add_classes(ConstSpan y, ConstSpan target) {
+  const auto channels = static_cast<std::size_t>(channels_), wide = static_cast<std::size_t>(target_channels_);
+  for (std::size_t i = 0; i * channels < y.size(); ++i) {
+    const Index labelled = label(target.subspan(i * wide, wide));
+    if (labelled < 0) continue;
+    const Index predicted = largest(y.subspan(i * channels, channels));
+    values_[0] += 1;
+    values_[1] += predicted == labelled ? 1 : 0;
+    of(predicted)[0] += predicted == labelled ? 1 : 0;
+    of(predicted)[1] += 1;
+    of(labelled)[2] += 1;
+  }
+}
+
+// Logits above 0 are a yes, and shares above a half.
+void MetricSums::add_yes_or_no(ConstSpan y, ConstSpan target) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (target[i] < 0) continue;
+    const bool predicted = y[i] > 0, labelled = target[i] > 0.5F;
+    double* const sums = of(static_cast<Index>(i) % channels_);
+    values_[0] += 1;
+    values_[1] += predicted == labelled ? 1 : 0;
+    sums[0] += predicted && labelled ? 1 : 0;
+    sums[1] += predicted ? 1 : 0;
+    sums[2] += labelled ? 1 : 0;
+  }
+}
+
+Index MetricSums::largest(ConstSpan values) { return std::ranges::max_element(values) - values.begin(); }
+
+Index MetricSums::label(ConstSpan target) {
+  if (target.size() == 1) return static_cast<Index>(target[0]);
+  const Index most = largest(target);
+  return target[static_cast<std::size_t>(most)] > 0 ? most : -1;
+}
+
+ClassCount MetricSums::of_class(Index c) const {
+  const auto at = static_cast<std::size_t>(kCommon + kPerClass * c);
+  return {values_[at], values_[at + 1], values_[at + 2]};
+}
+
+ErrorSum MetricSums::of_output(Index c) const {
+  const auto at = static_cast<std::size_t>(kPerOutput * c);
+  return {values_[at], values_[at + 1], values_[at + 2], values_[at + 3], values_[at + 4]};
+}
+
+double MetricSums::accuracy() const { return values_[0] > 0 ? values_[1] / values_[0] : 0; }
+
+double MetricSums::mean_over_classes(double (ClassCount::*metric)() const) const {
+  double sum = 0;
+  int classes = 0;
+  for (Index c = 0; c < channels_; ++c) {
+    const ClassCount count = of_class(c);
+    if (count.either() == 0) continue;
+    sum += (count.*metric)();
+    ++classes;
+  }
+  return classes > 0 ? sum / classes : 0;
+}
+
+double MetricSums::value(Metric metric) const {
+  switch (metric) {
+    case Metric::accuracy: return accuracy();
+    case Metric::iou: return mean_over_classes(&ClassCount::iou);
+    case Metric::dice: return mean_over_classes(&ClassCount::dice);
+    case Metric::r2: break;
+  }
+  double sum = 0;
+  for (Index c = 0; c < channels_; ++c) sum += of_output(c).r2();
+  return sum / static_cast<double>(channels_);
+}
+
+std::optional<Metric> metric_of(const TrainingConfig& training, const Shape& output) {
+  if (training.metric || training.loss.task() == Task::regression) return training.metric;
+  return output.axes > 0 ? Metric::dice : Metric::accuracy;
+}
+
+}  // namespace mrmf

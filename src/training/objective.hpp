@@ -1,0 +1,43 @@
+// What a phase trains for: its loss as an operation, and the metric that its validations measure.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "layers/model.hpp"
+#include "src/data/data.hpp"
+#include "src/run/records.hpp"
+#include "src/training/metrics.hpp"
+
+namespace mrmf {
+
+class Objective {
+ public:
+  /// For outputs of this shape (n: the most rows) and the store's targets at this resolution.
+  Objective(Backend& backend, const TrainingConfig& training, const Shape& output, const SampleStore& store,
+            const Extent& resolution);
+
+  LossOp& loss() { return *loss_; }
+  /// Channels of a position in the targets. (Labels without positions may be as many as an output with positions has
+  /// numbers.)
+  Index target_channels() const { return target_channels_; }
+  bool measures() const { return metric_.has_value(); }
+
+  /// A validation's metric: the sums begin anew, then come batches, whose outputs are the model's last...
+  void begin() { sums_.clear(); }
+  void add(Model& model, const SampleStore& store, std::span<const std::int64_t> ids);
+  /// ...and the team's sums of them are made of these. None where nothing is measured.
+  std::span<double> sums() { return sums_.values(); }
+  std::optional<MetricValue> metric() const;
+
+ private:
+  Backend& backend_;
+  Extent resolution_;
+  Index target_channels_;
+  std::unique_ptr<LossOp> loss_;
+  std::optional<Metric> metric_;
+  MetricSums sums_;
+};
+
+}  // namespace mrmf
