@@ -145,7 +145,7 @@ std::vector<Key<TrainingConfig>> task_keys() {
   add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),
       "a label that says that there is none: such samples or positions count neither in the loss nor in metrics");
   add("metric", MRMF_FIELD(metric), one_of(words_of<Metric>()),
-      "measured beside the validation loss; for classes the accuracy, with positions dice, unless set");
+      "measured beside the validation loss; the accuracy of classes, dice where they have positions unless set");
   return keys;
 }
 

@@ -90,6 +90,31 @@ class Training(CudaTest):
                 np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
                 self.assertIn("CUDA 13", self.backend("gpu"))
 
+    def test_classes_and_masks_have_the_losses_and_metrics_of_the_cpu(self):
+        rng = np.random.default_rng(2)
+        with h5py.File(self.path("data.h5"), "w") as file:
+            for name, count in (("train", 24), ("val", 10)):
+                labels = rng.integers(0, 3, (count, 6, 1)).repeat(4, 1)
+                file[f"{name}_frames"] = (labels + rng.normal(0, 0.3, (count, 24, 2))).astype("float32")
+                labels[:, ::7] = 255
+                file[f"{name}_unitStar_par"] = labels.astype("uint8")
+        conv = '[[model.layers]]\ntype = "conv"\nname = "head"\nfilters = 3\nkernel = 3\npadding = "same"\n'
+        method = MRMF_METHOD[1].replace("threshold = 1e-9, patience = 50, ", "")
+        self.config(replace=[FUSABLE, (MRMF_METHOD[0], method)])
+        text = self.read("config.toml")
+        text = text[:text.index("[[model.layers]]")] + '[model]\ncut = "head"\n' + conv.replace("head", "first") + conv
+        self.write("config.toml", text)
+        for loss, metric in (('[{kind="cross_entropy"}, {kind="dice", weight=0.5}]', "validation_dice"),
+                             ("cross_entropy", "validation_accuracy")):
+            words = ["--set", f"training.loss={loss}", "--set", "training.ignore=255", "--set",
+                     "training.class_weights=[1, 2, 0.5]", "--set", "training.metric=" + metric.split("_")[1]]
+            cpu, gpu = self.train("cpu", *SGD, *words, device="cpu"), self.train("gpu", *SGD, *words)
+            np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
+            metrics = [[epoch[metric] for epoch in self.lines(run + "/epochs.jsonl")] for run in ("cpu", "gpu")]
+            np.testing.assert_allclose(metrics[1], metrics[0], atol=0.01)  # of 200 positions, one may change sides
+            text = self.mrmf("evaluate", "gpu")
+            self.assertIn(f"loss {gpu[-1][1]:.5f}", text)
+
     def test_recorded_steps_change_no_bit(self):
         self.config(replace=[FUSABLE, MRMF_METHOD])  # Adam, dropout, batch norm, a fusion
         support.make_data(self.path("data.h5"), train=53, validation=20)  # steps of several sizes

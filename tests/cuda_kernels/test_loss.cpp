@@ -77,7 +77,7 @@ void compare(const Case& with, const cuda::Storage& storage, Index rows, Index m
   cuda::loss({nullptr, storage}, work, stored.data(), target.data(), nullptr, &again);
   CHECK(sum == doctest::Approx(expected).epsilon(2e-6));
   CHECK(sum == again);
-  CHECK(distance(dy.values(), expected_dy) < tolerance(storage) + 1e-6);
+  CHECK(distance(dy.values(), expected_dy) < (storage.bf16 ? 4e-3 : 2e-6));  // half a unit of 8 bits of mantissa
   CHECK(dy.pads_are_zero());
   CHECK(scratch.back() == 99);
 }
