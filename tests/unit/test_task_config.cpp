@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/check.hpp"
+#include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -133,9 +134,9 @@ TEST_CASE("labels: classes that never occur are named") {
 
 TEST_CASE("metrics: counts of classes, by hand") {
   MetricSums sums(Task::classes, {2, {1, 1, 3}, 3, 1}, 1);
-  //            predicted 0        2        1        1        0        (ignored)
-  const std::vector<float> y{3, 1, 2, 0, 0, 1, 0, 5, 1, 1, 2, 0, 4, 0, 0, 9, 9, 9};
-  const std::vector<float> target{0, 2, 2, 1, 1, -1};
+  //              (ignored) 0        2        1        1        0
+  const std::vector<float> y{9, 9, 9, 3, 1, 2, 0, 0, 1, 0, 5, 1, 1, 2, 0, 4, 0, 0};
+  const std::vector<float> target{-1, 0, 2, 2, 1, 1};
   sums.add(y, target);
   CHECK(sums.value(Metric::accuracy) == doctest::Approx(3.0 / 5));
   CHECK(sums.of_class(0).iou() == doctest::Approx(1.0 / 2));
@@ -146,6 +147,19 @@ TEST_CASE("metrics: counts of classes, by hand") {
   sums.clear();
   sums.add(std::vector<float>{1, 0, 0, 1, 0, 0}, std::vector<float>{0, 0});
   CHECK(sums.value(Metric::dice) == 1);  // classes that do not occur do not count
+}
+
+TEST_CASE("metrics: what evaluate prints of classes") {
+  Scores scores(Task::classes, {3, {1, 1, 1}, 6, 0}, 1);
+  // The label's output is the largest, the fifth and the sixth.
+  const std::vector<float> y{0, 9, 1, 1, 1, 1, 3, 4, 5, 6, 7, 2, 3, 4, 5, 6, 7, 2};
+  scores.add(y, std::vector<float>{1, 0, 5}, 3);
+  const std::string text = scores.text(3);
+  CHECK(text.starts_with("loss 1.000000\naccuracy 0.333333 of the samples with a label\n"));
+  CHECK(text.find("\naccuracy 0.666667 of the first 5\n") != std::string::npos);
+  CHECK(text.find("\n     5         0         0         0         0         1         0\n") != std::string::npos);
+  CHECK(text.find("\n     1            1            1   1.0000   1.0000\n") != std::string::npos);
+  CHECK(text.find("\n     2            0            0        -        -\n") != std::string::npos);
 }
 
 TEST_CASE("metrics: yes or no, shares of classes, and R^2") {
