@@ -213,7 +213,7 @@ target = { validation_dice = 0.9 }"""
         make_images(self.path("data.h5"))
         self.configure(PIXELS, 'loss = [{ kind = "binary_cross_entropy" }, { kind = "dice" }]',
                        'name = "mrt"\nresolutions = [[2, 2], [1, 1]]', epochs=2)
-        one = ["--set", "model.layers[2].filters=1"]
+        one = ["--set", "model.layers[2].filters=1", "--set", "training.optimizer.learning_rate=0.01"]
         for labels, loss in (("mask", None), ("field", "mse")):
             words = ["--set", f"data.train.labels={labels}", "--set", f"data.validation.labels=v{labels}"]
             words += ["--set", f"training.loss={loss}"] if loss else []
