@@ -160,7 +160,7 @@ RunResult result_of(const Json& j) {
   if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
   r.metric = metric_of(j);
   if (const auto target = j.find("metric_target"); target != j.end())
-    r.metric_target = {word<Metric>(target->at("metric"), words_of<Metric>()), target->at("least")};
+    r.metric_target = {word(target->at("metric"), Metric::r2), target->at("least")};
   r.target_reached = j.at("target_reached");
   r.ranks = whole_number<int>(j.at("ranks"));
   const Json& m = j.at("machine");
