@@ -59,7 +59,13 @@ void complete_model(ModelConfig& model, const Checker& checker) {
       checker.fail("model.layers",
                    "model.preset = " + quoted(model.preset) + " and model.layers are both given; keep one");
     }
-    model.layers = preset_layers(model.preset);
+    try {
+      model.layers = preset_layers(model.preset, model.sizes);
+    } catch (const ConfigError& error) {
+      checker.fail("model.preset", error.what());
+    }
+  } else if (model.sizes != PresetSizes{}) {
+    checker.fail("model", "levels, width, outputs and norm are sizes of a preset; name one as model.preset");
   }
   checker.require("model", !model.layers.empty(), "give model.preset (mrmf presets lists them) or [[model.layers]]");
   Wiring wiring;

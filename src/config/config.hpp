@@ -10,6 +10,7 @@
 #include "io/sample_store.hpp"
 #include "kernels/backend.hpp"
 #include "layers/spec.hpp"
+#include "src/config/presets.hpp"
 
 namespace mrmf {
 
@@ -25,6 +26,9 @@ enum class OptimizerKind { adam, adamw, sgd };
 template <>
 std::vector<std::string> words_of<OptimizerKind>();
 std::string to_string(OptimizerKind kind);
+
+template <>
+std::vector<std::string> words_of<NormKind>();
 
 enum class RateRule { constant, cosine, linear, piecewise, plateau };
 template <>
@@ -119,6 +123,7 @@ struct DataConfig {
 
 struct ModelConfig {
   std::string preset;             ///< a name of preset_list(); empty: `layers`
+  PresetSizes sizes;              ///< of the preset
   std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
   std::string cut;                ///< name of the first layer of the top group; empty: the flatten
   bool operator==(const ModelConfig&) const = default;

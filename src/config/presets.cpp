@@ -110,6 +110,12 @@ std::vector<LayerSpec> cosmoflow_mlperf() {
   return layers;
 }
 
+std::vector<LayerSpec> unet3d(const PresetSizes& sizes) {
+  std::vector<LayerSpec> layers = unet_layers(sizes);
+  settle_axes(layers, 3);
+  return layers;
+}
+
 std::string prefix(LayerKind kind) {
   const bool pool = kind == LayerKind::max_pool || kind == LayerKind::average_pool;
   return pool ? "pool" : to_string(kind);
@@ -124,7 +130,10 @@ std::vector<Preset> preset_list() {
       {"cosmoflow", "3-D: seven convolutions, each with a batch norm, three dense layers; 4 redshifts to 4 parameters",
        "128x128x128x4", 8},
       {"cosmoflow_mlperf", "3-D: five convolutions, three dense layers, 1.2 tanh; 4 redshifts to 4 parameters",
-       "128x128x128x4", 8}};
+       "128x128x128x4", 8},
+      {"unet", "1-D to 3-D: U-Net of 3 levels, 16 channels, group norm; an answer per position", "128x128x1", 8},
+      {"unet3d", "3-D: the same for volumes alone", "64x64x64x1", 2},
+      {"resnet", "1-D to 3-D: residual network of 4 levels, 16 channels, batch norm; an answer per sample", "64x64x1", 32}};
 }
 
 std::string preset_sample(const std::string& name) {
@@ -157,7 +166,10 @@ int preset_batch(const std::string& name) {
   return 1;
 }
 
-std::vector<LayerSpec> preset_layers(const std::string& name) {
+std::vector<LayerSpec> preset_layers(const std::string& name, const PresetSizes& sizes) {
+  using Make = std::vector<LayerSpec> (*)(const PresetSizes&);
+  const std::map<std::string, Make> sized{{"unet", unet_layers}, {"unet3d", unet3d}, {"resnet", resnet_layers}};
+  if (const auto make = sized.find(name); make != sized.end()) return make->second(sizes);
   const std::map<std::string, std::vector<LayerSpec> (*)()> networks{
       {"neuron_inverter", neuron_inverter}, {"cosmoflow", cosmoflow}, {"cosmoflow_mlperf", cosmoflow_mlperf}};
   const auto network = networks.find(name);
@@ -166,6 +178,9 @@ std::vector<LayerSpec> preset_layers(const std::string& name) {
     for (const Preset& preset : preset_list()) names.push_back(preset.name);
     throw ConfigError("there is no preset '" + name + "'" + did_you_mean(name, names) + " (mrmf presets lists them)");
   }
+  if (sizes != PresetSizes{})
+    throw ConfigError("levels, width, outputs and norm are for unet, unet3d and resnet; " + name +
+                      " has one size: remove them, or write the network as [[model.layers]]");
   std::vector<LayerSpec> layers = network->second();
   name_layers(layers);
   return layers;

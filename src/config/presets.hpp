@@ -1,6 +1,7 @@
 // The networks that a configuration can name.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,27 @@ Shape parse_sample(const std::string& text);
 /// Preset::batch; 1 when there is no such preset.
 int preset_batch(const std::string& name);
 
-/// The named layers of a preset. ConfigError with the nearest name when there is no such preset.
-std::vector<LayerSpec> preset_layers(const std::string& name);
+enum class NormKind { batch, group };
+
+/// Sizes of a preset that has some; empty: its own.
+struct PresetSizes {
+  std::optional<int> levels;   ///< unet: poolings; resnet: numbers of channels
+  std::optional<int> width;    ///< channels of the first level; every further one has twice as many
+  std::optional<int> outputs;  ///< channels of the output
+  std::optional<NormKind> norm;
+  bool operator==(const PresetSizes&) const = default;
+};
+
+/// The named layers of a preset. ConfigError with the nearest name when there is no such preset, or when it has no
+/// sizes and some are given.
+std::vector<LayerSpec> preset_layers(const std::string& name, const PresetSizes& sizes = {});
+
+/// U-Net (Ronneberger et al. 2015; Cicek et al. 2016): two 3-wide convolutions with norm and ReLU per level, max pooling
+/// by 2 down, transposed convolution by 2 and the skip's channels up, one convolution to the outputs.
+std::vector<LayerSpec> unet_layers(const PresetSizes& sizes);
+/// Residual network (He et al. 2016): two basic blocks per level, the first of each further level halves the positions;
+/// mean over all positions, one dense layer. A 3-wide convolution instead of the first 7-wide one and its pooling.
+std::vector<LayerSpec> resnet_layers(const PresetSizes& sizes);
 
 /// Names the unnamed layers by kind and position among their kind: conv1, pool1 (of either kind), relu1, ..., flatten.
 /// ConfigError when two layers end up with one name.
