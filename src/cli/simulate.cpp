@@ -11,6 +11,7 @@
 #include "src/simulators/cosmology/simulate.hpp"
 #include "src/simulators/fields/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"
+#include "src/simulators/volumes/simulate.hpp"
 #include "src/system/backend_choice.hpp"
 
 namespace mrmf {
@@ -53,6 +54,20 @@ void make_fields(FieldsSimulation settings, Comm& world) {
   std::cout << fmt::format("{}{}: {} samples of {}, {} x {} pixels, in {:.1f} s, {:.0f} samples/s\n",
                            live ? "\r\x1b[K" : "", settings.file, report.samples, to_string(settings.kind),
                            settings.size, settings.size, report.seconds, report.samples_per_second);
+}
+
+void make_volumes(VolumesSimulation settings, Comm& world) {
+  check(settings);
+  settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const VolumesReport report = simulate_volumes(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} volumes", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} volumes of {}^3 voxels in {:.1f} s, {:.3g} volumes/s; {:.0f} % of the voxels are "
+                           "filled\n",
+                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, report.seconds,
+                           report.samples_per_second, 100 * report.filled);
 }
 
 void add_shares(CLI::App& app, double& train, double& validation, double& test) {
@@ -140,6 +155,26 @@ void add_simulate_fields(CLI::App& simulate, Subcommands& commands) {
   commands.run(*fields, [=, &world = commands.world] { make_fields(*options, world); });
 }
 
+void add_simulate_volumes(CLI::App& simulate, Subcommands& commands) {
+  CLI::App* volumes = simulate.add_subcommand(
+      "volumes", "noisy volumes with fractals of several classes, and the class at each position: to segment");
+  auto options = std::make_shared<VolumesSimulation>();
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return volumes->add_option(name, value, text)->capture_default_str();
+  };
+  volumes->add_option("--output,-o", options->file, "HDF5 file to write")->required();
+  add("--samples,-n", options->samples, "number of volumes in all three splits")->check(CLI::PositiveNumber);
+  add("--size", options->size, "voxels per axis, 8 to 256");
+  add("--classes", options->classes, "classes of fractals, beside the background");
+  add("--fractals", options->fractals, "fractals in each volume");
+  add("--noise", options->noise, "deviation of the noise; a fractal's brightness is about 1");
+  add_shares(*volumes, options->shares.train, options->shares.validation, options->shares.test);
+  add("--seed", options->seed, "seed; the same seed gives the same bytes");
+  add_threads(*volumes, options->threads);
+  add_overwrite(*volumes, options->replace);
+  commands.run(*volumes, [=, &world = commands.world] { make_volumes(*options, world); });
+}
+
 }  // namespace
 
 void add_simulate(Subcommands& commands) {
@@ -148,6 +183,7 @@ void add_simulate(Subcommands& commands) {
   add_simulate_neuron(*simulate, commands);
   add_simulate_cosmology(*simulate, commands);
   add_simulate_fields(*simulate, commands);
+  add_simulate_volumes(*simulate, commands);
 }
 
 }  // namespace mrmf

@@ -33,12 +33,15 @@ void create_datasets(Hdf5Output& file, const FileSplits& splits, const std::vect
     for (const SplitDataset& dataset : datasets) {
       std::vector<Index> shape{split.rows.count};
       shape.insert(shape.end(), dataset.row.begin(), dataset.row.end());
-      file.create_dataset(std::string(split.name) + "_" + dataset.what, shape);
+      file.create_dataset(std::string(split.name) + "_" + dataset.what, shape, dataset.type);
     }
 }
 
-void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
-                ConstSpan values) {
+namespace {
+
+template <class T>
+void write_rows_of(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                   std::span<const T> values) {
   const Index width = static_cast<Index>(values.size()) / block.count;
   for (const FileSplit& split : splits) {
     const Index first = std::max(block.first, split.rows.first);
@@ -48,6 +51,18 @@ void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& w
                     values.subspan(static_cast<std::size_t>((first - block.first) * width),
                                    static_cast<std::size_t>(count * width)));
   }
+}
+
+}  // namespace
+
+void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                ConstSpan values) {
+  write_rows_of<float>(file, splits, what, block, values);
+}
+
+void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                std::span<const std::uint16_t> values) {
+  write_rows_of(file, splits, what, block, values);
 }
 
 void for_each_block(Comm& comm, Index samples, Index most, const std::function<void(const Range&)>& work,

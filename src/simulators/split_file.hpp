@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,14 +39,17 @@ void check_splits(const std::string& command, Index samples, const SplitShares& 
 struct SplitDataset {
   std::string what;
   std::vector<Index> row;  ///< shape of one row
+  ElementType type = ElementType::float32;  ///< or uint16
 };
 
-/// Collective: float32 data sets, split by split.
+/// Collective: the data sets, split by split.
 void create_datasets(Hdf5Output& file, const FileSplits& splits, const std::vector<SplitDataset>& datasets);
 
 /// On any rank: writes the values of a block of all rows, which may lie in several splits.
 void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
                 ConstSpan values);
+void write_rows(Hdf5Output& file, const FileSplits& splits, const std::string& what, const Range& block,
+                std::span<const std::uint16_t> values);
 
 /// Collective: cuts this rank's share of the rows into blocks of at most `most` rows and calls `work` for each, in
 /// order. An error of one rank is thrown on all.

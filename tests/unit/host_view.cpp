@@ -8,6 +8,8 @@
 namespace mrmf::test {
 namespace {
 
+Shape flat_of(ConstSpan x) { return {.n = 1, .channels = std::ssize(x)}; }
+
 /// A tensor that may be missing (the first layer's dx), or share its memory with another.
 class Result {
  public:

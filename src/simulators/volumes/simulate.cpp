@@ -1,0 +1,150 @@
+#include "src/simulators/volumes/simulate.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "generated/version.hpp"
+#include "kernels/check.hpp"
+#include "kernels/random.hpp"
+#include "src/simulators/volumes/fractal.hpp"
+
+namespace mrmf {
+namespace {
+
+using namespace volumes;
+
+constexpr const char *kVolumes = "volumes", *kMasks = "masks";
+constexpr int kLeastSize = 8, kMostSize = 256, kMostClasses = 1000, kMostFractals = 64;
+constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
+constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;    // of a fractal, relative to the volume
+constexpr double kLeastBrightness = 0.8, kMostBrightness = 1.2;
+constexpr double kPointsPerCell = 2;  // of the box that a fractal lies in
+
+/// Draws volumes and masks. Immutable, so threads share it.
+class Painter {
+ public:
+  explicit Painter(const VolumesSimulation& settings) : settings_(settings) {
+    for (int c = 0; c < settings.classes; ++c) shapes_.push_back(Fractal::of_class(mix(settings.seed, kClassStream), c));
+  }
+
+  std::size_t voxels() const {
+    const auto n = static_cast<std::size_t>(settings_.size);
+    return n * n * n;
+  }
+
+  void paint(Index sample, std::span<float> volume, std::span<std::uint16_t> mask) const {
+    const std::uint64_t key = mix(settings_.seed, kSampleStream, static_cast<std::uint64_t>(sample));
+    Rng rng(key);
+    std::ranges::fill(mask, std::uint16_t{0});
+    Rng noise(mix(key, kNoiseStream));
+    for (float& value : volume) value = 0;
+    for (int i = 0; i < settings_.fractals; ++i) place(rng, mix(key, static_cast<std::uint64_t>(i)), volume, mask);
+    for (float& value : volume) value += static_cast<float>(settings_.noise * noise.normal());
+  }
+
+ private:
+  static constexpr std::uint64_t kClassStream = 0x636C617373, kSampleStream = 0x766F6C756D65, kNoiseStream = 0x6E6F697365;
+
+  // A later fractal lies over earlier ones.
+  void place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
+    const auto n = static_cast<std::size_t>(settings_.size);
+    const auto kind = static_cast<std::size_t>(rng.below(shapes_.size()));
+    const auto number = static_cast<int>(rng.below(kInstances));
+    const double extent = rng.uniform(kLeastExtent, kMostExtent) * static_cast<double>(n);
+    const auto brightness = static_cast<float>(rng.uniform(kLeastBrightness, kMostBrightness));
+    Point corner{};
+    for (double& c : corner) c = rng.uniform(0, static_cast<double>(n) - extent);
+    const auto points = static_cast<std::size_t>(kPointsPerCell * extent * extent * extent);
+    for (const Point& p : shapes_[kind].instance(number).points(key, points)) {
+      std::size_t voxel = 0;
+      for (std::size_t axis = 0; axis < 3; ++axis)
+        voxel = voxel * n + std::min(static_cast<std::size_t>(corner[axis] + extent * p[axis]), n - 1);
+      volume[voxel] = brightness;
+      mask[voxel] = static_cast<std::uint16_t>(kind + 1);
+    }
+  }
+
+  VolumesSimulation settings_;
+  std::vector<Fractal> shapes_;
+};
+
+// The text of meta.JSON.
+std::string metadata(const VolumesSimulation& settings) {
+  nlohmann::ordered_json meta;
+  meta["program"] = std::string("mrmf ") + kVersion;
+  meta["voxelsPerAxis"] = settings.size;
+  meta["classes"] = settings.classes;
+  meta["fractals"] = settings.fractals;
+  meta["noiseDeviation"] = settings.noise;
+  meta["brightness"] = {kLeastBrightness, kMostBrightness};
+  meta["extent"] = {kLeastExtent, kMostExtent};
+  meta["instancesPerClass"] = kInstances;
+  meta["seed"] = settings.seed;
+  for (const FileSplit& split : file_splits(settings.samples, settings.shares))
+    meta["numSamples"][split.name] = split.rows.count;
+  return meta.dump();
+}
+
+}  // namespace
+
+void check(const VolumesSimulation& s) {
+  const auto refuse = [](const std::string& what) { throw ConfigError("simulate volumes: " + what); };
+  const auto require = [&](const char* what, int given, int least, int most) {
+    if (given < least || given > most)
+      refuse(fmt::format("{} {} asked for; {} to {} are possible", given, what, least, most));
+  };
+  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
+  require("voxels per axis", s.size, kLeastSize, kMostSize);
+  require("classes", s.classes, 1, kMostClasses);
+  require("fractals in a volume", s.fractals, 1, kMostFractals);
+  if (!(s.noise >= 0) || s.noise > 100) refuse(fmt::format("a noise of {} asked for; 0 to 100 is possible", s.noise));
+  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  check_splits("simulate volumes", s.samples, s.shares);
+}
+
+VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, const ProgressFunction& progress) {
+  check(settings);
+  const auto start = std::chrono::steady_clock::now();
+  const Painter painter(settings);
+  const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
+  Hdf5Output file(settings.file, settings.replace, comm);
+  const FileSplits splits = file_splits(settings.samples, settings.shares);
+  const Index size = settings.size;
+  create_datasets(file, splits,
+                  {{kVolumes, {size, size, size, 1}}, {kMasks, {size, size, size}, ElementType::uint16}});
+  const std::size_t voxels = painter.voxels();
+  std::vector<float> volumes;
+  std::vector<std::uint16_t> masks;
+  Index filled = 0, made = 0;
+  const auto make_and_write = [&](const Range& block) {
+    volumes.resize(static_cast<std::size_t>(block.count) * voxels);
+    masks.resize(volumes.size());
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (Index i = 0; i < block.count; ++i)
+      painter.paint(block.first + i, std::span(volumes).subspan(static_cast<std::size_t>(i) * voxels, voxels),
+                    std::span(masks).subspan(static_cast<std::size_t>(i) * voxels, voxels));
+    filled += std::ssize(masks) - std::ranges::count(masks, std::uint16_t{0});
+    made += std::ssize(masks);
+    write_rows(file, splits, kVolumes, block, ConstSpan(volumes));
+    write_rows(file, splits, kMasks, block, std::span<const std::uint16_t>(masks));
+  };
+  const Index most = std::max(kBlockValues / static_cast<Index>(voxels), Index{threads});
+  for_each_block(comm, settings.samples, most, make_and_write, progress);
+  file.write_text("meta.JSON", metadata(settings));
+  file.commit();
+
+  VolumesReport report;
+  report.samples = settings.samples;
+  report.filled = made > 0 ? static_cast<double>(filled) / static_cast<double>(made) : 0;
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
+  return report;
+}
+
+}  // namespace mrmf
