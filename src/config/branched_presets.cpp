@@ -21,13 +21,14 @@ class LayerList {
     return spec;
   }
   /// A convolution that keeps the positions, or keeps every second one.
-  void conv(const std::string& name, Index filters, Index kernel, Index stride = 1) {
+  LayerSpec& conv(const std::string& name, Index filters, Index kernel, Index stride = 1) {
     LayerSpec& spec = add(LayerKind::conv, name);
     spec.units = filters;
     spec.initialiser = Initialiser::he;
     size(spec, kernel, stride);
     spec.pad_before = spec.pad_after = {0, 0, kernel / 2};
     spec.one_for_all.padding = true;
+    return spec;
   }
   void norm(const std::string& name, Index channels) {
     constexpr Index groups = 8;  // of the benchmark's U-Net
@@ -66,7 +67,7 @@ std::string residual_block(LayerList& list, const std::string& name, const std::
   list.norm(name + "_norm2", filters);
   std::string shortcut = from;
   if (reshape) {
-    list.conv(name + "_shortcut", filters, 1, stride);
+    list.conv(name + "_shortcut", filters, 1, stride).from = {from};
     shortcut = name + "_shortcut_norm";
     list.norm(shortcut, filters);
   }

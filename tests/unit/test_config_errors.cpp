@@ -92,7 +92,7 @@ TEST_CASE("unknown words list the allowed ones and the nearest") {
         "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
         "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter, "
-        "cosmoflow, cosmoflow_mlperf; did you mean \"neuron_inverter\"?");
+        "cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet; did you mean \"neuron_inverter\"?");
   CHECK(error("[training]\nbatch_norm = true\n") ==
         "c.toml:8: training.batch_norm is true; it must be one of local, global");
 }
@@ -120,12 +120,13 @@ TEST_CASE("overrides speak of themselves") {
 }
 
 TEST_CASE("mistakes in layers and stages") {
+  const std::string kinds =
+      "conv, conv_transpose, max_pool, average_pool, global_average_pool, upsample, batch_norm, group_norm, layer_norm, "
+      "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat";
   CHECK(layer_error("type = \"conw\"") ==
-        "c.toml:44: model.layers[10].type is \"conw\"; it must be one of conv, max_pool, average_pool, batch_norm, "
-        "flatten, dense, relu, leaky_relu, tanh, dropout, add, concat; did you mean \"conv\"?");
+        "c.toml:44: model.layers[10].type is \"conw\"; it must be one of " + kinds + "; did you mean \"conv\"?");
   CHECK(layer_error("units = 4") ==
-        "c.toml:43: model.layers[10] has no type; it must be one of conv, max_pool, average_pool, batch_norm, flatten, "
-        "dense, relu, leaky_relu, tanh, dropout, add, concat");
+        "c.toml:43: model.layers[10] has no type; it must be one of " + kinds);
   CHECK(layer_error("type = \"conv\"\nkernel = 3") ==
         "c.toml:43: model.layers[10] is a conv without 'filters', an integer of at least 1");
   CHECK(layer_error("type = \"conv\"\nfilter = 3") ==
@@ -209,7 +210,7 @@ TEST_CASE("keys that contradict each other") {
   CHECK(
       error("",
             {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
-      "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, cosmoflow_mlperf");
+      "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet");
   CHECK(error("[training]\noptimizer = { rule = \"piecewise\" }\n") ==
         "c.toml:8: training.optimizer.rule: the rule \"piecewise\" needs training.optimizer.boundaries, such as [50, "
         "75]");
