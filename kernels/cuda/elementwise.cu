@@ -1,4 +1,6 @@
 // Activations, dropout, sums, channels, fill and swap, the history of losses, and optimizer steps.
+#include <type_traits>
+
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"
@@ -8,9 +10,7 @@ namespace mrmf::cuda {
 namespace {
 
 template <ActivationKind Kind>
-struct OfKind {
-  static constexpr ActivationKind kind = Kind;
-};
+using OfKind = std::integral_constant<ActivationKind, Kind>;
 
 /// Calls use(OfKind) with a kind that the compiler knows: each kernel needs the registers of its own formula alone.
 template <class Use>
