@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "src/config/presets.hpp"
 
 #define MRMF_FIELD(member) \
   [](auto& s) -> auto& { return s.member; }
@@ -293,11 +292,6 @@ std::vector<std::string> words_of<OptimizerKind>() {
 std::string to_string(OptimizerKind kind) { return word_of(kind); }
 
 template <>
-std::vector<std::string> words_of<NormKind>() {
-  return {"batch", "group"};
-}
-
-template <>
 std::vector<std::string> words_of<RateRule>() {
   return {"constant", "cosine", "linear", "piecewise", "plateau"};
 }
@@ -386,18 +380,7 @@ std::vector<Key<StageOverride>> stage_keys() {
 std::vector<Key<Config>> config_keys() {
   Keys keys;
   add_data(keys);
-  std::vector<std::string> presets;
-  for (const Preset& preset : preset_list()) presets.push_back(preset.name);
-  add(keys, "model.preset", MRMF_FIELD(model.preset), one_of(presets), "a network from the list of `mrmf presets`");
-  const std::string sized = " (unet, unet3d, resnet)";
-  add(keys, "model.levels", MRMF_FIELD(model.sizes.levels), within(1, 8),
-      "levels of a preset" + sized + "; its own unless set");
-  add(keys, "model.width", MRMF_FIELD(model.sizes.width), within(1, 4096),
-      "channels of a preset's first level, doubled at each further one" + sized + "; its own unless set");
-  add(keys, "model.outputs", MRMF_FIELD(model.sizes.outputs), within(1, 65536),
-      "channels of a preset's output: numbers, or classes" + sized + "; 1 unless set");
-  add(keys, "model.norm", MRMF_FIELD(model.sizes.norm), one_of(words_of<NormKind>()),
-      "norm of a preset" + sized + "; its own unless set");
+  for (const Key<ModelConfig>& key : preset_keys()) keys.push_back(lift("model.", MRMF_FIELD(model), key));
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
   add(keys, "model.cut", MRMF_FIELD(model.cut), {},
       "name of the first top layer: fusion hands over those below it; the first flatten unless set");

@@ -26,7 +26,7 @@ batch = 4
 [method]
 name = "mrt"
 resolutions = [[2, 2, 2], [1, 1, 1]]
-stop = { coarse = { epochs = 3 }, finetune = { epochs = 3 } }
+stop = { coarse = { epochs = 8 }, finetune = { epochs = 8 } }
 [run]
 folder = "run"
 threads = 1
@@ -80,7 +80,7 @@ class SimulateVolumes(support.MrmfTest):
             np.testing.assert_array_equal(file["train_volumes"][..., 0] > 0, file["train_masks"][:] > 0)
 
     def test_a_unet_learns_them(self):
-        self.make("v.h5", "--classes", "2", "--fractals", "2", samples=40)
+        self.make("v.h5", "--classes", "2", "--fractals", "2", "--noise", "0.1", samples=80)
         self.write("config.toml", TRAINING)
         self.mrmf("train", "config.toml")
         dice = [epoch["validation_dice"] for epoch in self.lines("run/epochs.jsonl")]
