@@ -64,10 +64,11 @@ void make_volumes(VolumesSimulation settings, Comm& world) {
     if (live) std::cout << fmt::format("\rsimulating: {} of {} volumes", done, samples) << std::flush;
   });
   if (!world.root()) return;
-  std::cout << fmt::format("{}{}: {} volumes of {}^3 voxels in {:.1f} s, {:.3g} volumes/s; {:.0f} % of the voxels are "
-                           "filled\n",
-                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, report.seconds,
-                           report.samples_per_second, 100 * report.filled);
+  std::cout << fmt::format(
+      "{}{}: {} volumes of {}^3 voxels in {:.1f} s, {:.3g} volumes/s; {:.0f} % of the voxels are "
+      "filled\n",
+      live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, report.seconds, report.samples_per_second,
+      100 * report.filled);
 }
 
 void add_shares(CLI::App& app, double& train, double& validation, double& test) {

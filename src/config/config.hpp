@@ -82,6 +82,7 @@ struct RoleSettings {
   std::optional<int> epochs;
   std::optional<double> threshold;
   std::optional<int> patience;
+  std::optional<double> metric;  ///< training.metric of the validation data that ends the phase
   bool operator==(const RoleSettings&) const = default;
 };
 

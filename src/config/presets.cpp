@@ -133,7 +133,8 @@ std::vector<Preset> preset_list() {
        "128x128x128x4", 8},
       {"unet", "1-D to 3-D: U-Net of 3 levels, 16 channels, group norm; an answer per position", "128x128x1", 8},
       {"unet3d", "3-D: the same for volumes alone", "64x64x64x1", 2},
-      {"resnet", "1-D to 3-D: residual network of 4 levels, 16 channels, batch norm; an answer per sample", "64x64x1", 32}};
+      {"resnet", "1-D to 3-D: residual network of 4 levels, 16 channels, batch norm; an answer per sample", "64x64x1",
+       32}};
 }
 
 std::string preset_sample(const std::string& name) {

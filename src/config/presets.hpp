@@ -39,8 +39,8 @@ struct PresetSizes {
 /// sizes and some are given.
 std::vector<LayerSpec> preset_layers(const std::string& name, const PresetSizes& sizes = {});
 
-/// U-Net (Ronneberger et al. 2015; Cicek et al. 2016): two 3-wide convolutions with norm and ReLU per level, max pooling
-/// by 2 down, transposed convolution by 2 and the skip's channels up, one convolution to the outputs.
+/// U-Net (Ronneberger et al. 2015; Cicek et al. 2016): two 3-wide convolutions with norm and ReLU per level, max
+/// pooling by 2 down, transposed convolution by 2 and the skip's channels up, one convolution to the outputs.
 std::vector<LayerSpec> unet_layers(const PresetSizes& sizes);
 /// Residual network (He et al. 2016): two basic blocks per level, the first of each further level halves the positions;
 /// mean over all positions, one dense layer. A 3-wide convolution instead of the first 7-wide one and its pooling.

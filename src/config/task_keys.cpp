@@ -117,6 +117,15 @@ std::string task_text(Task task) {
   return "";
 }
 
+// The first key of a role or stage whose phase ends by a metric; empty: there is none.
+std::string metric_stop(const MethodConfig& method) {
+  if (method.coarse.metric) return "method.stop.coarse.metric";
+  if (method.dense.metric) return "method.stop.dense.metric";
+  if (method.finetune.metric) return "method.stop.finetune.metric";
+  const auto sets = [](const StageOverride& stage) { return stage.coarse.metric || stage.dense.metric; };
+  return std::ranges::any_of(method.stages, sets) ? "method.stages" : "";
+}
+
 }  // namespace
 
 template <>
@@ -193,6 +202,9 @@ void complete_task(Config& config, const Places& places, const std::string& orig
     require(fits(target->metric, task), key, key + " does not go with training.loss, which is of " + task_text(task));
     training.metric = target->metric;
   }
+  const std::string stop = metric_stop(config.method);
+  require(stop.empty() || training.metric, stop,
+          stop + " ends a phase by training.metric, which is not set; set it to accuracy, iou, dice or r2");
   require(!training.metric || fits(*training.metric, task), "training.metric",
           "training.metric does not go with training.loss, which is of " + task_text(task) +
               "; numbers have r2, classes accuracy, iou and dice");

@@ -15,13 +15,14 @@ namespace {
 // Every model of a run starts from its own parameters.
 std::uint64_t model_seed(std::uint64_t seed, std::size_t model) { return mix(seed, 0x6d6f64656cULL, model); }
 
-void apply(const RoleSettings& role, Phase& phase) {
+void apply(const RoleSettings& role, const TrainingConfig& training, Phase& phase) {
   if (role.batch) phase.batch = *role.batch;
   if (role.learning_rate) phase.optimizer.learning_rate = *role.learning_rate;
   if (role.rule) phase.optimizer.rule = *role.rule;
   if (role.epochs) phase.stop.epochs = *role.epochs;
   if (role.threshold) phase.stop.threshold = *role.threshold;
   if (role.patience) phase.stop.patience = *role.patience;
+  if (role.metric) phase.stop.metric_target = {training.metric.value(), *role.metric};
 }
 
 Phase make_phase(const Config& config, int stage, Role role, const Extent& resolution) {
@@ -36,13 +37,13 @@ Phase make_phase(const Config& config, int stage, Role role, const Extent& resol
   const MethodConfig& method = config.method;
   const std::size_t i = static_cast<std::size_t>(stage) - 1;
   switch (role) {
-    case Role::coarse: apply(method.coarse, phase); break;
-    case Role::dense: apply(method.dense, phase); break;
+    case Role::coarse: apply(method.coarse, config.training, phase); break;
+    case Role::dense: apply(method.dense, config.training, phase); break;
     case Role::baseline:
-    case Role::finetune: apply(method.finetune, phase); break;
+    case Role::finetune: apply(method.finetune, config.training, phase); break;
   }
-  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, phase);
-  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, phase);
+  if (i < method.stages.size() && role == Role::coarse) apply(method.stages[i].coarse, config.training, phase);
+  if (i < method.stages.size() && role == Role::dense) apply(method.stages[i].dense, config.training, phase);
   return phase;
 }
 

@@ -68,7 +68,7 @@ struct EpochRecord {
   /// Billions of operations: the forward of convolutions and dense layers for every sample, three times for training
   /// ones.
   double gflop = 0;
-  double statistics_gflop = 0;  ///< of these, for new statistics of batch norms (precise_batch_norm)
+  double statistics_gflop = 0;          ///< of these, for new statistics of batch norms (precise_batch_norm)
   std::optional<MetricValue> metric{};  ///< of the validation data, where one is measured
   bool operator==(const EpochRecord&) const = default;
 };

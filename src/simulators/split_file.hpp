@@ -38,7 +38,7 @@ void check_splits(const std::string& command, Index samples, const SplitShares& 
 /// A data set of every split: train_<what>, val_<what>, test_<what>.
 struct SplitDataset {
   std::string what;
-  std::vector<Index> row;  ///< shape of one row
+  std::vector<Index> row;                   ///< shape of one row
   ElementType type = ElementType::float32;  ///< or uint16
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training speed of mrmf beside the newest PyTorch, measured in one run on this machine, then our layers beside
-# oneDNN's own times. Usage: tests/peers/bench.sh [BUILD] [PRESET]: neuron_inverter or cosmoflow, the latter on cubes
-# of 64^3 and 128^3. Environment: LENGTH, BATCH (for one size alone), THREADS, STEPS, VARIANTS (of PyTorch).
+# oneDNN's own times. Usage: tests/peers/bench.sh [BUILD] [PRESET]: neuron_inverter, cosmoflow on cubes of 64^3 and
+# 128^3, or unet3d on volumes of 64^3. Environment: LENGTH, BATCH (for one size alone), THREADS, STEPS, VARIANTS (of PyTorch).
 # Ours runs before and after PyTorch: the spread of the two says how quiet the machine was.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,8 @@ case $preset in
   neuron_inverter) sizes=("${LENGTH:-1600} ${BATCH:-512}") steps=${STEPS:-9} ;;
   cosmoflow) sizes=("64 ${BATCH:-8}" "128 ${BATCH:-2}") steps=${STEPS:-5}
              if [ -n "${LENGTH:-}" ]; then sizes=("$LENGTH ${BATCH:-8}"); fi ;;
-  *) echo "bench: no preset '$preset'; give neuron_inverter or cosmoflow" >&2; exit 2 ;;
+  unet3d) sizes=("${LENGTH:-64} ${BATCH:-2}") steps=${STEPS:-5} ;;
+  *) echo "bench: no preset '$preset'; give neuron_inverter, cosmoflow or unet3d" >&2; exit 2 ;;
 esac
 venv=.venv-peers
 work=$(mktemp -d)
@@ -46,7 +47,10 @@ ours() {  # what to measure; --threads and the sample
 
 compare() {  # length, batch
   local length=$1 batch=$2 sample=$1x3
-  if [ $preset = cosmoflow ]; then sample=$1x$1x$1x4; fi
+  case $preset in
+    cosmoflow) sample=$1x$1x$1x4 ;;
+    unet3d) sample=$1x$1x$1x1 ;;
+  esac
   echo "== mrmf, first run";  ours training | tee "$work/first.log"
   echo "== PyTorch"
   # shellcheck disable=SC2086  # VARIANTS is a list of words

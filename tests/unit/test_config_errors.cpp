@@ -121,12 +121,12 @@ TEST_CASE("overrides speak of themselves") {
 
 TEST_CASE("mistakes in layers and stages") {
   const std::string kinds =
-      "conv, conv_transpose, max_pool, average_pool, global_average_pool, upsample, batch_norm, group_norm, layer_norm, "
+      "conv, conv_transpose, max_pool, average_pool, global_average_pool, upsample, batch_norm, group_norm, "
+      "layer_norm, "
       "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat";
   CHECK(layer_error("type = \"conw\"") ==
         "c.toml:44: model.layers[10].type is \"conw\"; it must be one of " + kinds + "; did you mean \"conv\"?");
-  CHECK(layer_error("units = 4") ==
-        "c.toml:43: model.layers[10] has no type; it must be one of " + kinds);
+  CHECK(layer_error("units = 4") == "c.toml:43: model.layers[10] has no type; it must be one of " + kinds);
   CHECK(layer_error("type = \"conv\"\nkernel = 3") ==
         "c.toml:43: model.layers[10] is a conv without 'filters', an integer of at least 1");
   CHECK(layer_error("type = \"conv\"\nfilter = 3") ==
@@ -158,6 +158,17 @@ TEST_CASE("sizes of layers are integers") {
           std::string("c.toml:46: model.layers[10].kernel is ") + kernel +
               "; it must be an integer for every axis, or one to three per axis such as [3] or [3, 3, 3], each at "
               "least 1");
+}
+
+TEST_CASE("a phase that ends by a metric that is not said") {
+  const std::string classes = "[training]\nloss = \"cross_entropy\"\n";
+  const std::string mrt = "[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\n";
+  const std::string rest = " ends a phase by training.metric, which is not set; set it to accuracy, iou, dice or r2";
+  CHECK(error(classes + mrt + "stop.coarse.metric = 0.8\n") == "c.toml:12: method.stop.coarse.metric" + rest);
+  CHECK(error(classes + mrt + "stages = [{ coarse = { metric = 0.8 } }]\n") == "c.toml:12: method.stages" + rest);
+  CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 0.8\n") == "no error");
+  CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 1.5\n") !=
+        "no error");
 }
 
 TEST_CASE("a patience that waits for no threshold") {
@@ -207,10 +218,10 @@ TEST_CASE("keys that contradict each other") {
                    0) == 0);
   CHECK(error("cut = \"conv1\"\n") ==
         "c.toml:7: model.cut is the first layer, which leaves no bottom to hand over; name a later one");
-  CHECK(
-      error("",
-            {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
-      "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet");
+  CHECK(error("",
+              {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
+        "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, "
+        "cosmoflow_mlperf, unet, unet3d, resnet");
   CHECK(error("[training]\noptimizer = { rule = \"piecewise\" }\n") ==
         "c.toml:8: training.optimizer.rule: the rule \"piecewise\" needs training.optimizer.boundaries, such as [50, "
         "75]");

@@ -22,7 +22,7 @@ using namespace volumes;
 constexpr const char *kVolumes = "volumes", *kMasks = "masks";
 constexpr int kLeastSize = 8, kMostSize = 256, kMostClasses = 1000, kMostFractals = 64;
 constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
-constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;    // of a fractal, relative to the volume
+constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;  // of a fractal, relative to the volume
 constexpr double kLeastBrightness = 0.8, kMostBrightness = 1.2;
 constexpr double kPointsPerCell = 2;  // of the box that a fractal lies in
 
@@ -30,7 +30,8 @@ constexpr double kPointsPerCell = 2;  // of the box that a fractal lies in
 class Painter {
  public:
   explicit Painter(const VolumesSimulation& settings) : settings_(settings) {
-    for (int c = 0; c < settings.classes; ++c) shapes_.push_back(Fractal::of_class(mix(settings.seed, kClassStream), c));
+    for (int c = 0; c < settings.classes; ++c)
+      shapes_.push_back(Fractal::of_class(mix(settings.seed, kClassStream), c));
   }
 
   std::size_t voxels() const {
@@ -49,7 +50,8 @@ class Painter {
   }
 
  private:
-  static constexpr std::uint64_t kClassStream = 0x636C617373, kSampleStream = 0x766F6C756D65, kNoiseStream = 0x6E6F697365;
+  static constexpr std::uint64_t kClassStream = 0x636C617373, kSampleStream = 0x766F6C756D65,
+                                 kNoiseStream = 0x6E6F697365;
 
   // A later fractal lies over earlier ones.
   void place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
@@ -116,8 +118,7 @@ VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, co
   Hdf5Output file(settings.file, settings.replace, comm);
   const FileSplits splits = file_splits(settings.samples, settings.shares);
   const Index size = settings.size;
-  create_datasets(file, splits,
-                  {{kVolumes, {size, size, size, 1}}, {kMasks, {size, size, size}, ElementType::uint16}});
+  create_datasets(file, splits, {{kVolumes, {size, size, size, 1}}, {kMasks, {size, size, size}, ElementType::uint16}});
   const std::size_t voxels = painter.voxels();
   std::vector<float> volumes;
   std::vector<std::uint16_t> masks;

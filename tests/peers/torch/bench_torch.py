@@ -11,11 +11,13 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import time
 
 import torch
 
+from branched import UNet
 from cosmoflow import CosmoFlow
 from network import FULL, NeuronInverter
 
@@ -53,14 +55,26 @@ def cosmoflow(options, channels_last):
     return model, x, 4
 
 
-NETWORKS = {"neuron_inverter": neuron_inverter, "cosmoflow": cosmoflow}
+def unet3d(options, channels_last):
+    model = UNet(3, 1, 2)
+    x = torch.randn(options.batch, 1, *[options.length] * 3)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last_3d)
+        x = x.contiguous(memory_format=torch.channels_last_3d)
+    return model, x, 2
+
+
+NETWORKS = {"neuron_inverter": neuron_inverter, "cosmoflow": cosmoflow, "unet3d": unet3d}
 
 
 def make_step(options, channels_last, compiled):
     """A function that does one training step."""
     torch.manual_seed(1)
     model, x, outputs = NETWORKS[options.network](options, channels_last)
-    target = torch.rand(options.batch, outputs) * 2 - 1
+    positions = x.shape[2:] if options.network == "unet3d" else ()
+    target = torch.rand(options.batch, outputs, *positions) * 2 - 1
+    if channels_last and positions:
+        target = target.contiguous(memory_format=torch.channels_last_3d)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)  # PyTorch's fastest Adam
     loss_of = torch.nn.MSELoss()
     forward = torch.compile(model) if compiled else model
@@ -131,6 +145,7 @@ def main():
                key=lambda name: variants[name]["samples_per_second"])
     print(json.dumps({
         "peer": "PyTorch", "version": torch.__version__, "threads": options.threads, "cpu": cpu_model(),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 3),
         "network": options.network, "length": options.length, "batch": options.batch, "variants": variants, "best": best,
         "samples_per_second": variants[best]["samples_per_second"]}))
 
