@@ -167,8 +167,7 @@ TEST_CASE("a phase that ends by a metric that is not said") {
   CHECK(error(classes + mrt + "stop.coarse.metric = 0.8\n") == "c.toml:12: method.stop.coarse.metric" + rest);
   CHECK(error(classes + mrt + "stages = [{ coarse = { metric = 0.8 } }]\n") == "c.toml:12: method.stages" + rest);
   CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 0.8\n") == "no error");
-  CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 1.5\n") !=
-        "no error");
+  CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 1.5\n") != "no error");
 }
 
 TEST_CASE("a patience that waits for no threshold") {
