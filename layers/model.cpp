@@ -38,6 +38,16 @@ void Model::initialise(std::uint64_t seed) {
   backend_->write(state, state_.span());
 }
 
+std::vector<Group> Model::groups(bool top) {
+  std::vector<Group> result;
+  for (std::size_t first = 0, last = 0; first < network_.size(); first = last) {
+    const bool here = network_.entry(first).top;
+    while (last < network_.size() && network_.entry(last).top == here) ++last;
+    if (here == top) result.push_back(group(first, last));
+  }
+  return result;
+}
+
 Group Model::group(std::size_t first, std::size_t last) {
   Group result;
   const auto begin = [&](auto member, Index size) {
@@ -52,8 +62,6 @@ Group Model::group(std::size_t first, std::size_t last) {
   };
   result.params = span(params_at_, &Entry::params, network_.params_size());
   result.state = span(state_.span(), &Entry::state, network_.state_size());
-  for (std::size_t i = first; i < last; ++i)
-    result.signatures.push_back(network_.entry(i).name + ": " + network_.entry(i).layer->signature());
   return result;
 }
 

@@ -12,10 +12,9 @@
 
 namespace mrmf {
 
-/// The bottom or top layers of a model, as a fusion moves them.
+/// Neighbouring layers of a model that are all bottom or all top, as a fusion moves them.
 struct Group {
   Span params, state;
-  std::vector<std::string> signatures;  ///< "conv1: conv 3->30 k4", one per layer
 };
 
 /// Floats behind the gradients that are summed along with them.
@@ -45,8 +44,8 @@ class Model {
   Span grads() { return grads_.span().first(params_at_.size()); }
   Span reduced() { return grads_.span(); }
 
-  Group bottom() { return group(0, network_.cut()); }
-  Group top() { return group(network_.cut(), network_.size()); }
+  std::vector<Group> bottom() { return groups(false); }
+  std::vector<Group> top() { return groups(true); }
 
   /// Makes the plans for this number of rows, so that no step has to.
   void prepare(Index rows);
@@ -73,6 +72,7 @@ class Model {
 
  private:
   void initialise(std::uint64_t seed);
+  std::vector<Group> groups(bool top);
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);

@@ -44,8 +44,12 @@ Network::Network(Backend& backend, const NetworkSettings& settings) : input_(set
   settle_axes(layers, input_.axes);
   wiring_ = connect(layers);
   for (const LayerSpec& spec : layers) add(backend, spec);
-  cut_ = find_cut(layers, wiring_, settings.cut);
-  for (std::size_t i = cut_; i < entries_.size(); ++i) entries_[i].top = true;
+  const std::vector<bool> top = top_layers(layers, wiring_, settings.bottom);
+  for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].top = top[i];
+}
+
+bool Network::all_top() const {
+  return std::ranges::all_of(entries_, [](const Entry& entry) { return entry.top; });
 }
 
 void Network::add(Backend& backend, const LayerSpec& spec) {

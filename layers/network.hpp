@@ -1,5 +1,5 @@
-// A network's structure: the list of layers for one resolution, their places in the arenas, and the cut between bottom
-// and top. Holds no tensor memory, so even a huge network is cheap to look at.
+// A network's structure: the list of layers for one resolution, their places in the arenas, and which are bottom
+// and which top. Holds no tensor memory, so even a huge network is cheap to look at.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct NetworkSettings {
   Shape sample;                   ///< shape of one sample at the wanted resolution; n is ignored
   Index max_rows = 1;             ///< largest batch per rank
   std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
-  std::string cut;                ///< name of the first layer of the top group; empty: see find_cut()
+  BottomSettings bottom;          ///< which of them a fusion hands over
 };
 
 /// One layer of the list, with its places in the parameter and state arenas.
@@ -43,7 +43,7 @@ class Network {
   const Entry& entry(std::size_t i) const { return entries_[i]; }
   const Wiring& wiring() const { return wiring_; }  ///< what each layer reads
   std::size_t size() const { return entries_.size(); }
-  std::size_t cut() const { return cut_; }  ///< index of the first layer of the top group
+  bool all_top() const;  ///< whether no layer is in the bottom
 
   Shape input() const { return input_; }  ///< n = max_rows
   Shape output() const { return entries_.back().output(); }
@@ -60,7 +60,6 @@ class Network {
   Shape input_;
   Wiring wiring_;
   std::vector<Entry> entries_;
-  std::size_t cut_ = 0;
   Index params_size_ = 0, state_size_ = 0;
 };
 

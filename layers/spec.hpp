@@ -109,4 +109,11 @@ struct Fan {
 ///   he       sqrt(6/fan.in), zero biases (He et al. 2015)
 void initialise_weights(Initialiser initialiser, const Fan& fan, Rng& rng, Span weights, Span biases);
 
+/// Which layers are the bottom, whose parameters a fusion hands over: those before a cut, or a set of layers.
+struct BottomSettings {
+  std::string cut{};                  ///< name of the first layer of the top; empty: see find_cut()
+  std::vector<std::string> layers{};  ///< names instead of a cut; "down*" stands for all that begin with down
+  bool operator==(const BottomSettings&) const = default;
+};
+
 }  // namespace mrmf

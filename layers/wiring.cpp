@@ -104,4 +104,29 @@ std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring,
   return cut;
 }
 
+bool names_layer(const std::string& name, const LayerSpec& layer) {
+  if (!name.ends_with('*')) return layer.name == name;
+  return layer.name.starts_with(name.substr(0, name.size() - 1));
+}
+
+std::vector<bool> top_layers(const std::vector<LayerSpec>& layers, const Wiring& wiring, const BottomSettings& bottom) {
+  std::vector<bool> top(layers.size(), true);
+  if (bottom.layers.empty()) {
+    std::fill_n(top.begin(), find_cut(layers, wiring, bottom.cut), false);
+    return top;
+  }
+  for (const std::string& name : bottom.layers) {
+    bool found = false;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (!names_layer(name, layers[i])) continue;
+      top[i] = false;
+      found = true;
+    }
+    if (!found)
+      throw ConfigError("model.bottom names \"" + name +
+                        "\", which stands for no layer of the model; the layers are listed by mrmf inspect");
+  }
+  return top;
+}
+
 }  // namespace mrmf

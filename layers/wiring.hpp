@@ -21,9 +21,15 @@ Wiring connect(const std::vector<LayerSpec>& layers);
 /// Whether any layer reads something other than the layer before.
 bool has_branches(const Wiring& wiring);
 
+/// Whether a name of BottomSettings::layers stands for this layer.
+bool names_layer(const std::string& name, const LayerSpec& layer);
+
 /// Index of the first layer of the top: the layer of that name; if it is empty the first flatten, else the first dense
 /// layer, else the end. The top reads of the bottom only its last output. ConfigError where the named cut would divide
 /// a branch, with the nearest that do not; a default cut moves down to the nearest one.
 std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring, const std::string& name);
+
+/// For each layer whether it is in the top. ConfigError as find_cut(), or where a name stands for no layer.
+std::vector<bool> top_layers(const std::vector<LayerSpec>& layers, const Wiring& wiring, const BottomSettings& bottom);
 
 }  // namespace mrmf

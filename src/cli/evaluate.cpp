@@ -212,7 +212,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, memory.stores.front());
   t.store->require(t.resolution, batch);
   ModelSettings settings;
-  settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.cut};
+  settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.bottom};
   t.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);

@@ -53,6 +53,30 @@ void complete_data(DataConfig& data, const Checker& checker) {
   data.validation.missing = data.train.missing;
 }
 
+void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const Checker& checker) {
+  const auto& [cut, layers] = model.bottom;
+  std::vector<std::string> names;
+  for (const LayerSpec& spec : model.layers) names.push_back(spec.name);
+  const auto require_layer = [&](const std::string& key, const std::string& name, bool known) {
+    if (!known)
+      checker.fail(key, key + (key == "model.cut" ? " is " : " names ") + quoted(name) + ", which names no layer" +
+                            did_you_mean(name, names, '"') + " (" + fmt::format("{}", fmt::join(names, ", ")) + ")");
+  };
+  for (const std::string& name : layers)
+    require_layer("model.bottom", name,
+                  std::ranges::any_of(model.layers, [&](const LayerSpec& l) { return names_layer(name, l); }));
+  if (cut.empty()) return;
+  checker.require("model.bottom", layers.empty(), "model.cut and model.bottom are both given; keep one");
+  require_layer("model.cut", cut, std::ranges::find(names, cut) != names.end());
+  if (cut == names.front())
+    checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
+  try {
+    find_cut(model.layers, wiring, cut);
+  } catch (const ConfigError& error) {
+    checker.fail("model.cut", error.what());
+  }
+}
+
 void complete_model(ModelConfig& model, const Checker& checker) {
   if (!model.preset.empty()) {
     if (!model.layers.empty()) {
@@ -75,22 +99,7 @@ void complete_model(ModelConfig& model, const Checker& checker) {
   } catch (const ConfigError& error) {
     checker.fail("model.layers", error.what());
   }
-  if (model.cut.empty()) return;
-  std::vector<std::string> names;
-  for (const LayerSpec& spec : model.layers) names.push_back(spec.name);
-  if (std::find(names.begin(), names.end(), model.cut) == names.end()) {
-    checker.fail("model.cut", "model.cut is " + quoted(model.cut) + ", which names no layer" +
-                                  did_you_mean(model.cut, names, '"') + " (" +
-                                  fmt::format("{}", fmt::join(names, ", ")) + ")");
-  }
-  if (model.cut == names.front()) {
-    checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
-  }
-  try {
-    find_cut(model.layers, wiring, model.cut);
-  } catch (const ConfigError& error) {
-    checker.fail("model.cut", error.what());
-  }
+  check_bottom_layers(model, wiring, checker);
 }
 
 void check_count(const MethodConfig& method, const Checker& checker) {
@@ -192,14 +201,17 @@ void complete_method(Config& config, const Checker& checker) {
                              method.stages.size(), method.resolutions.size(), method.resolutions.size() - 1,
                              method.resolutions.size() == 2 ? "" : "s"));
   }
-  const std::vector<LayerSpec>& layers = config.model.layers;
-  const bool all_bottom = find_cut(layers, connect(layers), config.model.cut) == layers.size();
-  if (all_bottom && method.name == MethodName::mrmf && method.top == TopRule::dense) {
+  const std::vector<bool> top = top_layers(config.model.layers, connect(config.model.layers), config.model.bottom);
+  if (std::ranges::find(top, true) == top.end() && method.name == MethodName::mrmf && method.top == TopRule::dense) {
     checker.fail(checker.given("method.top") ? "method.top" : "model.layers",
-                 "the model has no flatten and no dense layer, so a fusion hands over all of it, and with method.top = "
+                 "a fusion hands over all of this model, and with method.top = "
                  "\"dense\" a dense model would be trained for nothing; set method.top to \"interpolated\", or name "
-                 "the first top layer in model.cut");
+                 "the first top layer in model.cut, or the layers to hand over in model.bottom");
   }
+  if (method.moments == Moments::carry && !std::ranges::is_sorted(top))
+    checker.fail("method.moments",
+                 "method.moments = \"carry\" needs a bottom of the first layers, and model.bottom names others; use "
+                 "\"reset\"");
 }
 
 // Otherwise an empty folder would be noticed only after training.

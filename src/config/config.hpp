@@ -126,7 +126,7 @@ struct ModelConfig {
   std::string preset;             ///< a name of preset_list(); empty: `layers`
   PresetSizes sizes;              ///< of the preset
   std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
-  std::string cut;                ///< name of the first layer of the top group; empty: the flatten
+  BottomSettings bottom;          ///< which layers a fusion hands over
   bool operator==(const ModelConfig&) const = default;
 };
 

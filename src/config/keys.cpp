@@ -384,8 +384,11 @@ std::vector<Key<Config>> config_keys() {
   add_data(keys);
   for (const Key<ModelConfig>& key : preset_keys()) keys.push_back(lift("model.", MRMF_FIELD(model), key));
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
-  add(keys, "model.cut", MRMF_FIELD(model.cut), {},
+  add(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
       "name of the first top layer: fusion hands over those below it; the first flatten unless set");
+  add(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},
+      "instead of model.cut: names of the layers that fusion hands over; \"down*\" stands for all that begin with "
+      "down");
   add_training(keys);
   add_method(keys);
   add_run(keys);

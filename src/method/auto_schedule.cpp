@@ -43,7 +43,7 @@ int epochs(double share, int of) { return std::max(1, static_cast<int>(std::lrou
 CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
   const auto backend = make_reference_backend();
   const auto network = [&](const Extent& resolution) {
-    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut});
+    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.bottom});
   };
   const Network full = network({1, 1, 1});
   CoarseLevels levels;

@@ -16,19 +16,22 @@
 namespace mrmf {
 namespace {
 
-std::vector<Span> spans_of(ModelState& model_state, const Group& group, bool moments) {
-  std::vector<Span> spans{group.params, group.state};
-  const Span params = model_state.model.params();
-  const auto first = static_cast<std::size_t>(group.params.data() - params.data());
-  if (moments)
-    for (const Span all : model_state.optimizer.moments()) spans.push_back(all.subspan(first, group.params.size()));
+std::vector<Span> spans_of(ModelState& model_state, const std::vector<Group>& groups, bool moments) {
+  std::vector<Span> spans;
+  for (const Group& group : groups) {
+    spans.insert(spans.end(), {group.params, group.state});
+    const auto first = static_cast<std::size_t>(group.params.data() - model_state.model.params().data());
+    if (moments)
+      for (const Span all : model_state.optimizer.moments()) spans.push_back(all.subspan(first, group.params.size()));
+  }
   return spans;
 }
 
-// Sends rank `root`'s parameters and state of a group of layers, the moments if wanted, and the optimizer's step counts
+// Sends rank `root`'s parameters and state of groups of layers, the moments if wanted, and the optimizer's step counts
 // to every rank's model. Collective over `world`.
-void broadcast(Backend& backend, ModelState& model_state, const Group& group, bool moments, Comm& world, int root) {
-  const std::vector<Span> spans = spans_of(model_state, group, moments);
+void broadcast(Backend& backend, ModelState& model_state, const std::vector<Group>& groups, bool moments, Comm& world,
+               int root) {
+  const std::vector<Span> spans = spans_of(model_state, groups, moments);
   std::size_t count = 0;
   for (const Span span : spans) count += span.size();
   std::vector<float> values(count);

@@ -98,10 +98,21 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   }
 }
 
-// The places of a model's bottom parameters in another arena of the same layout.
-Span bottom_of(Model& model, Span arena) {
-  const Span bottom = model.bottom().params;
-  return arena.subspan(static_cast<std::size_t>(bottom.data() - model.params().data()), bottom.size());
+// The places of parameters of a model in another arena of the same layout.
+Span same_place(Model& model, Span params, Span arena) {
+  return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
+}
+
+void swap_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
+  const std::vector<Group> from = coarse.model.bottom(), to = dense.model.bottom();
+  const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
+  for (std::size_t g = 0; g < from.size(); ++g) {
+    backend.swap(from[g].params, to[g].params);
+    backend.swap(from[g].state, to[g].state);
+    for (std::size_t i = 0; moments && i < coarse_moments.size(); ++i)
+      backend.swap(same_place(coarse.model, from[g].params, coarse_moments[i]),
+                   same_place(dense.model, to[g].params, dense_moments[i]));
+  }
 }
 
 }  // namespace
@@ -121,8 +132,8 @@ void resample(const Resample& how, ConstSpan x, Span y) {
 }
 
 void require_transferable(const TopTransfer& networks) {
-  for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i)
-    if (!equal(networks, i) && !sized_by_positions(networks, i))
+  for (std::size_t i = 0; i < networks.coarse.size(); ++i)
+    if (networks.coarse.entry(i).top && !equal(networks, i) && !sized_by_positions(networks, i))
       throw ConfigError("method.top = \"interpolated\": layer " + networks.dense.entry(i).name + " (" +
                         networks.coarse.entry(i).layer->signature() + " and " +
                         networks.dense.entry(i).layer->signature() +
@@ -135,8 +146,9 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
   std::vector<float> coarse(from.size()), dense(to.size());
   backend.read(from, coarse);
   backend.read(to, dense);
-  for (std::size_t i = networks.coarse.cut(); i < networks.coarse.size(); ++i) {
+  for (std::size_t i = 0; i < networks.coarse.size(); ++i) {
     const Entry& coarse_entry = networks.coarse.entry(i);
+    if (!coarse_entry.top) continue;
     const Entry& dense_entry = networks.dense.entry(i);
     if (equal(networks, i)) {
       const Place& place = place_of(coarse_entry, content);
@@ -150,18 +162,20 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
 }
 
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
-  MRMF_CHECK(coarse.size() == dense.size() && coarse.cut() == dense.cut(), "models of different lists");
-  if (coarse.cut() == 0 && has_branches(coarse.wiring()) && !fusion.matching)
+  MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &Entry::top, &Entry::top),
+             "models of different lists");
+  if (coarse.all_top() && has_branches(coarse.wiring()) && !fusion.matching)
     throw ConfigError(
         "every cut below the first flatten or dense layer divides a branch, so there is no bottom to hand over; use "
         "method.name = \"baseline\" or \"progressive\"");
-  for (std::size_t i = 0; i < coarse.cut(); ++i) {
+  for (std::size_t i = 0; i < coarse.size(); ++i) {
     const Entry& from = coarse.entry(i);
+    if (from.top) continue;
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
     if (a != b)
-      throw ConfigError("layer " + from.name + " is below model.cut and differs between the resolutions (" + a +
-                        " and " + b + "), so it cannot be handed over; set model.cut to " + from.name +
-                        " or a layer before it");
+      throw ConfigError("layer " + from.name + " is of the bottom and differs between the resolutions (" + a + " and " +
+                        b + "), so it cannot be handed over; set model.cut to " + from.name +
+                        " or a layer before it, or leave it out of model.bottom");
   }
   if (!fusion.matching && fusion.top == TopRule::interpolated) require_transferable({coarse, dense});
 }
@@ -170,24 +184,13 @@ void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion&
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
-  const Group from = coarse.model.bottom();
-  const Group to = dense.model.bottom();
-  backend.swap(from.params, to.params);
-  backend.swap(from.state, to.state);
-
-  const std::vector<Span> coarse_moments = coarse.optimizer.moments();
-  const std::vector<Span> dense_moments = dense.optimizer.moments();
-  if (carry) {
-    for (std::size_t i = 0; i < coarse_moments.size(); ++i)
-      backend.swap(bottom_of(coarse.model, coarse_moments[i]), bottom_of(dense.model, dense_moments[i]));
-  }
+  swap_bottoms(backend, coarse, dense, carry);
   if (fusion.matching || fusion.top == TopRule::interpolated) {
     const TopTransfer top{coarse.model.network(), dense.model.network(), fusion.matching};
     transfer_top(backend, top, Content::params, coarse.model.params(), dense.model.params());
     transfer_top(backend, top, Content::state, coarse.model.state(), dense.model.state());
-    if (carry)
-      for (std::size_t i = 0; i < coarse_moments.size(); ++i)
-        transfer_top(backend, top, Content::moments, coarse_moments[i], dense_moments[i]);
+    const std::vector<Span> from = coarse.optimizer.moments(), to = dense.optimizer.moments();
+    for (std::size_t i = 0; carry && i < from.size(); ++i) transfer_top(backend, top, Content::moments, from[i], to[i]);
   }
   const MomentAges from_coarse = coarse.optimizer.ages(), own = dense.optimizer.ages();
   if (carry)

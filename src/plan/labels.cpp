@@ -65,7 +65,8 @@ void settle_labels(Config& config, const DatasetShape& shape, const std::vector<
   const auto backend = make_reference_backend();
   for (const Extent& resolution : resolutions) {
     const Shape output =
-        Network(*backend, {coarse_shape(shape.sample, resolution), 1, config.model.layers, config.model.cut}).output();
+        Network(*backend, {coarse_shape(shape.sample, resolution), 1, config.model.layers, config.model.bottom})
+            .output();
     if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels);
     const std::vector<float>& weights = config.training.loss.class_weights;
     if (!weights.empty() && std::ssize(weights) != output.channels)

@@ -222,7 +222,7 @@ std::vector<Extent> Plan::resolutions() const {
 
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
-  NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.cut};
+  NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.bottom};
   for (const Phase& phase : plan.phases())
     if (phase.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, phase.batch);
   return settings;

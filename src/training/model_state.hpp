@@ -20,7 +20,14 @@ struct ModelState {
       : resolution(at),
         network(settings.network),
         model(backend, settings),
-        optimizer(backend, optimizer_settings, model.network().params_size(), std::ssize(model.bottom().params)) {}
+        optimizer(backend, optimizer_settings, model.network().params_size(), first_params(model)) {}
+
+  /// Floats of the parameters before the top: their moments have an age of their own.
+  static Index first_params(Model& model) {
+    const std::vector<Group> bottom = model.bottom();
+    const bool first = !bottom.empty() && bottom.front().params.data() == model.params().data();
+    return first ? std::ssize(bottom.front().params) : 0;
+  }
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {

@@ -145,6 +145,21 @@ class Branches(support.MrmfTest):
         self.assertIn('set it to "last"', self.fails(2, "plan", "config.toml", "--set", "model.cut=norm2", message=message))
         self.mrmf("plan", "config.toml", "--set", "model.cut=last")
 
+    def test_named_layers_are_the_bottom(self):
+        named = ["--set", 'model.bottom=["norm*", "stem"]']
+        text = self.mrmf("inspect", "config.toml", *named)
+        groups = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
+        for name in ("norm1", "norm2", "stem"):
+            self.assertIn(" bottom ", groups[name])
+        self.assertIn(" top ", groups["sum"])
+        two = ["--set", "method.resolutions=[[2],[1]]", "--set", "method.name=mrmf", *named]
+        self.mrmf("train", "config.toml", *two, "--set", "method.stop.coarse.epochs=2", "--set", "run.folder=named")
+        self.assertTrue(np.isfinite(self.losses("named")).all())
+        self.fails(2, "plan", "config.toml", *two, "--set", "method.moments=carry",
+                   message='method.moments = "carry" needs a bottom of the first layers')
+        self.refused('model.bottom=["nrom*"]', message='model.bottom names "nrom*", which names no layer')
+        self.refused('model.bottom=["stem"]', "model.cut=last", message="model.cut and model.bottom are both given; keep one")
+
     def test_without_a_top_everything_is_handed_over(self):
         text = self.read("config.toml").split('[[model.layers]]\ntype = "max_pool"')[0]
         self.write("config.toml", text)

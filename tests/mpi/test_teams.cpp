@@ -60,8 +60,8 @@ struct Experiment {
   }
 };
 
-std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.model_state.model.bottom().params); }
-std::vector<float> top_of(Outcome& outcome) { return copy(outcome.model_state.model.top().params); }
+std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.model_state.model.bottom().front().params); }
+std::vector<float> top_of(Outcome& outcome) { return copy(outcome.model_state.model.top().front().params); }
 
 }  // namespace
 

@@ -94,6 +94,13 @@ inline void update(Optimizer& optimizer, double learning_rate, Model& model) {
   optimizer.update(step, model.params(), model.grads());
 }
 
+/// Name of the first layer of the top; empty: there is none.
+inline std::string first_top(const Network& network) {
+  for (const Entry& entry : network.entries())
+    if (entry.top) return entry.name;
+  return "";
+}
+
 inline std::vector<float> copy(ConstSpan span) { return {span.begin(), span.end()}; }
 
 }  // namespace mrmf::test

@@ -206,8 +206,7 @@ TEST_CASE("branches: a fusion hands over all of a network without flatten and de
   for (const Moments moments : {Moments::reset, Moments::carry}) {
     ModelState coarse(*backend, coarse_settings, OptimizerSettings{}, {1, 1, 2});
     ModelState dense(*backend, dense_settings, OptimizerSettings{}, {1, 1, 1});
-    CHECK(coarse.model.network().cut() == coarse.model.network().size());
-    CHECK(coarse.model.top().params.empty());
+    CHECK(coarse.model.top().empty());
     train_a_little(*backend, coarse.model, 50);
     for (int i = 0; i < 3; ++i) update(coarse.optimizer, 1e-3, coarse.model);
     const std::vector<float> params = copy(coarse.model.params()), state = copy(coarse.model.state());
@@ -221,6 +220,47 @@ TEST_CASE("branches: a fusion hands over all of a network without flatten and de
     if (moments == Moments::carry) CHECK(copy(dense.optimizer.moments()[0]) == moment);
     const Batch batch(dense.model, 4, 70);
     CHECK(std::isfinite(dense.model.forward(batch.step(false), batch.x()).data[0]));
+  }
+}
+
+TEST_CASE("branches: a fusion of named layers, of those below a flatten and of all is what it is written out by hand") {
+  struct Case {
+    std::vector<LayerSpec> layers;
+    BottomSettings bottom;
+    std::vector<std::string> handed_over;  // layers with parameters
+  };
+  const Case cases[] = {{skip_layers(), {}, {"c1", "n1", "c2", "c3", "n2", "out"}},
+                        {skip_layers(), {"", {"c1", "n*"}}, {"c1", "n1", "n2"}},
+                        {skip_layers(), {"", {"c*"}}, {"c1", "c2", "c3"}},
+                        {residual_layers(), {}, {"stem", "a1", "n1", "a2", "n2", "b1", "n3", "b2", "shortcut"}}};
+  const auto backend = make_reference_backend();
+  for (const Case& c : cases) {
+    CAPTURE(c.handed_over.size());
+    ModelSettings dense_settings = branch_model(c.layers, 1), coarse_settings = dense_settings;
+    dense_settings.network.bottom = coarse_settings.network.bottom = c.bottom;
+    coarse_settings.network.sample.spatial[2] /= 2;
+    coarse_settings.seed = 10;
+    ModelState coarse(*backend, coarse_settings, OptimizerSettings{}, {1, 1, 2});
+    ModelState dense(*backend, dense_settings, OptimizerSettings{}, {1, 1, 1});
+    train_a_little(*backend, coarse.model, 50);
+    train_a_little(*backend, dense.model, 60);
+    Model by_hand(*backend, dense_settings);
+    const auto put = [&](const Model& from, std::size_t i) {
+      const Entry& source = from.network().entry(i);
+      const Entry& entry = by_hand.network().entry(i);
+      for (Index k = 0; k < entry.params.count; ++k)
+        by_hand.params()[entry.params.first + k] = from.params()[source.params.first + k];
+      for (Index k = 0; k < entry.state.count; ++k)
+        by_hand.state()[entry.state.first + k] = from.state()[source.state.first + k];
+    };
+    for (std::size_t i = 0; i < by_hand.network().size(); ++i)
+      put(std::ranges::count(c.handed_over, by_hand.network().entry(i).name) > 0 ? coarse.model : dense.model, i);
+    fuse(*backend, coarse, dense, Fusion{.top = TopRule::dense});
+    CHECK(without_gaps(dense.model.network(), dense.model.params()) ==
+          without_gaps(by_hand.network(), by_hand.params()));
+    const Batch batch(dense.model, 4, 70);
+    CHECK(copy(dense.model.forward(batch.step(false), batch.x()).data) ==
+          copy(by_hand.forward(batch.step(false), batch.x()).data));
   }
 }
 

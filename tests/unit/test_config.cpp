@@ -94,7 +94,7 @@ TEST_CASE("layers: fields, defaults and names") {
   CHECK(layers[7].rate == 0.5F);
   CHECK(layers[8].units == 4);
   CHECK(layers[9].scale == 1.0F);
-  CHECK(c.model.cut == "flatten");
+  CHECK(c.model.bottom.cut == "flatten");
 }
 
 TEST_CASE("layers: keys of transposed convolutions, norms and upsampling") {

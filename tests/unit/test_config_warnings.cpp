@@ -158,7 +158,7 @@ TEST_CASE("the network is built with a size for every axis, and keeps a list as 
     const std::string layers =
         "model.layers=[{type=\"conv\", filters=2, kernel=" + kernel + "}, {type=\"max_pool\", window=2}]";
     Config config = parse_config(kLayers, "c.toml", {layers, "model.cut=pool1"});
-    return to_string(Network(*backend, {in, 1, config.model.layers, config.model.cut}).output());
+    return to_string(Network(*backend, {in, 1, config.model.layers, config.model.bottom}).output());
   };
   CHECK(outputs("3", sample({10, 10, 10, 1})) == "4x4x4x2");
   CHECK(outputs("[3]", sample({10, 10, 10, 1})) == "5x5x4x2");

@@ -37,20 +37,20 @@ Fusion fuse_step(TopRule top, Moments moments = Moments::reset) {
 
 TEST_CASE("fusion: the dense model gets the coarse bottom, parameters and running statistics; its top stays") {
   Pair pair;
-  const std::vector<float> coarse_params = copy(pair.coarse.model.bottom().params);
-  const std::vector<float> coarse_state = copy(pair.coarse.model.bottom().state);
-  const std::vector<float> top_params = copy(pair.dense.model.top().params);
-  const std::vector<float> top_state = copy(pair.dense.model.top().state);
-  REQUIRE(coarse_params != copy(pair.dense.model.bottom().params));
-  REQUIRE(coarse_state != copy(pair.dense.model.bottom().state));
+  const std::vector<float> coarse_params = copy(pair.coarse.model.bottom().front().params);
+  const std::vector<float> coarse_state = copy(pair.coarse.model.bottom().front().state);
+  const std::vector<float> top_params = copy(pair.dense.model.top().front().params);
+  const std::vector<float> top_state = copy(pair.dense.model.top().front().state);
+  REQUIRE(coarse_params != copy(pair.dense.model.bottom().front().params));
+  REQUIRE(coarse_state != copy(pair.dense.model.bottom().front().state));
   const float* address = pair.dense.model.params().data();
 
   fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense));
 
-  CHECK(copy(pair.dense.model.bottom().params) == coarse_params);
-  CHECK(copy(pair.dense.model.bottom().state) == coarse_state);
-  CHECK(copy(pair.dense.model.top().params) == top_params);
-  CHECK(copy(pair.dense.model.top().state) == top_state);
+  CHECK(copy(pair.dense.model.bottom().front().params) == coarse_params);
+  CHECK(copy(pair.dense.model.bottom().front().state) == coarse_state);
+  CHECK(copy(pair.dense.model.top().front().params) == top_params);
+  CHECK(copy(pair.dense.model.top().front().state) == top_state);
   CHECK(pair.dense.model.params().data() == address);
 }
 
@@ -58,10 +58,10 @@ TEST_CASE("fusion: the fused model's evaluation output is that of coarse bottom 
   Pair pair;
   Model by_hand(*pair.backend, small_model(28, 3));
   const auto put = [&](ConstSpan from, Span to) { std::ranges::copy(from, to.begin()); };
-  put(pair.coarse.model.bottom().params, by_hand.bottom().params);
-  put(pair.coarse.model.bottom().state, by_hand.bottom().state);
-  put(pair.dense.model.top().params, by_hand.top().params);
-  put(pair.dense.model.top().state, by_hand.top().state);
+  put(pair.coarse.model.bottom().front().params, by_hand.bottom().front().params);
+  put(pair.coarse.model.bottom().front().state, by_hand.bottom().front().state);
+  put(pair.dense.model.top().front().params, by_hand.top().front().params);
+  put(pair.dense.model.top().front().state, by_hand.top().front().state);
   const Batch batch(by_hand, 5, 70);
   const std::vector<float> expected = copy(by_hand.forward(batch.step(false), batch.x()).data);
 
@@ -77,7 +77,7 @@ TEST_CASE("fusion: moments are reset, or the bottom's go along, and each group k
     for (const float value : moment) REQUIRE(value == 0.0F);
 
   Pair carry;
-  const std::size_t bottom = carry.coarse.model.bottom().params.size();
+  const std::size_t bottom = carry.coarse.model.bottom().front().params.size();
   const std::vector<float> coarse_m = copy(carry.coarse.optimizer.moments()[0].first(bottom));
   const std::vector<float> dense_m = copy(carry.dense.optimizer.moments()[0].subspan(bottom));
   fuse(*carry.backend, carry.coarse, carry.dense, fuse_step(TopRule::dense, Moments::carry));
@@ -161,7 +161,7 @@ TEST_CASE("fusion: with carried moments every weight goes on as under an optimiz
   train(pair.coarse, coarse, 60);
   train(pair.dense, dense, 5);
   fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
-  std::copy_n(coarse.begin(), pair.dense.model.bottom().params.size(), dense.begin());
+  std::copy_n(coarse.begin(), pair.dense.model.bottom().front().params.size(), dense.begin());
   train(pair.dense, dense, 30);
   double worst = 0;
   for (std::size_t k = 0; k < dense.size(); ++k)
@@ -198,7 +198,7 @@ TEST_CASE("fusion: bottoms that differ are refused by layer") {
 TEST_CASE("fusion: a cut behind the resolution-sized layers is refused by layer") {
   Pair pair;
   ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
-  coarse.network.cut = dense.network.cut = "tanh1";
+  coarse.network.bottom.cut = dense.network.bottom.cut = "tanh1";
   ModelState a(*pair.backend, coarse, OptimizerSettings{}, {1, 1, 2}),
       b(*pair.backend, dense, OptimizerSettings{}, {1, 1, 1});
   CHECK_THROWS_WITH_AS(fuse(*pair.backend, a, b, fuse_step(TopRule::dense)), doctest::Contains("batch_norm2"),
@@ -235,7 +235,7 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
   ModelSettings settings;
   settings.network.layers = layers;
   settings.network.max_rows = 4;
-  settings.network.cut = "flatten";
+  settings.network.bottom.cut = "flatten";
   settings.network.sample = {.n = 0, .spatial = {1, 1, 6}, .channels = 8, .axes = 1};
   ModelState coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
   train_a_little(*backend, coarse.model, 80);
@@ -332,7 +332,7 @@ TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse 
 TEST_CASE("fusion: what cannot be handed over is known from the networks alone") {
   const auto backend = make_reference_backend();
   ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
-  coarse.network.cut = dense.network.cut = "conv2";
+  coarse.network.bottom.cut = dense.network.bottom.cut = "conv2";
   const Network a(*backend, coarse.network), b(*backend, dense.network);
   CHECK_NOTHROW(require_fusible(a, b, fuse_step(TopRule::interpolated)));
   coarse.network.layers[8].units = 7;  // dense1, over the flattened vector: not only its length differs

@@ -37,21 +37,21 @@ TEST_CASE("model: layers start on 64-byte boundaries, in order, and do not overl
 TEST_CASE("model: the cut is the flatten, and the groups tile the arenas") {
   const auto backend = make_reference_backend();
   Model model(*backend, small_model(20, 1));
-  CHECK(model.network().entry(model.network().cut()).kind == LayerKind::flatten);
-  CHECK(model.bottom().params.size() + model.top().params.size() == model.params().size());
-  CHECK(model.bottom().params.data() == model.params().data());
-  CHECK(model.top().params.data() == model.params().data() + model.bottom().params.size());
-  CHECK(model.bottom().state.size() + model.top().state.size() == model.state().size());
-  CHECK(model.bottom().state.size() >= 16);  // the channel batch norm's running statistics
+  CHECK(first_top(model.network()) == "flatten");
+  CHECK(model.bottom().front().params.size() + model.top().front().params.size() == model.params().size());
+  CHECK(model.bottom().front().params.data() == model.params().data());
+  CHECK(model.top().front().params.data() == model.params().data() + model.bottom().front().params.size());
+  CHECK(model.bottom().front().state.size() + model.top().front().state.size() == model.state().size());
+  CHECK(model.bottom().front().state.size() >= 16);  // the channel batch norm's running statistics
 }
 
 TEST_CASE("model: a cut by name") {
   const auto backend = make_reference_backend();
   ModelSettings settings = small_model(20, 1);
-  settings.network.cut = "conv2";
+  settings.network.bottom.cut = "conv2";
   Model model(*backend, settings);
-  CHECK(model.network().cut() == 3);
-  settings.network.cut = "conv9";
+  CHECK(first_top(model.network()) == "conv2");
+  settings.network.bottom.cut = "conv9";
   CHECK_THROWS_WITH_AS(Model(*backend, settings), doctest::Contains("model.cut = \"conv9\" names no layer"),
                        ConfigError);
 }

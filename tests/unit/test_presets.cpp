@@ -6,6 +6,7 @@
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"
 #include "src/config/presets.hpp"
+#include "tests/unit/small_model.hpp"
 
 using namespace mrmf;
 
@@ -27,7 +28,7 @@ void check_network(const std::string& preset, const Extent& resolution, const Fi
   CHECK(network.flat_features() == expected.flat);
   CHECK(std::abs(network.flop() / 1e9 - expected.gflop) < 0.005);  // given to two decimals
   CHECK(network.output().per_sample() == 4);
-  CHECK(network.entry(network.cut()).name == "flatten");
+  CHECK(mrmf::test::first_top(network) == "flatten");
   Index state = 0;
   for (const Entry& entry : network.entries()) {
     state += entry.state.count;
