@@ -224,11 +224,28 @@ std::string difference_text(const Group& group, MethodName method, const std::ve
   return less->spread.count < 2 ? mean : fmt::format("{} +- {:.5f}", mean, less->spread.error());
 }
 
+std::set<Metric> metrics_of(const std::vector<Group>& groups) {
+  std::set<Metric> metrics;
+  for (const Group& group : groups)
+    for (const Run& run : group.runs)
+      if (run.result.metric) metrics.insert(run.result.metric->metric);
+  return metrics;
+}
+
+// Over the runs that measured it.
+std::string metric_text(const Group& group, Metric metric) {
+  std::vector<double> values;
+  for (const Run& run : group.runs)
+    if (run.result.metric && run.result.metric->metric == metric) values.push_back(run.result.metric->value);
+  return values.empty() ? kNone : text(spread(values), 4);
+}
+
 // The rows below the headings.
 struct Rows {
   const std::vector<Group>& groups;
   const CostRows& costs;
   bool teams = false;
+  std::set<Metric> metrics = metrics_of(groups);
 
   std::vector<std::string> names() const;
   std::vector<std::string> cells(const Group& group) const;
@@ -236,9 +253,11 @@ struct Rows {
 };
 
 std::vector<std::string> Rows::names() const {
-  std::vector<std::string> names{"validation loss",    "loss less the baseline's",     "loss less MRT's",
-                                 "target reached",     "epochs before fusion, coarse", "epochs before fusion, dense",
-                                 "epochs after fusion"};
+  std::vector<std::string> names{"validation loss"};
+  for (const Metric metric : metrics) names.push_back("validation " + to_string(metric));
+  for (const char* name : {"loss less the baseline's", "loss less MRT's", "target reached",
+                           "epochs before fusion, coarse", "epochs before fusion, dense", "epochs after fusion"})
+    names.emplace_back(name);
   for (const std::string& name : costs.names()) names.push_back(name);
   if (teams) names.emplace_back("early teams' wait (s)");
   names.emplace_back("cost in full-resolution epochs");
@@ -246,9 +265,11 @@ std::vector<std::string> Rows::names() const {
 }
 
 std::vector<std::string> Rows::cells(const Group& group) const {
-  std::vector<std::string> cells{text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5),
-                                 difference_text(group, MethodName::baseline, groups),
-                                 difference_text(group, MethodName::mrt, groups), target_text(group)};
+  std::vector<std::string> cells{text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5)};
+  for (const Metric metric : metrics) cells.push_back(metric_text(group, metric));
+  for (const MethodName method : {MethodName::baseline, MethodName::mrt})
+    cells.push_back(difference_text(group, method, groups));
+  cells.push_back(target_text(group));
   for (const Role role : {Role::coarse, Role::dense}) {
     const Spread epochs = over(group, [&](const Run& r) { return epochs_of(r, role); });
     cells.push_back(epochs.mean > 0 ? count_text(epochs) : kNone);
@@ -265,6 +286,7 @@ std::vector<std::string> Rows::cells(const PaperColumn& paper) const {
     return value < 0 ? kNone : fmt::format("{:.{}f}", value, digits);
   };
   std::vector<std::string> cells{figure(paper.validation_loss, 4), "", "", ""};
+  cells.insert(cells.end(), metrics.size(), "");
   for (const int epochs : {paper.coarse_epochs, paper.dense_epochs, paper.after_epochs})
     cells.push_back(figure(epochs, 0));
   for (const std::string& cell : costs.cells(paper)) cells.push_back(cell);

@@ -313,6 +313,26 @@ TEST_CASE("savings and differences are paired by seed, whatever order the runs c
   CHECK(row(table, "validation loss") == "0.20000 +- 0.10000 0.0400 0.19000 +- 0.10000 0.0399");
 }
 
+TEST_CASE("metrics have a row each, over the runs that measured them") {
+  const Runs runs;
+  std::vector<std::string> folders;
+  for (const int seed : {1, 2}) {
+    Made b = baseline(static_cast<std::uint64_t>(seed), 4), m = one_fusion(static_cast<std::uint64_t>(seed), 4);
+    b.result.metric = MetricValue{Metric::dice, 0.95 + 0.01 * seed};
+    b.result.target.reset();
+    b.result.metric_target = MetricTarget{Metric::dice, 0.965};
+    b.result.target_reached = seed == 2;
+    m.result.target.reset();
+    folders.push_back(runs.write("b" + std::to_string(seed), b.result, b.epochs));
+    folders.push_back(runs.write("m" + std::to_string(seed), m.result, m.epochs));
+  }
+  const std::string table = compare_table(folders, {});
+  CHECK(row(table, "validation dice") == "0.9650 +- 0.0071 -");
+  CHECK(row(table, "target reached") == "1 of 2 no target");
+  CHECK(row(table, "validation accuracy") == "no such row");
+  CHECK(compare_csv(folders, {}).find("0.04,dice,0.97,,0.965,true,") != std::string::npos);
+}
+
 TEST_CASE("the runs behind a comparison come out as lines of values and as JSON") {
   const Runs runs;
   const Made b = baseline(1, 4), other = baseline(2, 6), m = one_fusion(1, 4);
@@ -322,14 +342,14 @@ TEST_CASE("the runs behind a comparison come out as lines of values and as JSON"
   std::string names, line;
   std::getline(lines, names);
   CHECK(names ==
-        "column,method,resolutions,top,bottom,settings,seed,ranks,validation_loss,target,target_reached,coarse_epochs,"
-        "dense_epochs,epochs_after_fusion,seconds,gflop,seconds_to_loss,gflop_to_loss,folder");
+        "column,method,resolutions,top,bottom,settings,seed,ranks,validation_loss,metric,metric_value,target,"
+        "metric_target,target_reached,coarse_epochs,dense_epochs,epochs_after_fusion,seconds,gflop,seconds_to_loss,gflop_to_loss,folder");
   std::getline(lines, line);
-  CHECK(line == "1,baseline,[1],dense,coarse,,1,1,0.04,0.04,true,0,0,4,40.0,80.0,40.0,80.0," + folders[1]);
+  CHECK(line == "1,baseline,[1],dense,coarse,,1,1,0.04,,,0.04,,true,0,0,4,40.0,80.0,40.0,80.0," + folders[1]);
   std::getline(lines, line);
   std::getline(lines, line);
   CHECK(line ==
-        "2,\"MRMF, 1 fusion\",[2] [1],dense,coarse,,1,1,0.039,0.04,true,4,1,3,60.0,120.0,60.0,120.0," + folders[0]);
+        "2,\"MRMF, 1 fusion\",[2] [1],dense,coarse,,1,1,0.039,,,0.04,,true,4,1,3,60.0,120.0,60.0,120.0," + folders[0]);
   CHECK_FALSE(std::getline(lines, line));
 
   const auto json = nlohmann::json::parse(compare_json(folders, {}));
