@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "src/config/config.hpp"
@@ -41,6 +43,15 @@ TEST_CASE("presets with branches are the networks that PyTorch has of the papers
                 {44650, 3025120, {0, {1, 1, 1}, 10, 2}});
   check_network("resnet", {.levels = {}, .width = {}, .outputs = 4, .norm = {}}, {0, {16, 16, 16}, 1, 3},
                 {2075076, 404358144, {0, {1, 1, 1}, 4, 3}});
+}
+
+TEST_CASE("presets with branches: the way up of a U-Net reads what was there before each pool") {
+  const std::vector<LayerSpec> layers = preset_layers("unet");
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].kind != LayerKind::concat) continue;
+    const auto pool = std::ranges::find(layers, "pool" + layers[i].name.substr(4), &LayerSpec::name);
+    CHECK(layers[i].from == std::vector<std::string>{std::prev(pool)->name, layers[i - 1].name});
+  }
 }
 
 TEST_CASE("presets with branches: all of a U-Net is handed over, of a residual network all but the dense layer") {

@@ -56,12 +56,12 @@ def cosmoflow(options, channels_last):
 
 
 def unet3d(options, channels_last):
-    model = UNet(3, 1, 2)
+    model = UNet(3, 1, 1)
     x = torch.randn(options.batch, 1, *[options.length] * 3)
     if channels_last:
         model = model.to(memory_format=torch.channels_last_3d)
         x = x.contiguous(memory_format=torch.channels_last_3d)
-    return model, x, 2
+    return model, x, 1
 
 
 NETWORKS = {"neuron_inverter": neuron_inverter, "cosmoflow": cosmoflow, "unet3d": unet3d}
