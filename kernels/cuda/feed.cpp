@@ -141,7 +141,8 @@ class DeviceTable final : public SampleTable {
 std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings) {
   // The rest is for models (a fusion has two) and for libraries.
   constexpr double share = 0.4;
-  const Index floats = device.storage().floats(settings.samples.rows(settings.samples.n + settings.most_rows));
+  const Index rows = settings.samples.n + settings.most_rows;
+  const Index floats = device.storage().floats(settings.samples.rows(rows)) + rows * settings.outputs;
   if (settings.samples.n == 0 || !device.settings().resident ||
       4.0 * static_cast<double>(floats) > share * static_cast<double>(device.free_memory()))
     return nullptr;

@@ -15,6 +15,7 @@
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
 #include "src/method/auto_schedule.hpp"
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
@@ -149,7 +150,11 @@ void print_model(const InspectOptions& options, Comm& world) {
   const Shape& sample = of.shape;
   std::optional<HeldData> held;
   if (of.from_data) held = held_data(config, world);
-  if (held) require_channels(config.data, sample);
+  if (held) {
+    require_channels(config.data, sample);
+    Config settled = config;
+    settle_labels(settled, held->parts.front().shape, make_plan(config).resolutions());
+  }
   print_warnings(config_warnings(config), world);
   print_warnings(sample_warnings(config, sample), world);
   RunConfig cpu = config.run;

@@ -29,7 +29,8 @@ Scores::Scores(Task task, const Shape& output, Index target_channels)
       target_channels_(target_channels),
       positions_(output.axes > 0),
       sums_(task, output, target_channels) {
-  if (task == Task::classes) confusion_.resize(static_cast<std::size_t>(channels_ * channels_));
+  if (task == Task::classes && channels_ <= kMostPrinted)
+    confusion_.resize(static_cast<std::size_t>(channels_ * channels_));
 }
 
 void Scores::add(ConstSpan y, ConstSpan target, double loss) {
@@ -40,7 +41,9 @@ void Scores::add(ConstSpan y, ConstSpan target, double loss) {
     const ConstSpan outputs = piece(y, i, channels_);
     const Index label = MetricSums::label(piece(target, i, target_channels_));
     if (label < 0) continue;
-    confusion_[static_cast<std::size_t>(label * channels_ + MetricSums::largest(outputs))] += 1;
+    if (!confusion_.empty())
+      confusion_[static_cast<std::size_t>(label * channels_ + MetricSums::largest(outputs))] += 1;
+    labelled_ += 1;
     in_first_ += larger(outputs, label) < kFirst ? 1 : 0;
   }
 }
@@ -50,6 +53,7 @@ void Scores::sum(Comm& world) {
   world.sum(std::span(confusion_));
   loss_ = world.sum(loss_);
   in_first_ = world.sum(in_first_);
+  labelled_ = world.sum(labelled_);
 }
 
 std::string Scores::text(Index samples) const {
@@ -57,10 +61,8 @@ std::string Scores::text(Index samples) const {
   const std::string of = positions_ ? "positions" : "samples";
   std::string text = fmt::format("loss {:.6f}\naccuracy {:.6f} of the {} with a label\n",
                                  loss_ / static_cast<double>(samples), sums_.value(Metric::accuracy), of);
-  double labelled = 0;
-  for (const double count : confusion_) labelled += count;
-  if (task_ == Task::classes && channels_ > kFirst && labelled > 0)
-    text += fmt::format("accuracy {:.6f} of the first {}\n", in_first_ / labelled, kFirst);
+  if (task_ == Task::classes && channels_ > kFirst && labelled_ > 0)
+    text += fmt::format("accuracy {:.6f} of the first {}\n", in_first_ / labelled_, kFirst);
   return text + "\n" + classes_text() + (task_ == Task::classes ? "\n" + confusion_text() : "");
 }
 

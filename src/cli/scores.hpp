@@ -34,8 +34,8 @@ class Scores {
   Index channels_, target_channels_;
   bool positions_;
   MetricSums sums_;
-  std::vector<double> confusion_;   // classes: [label][prediction]
-  double loss_ = 0, in_first_ = 0;  // of samples; of labels
+  std::vector<double> confusion_;                  // classes: [label][prediction]
+  double loss_ = 0, in_first_ = 0, labelled_ = 0;  // of samples; of labels
 };
 
 /// Softmax over the channels of every position (classes), or sigmoids (yes or no).

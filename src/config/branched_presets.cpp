@@ -87,7 +87,7 @@ std::vector<LayerSpec> unet_layers(const PresetSizes& sizes) {
     unet_block(list, "down" + number, filters(level));
     LayerList::size(list.add(max_pool, "pool" + number), 2, 2);
   }
-  unet_block(list, "bottom", filters(levels));
+  unet_block(list, "middle", filters(levels));
   for (int level = levels; level-- > 0;) {
     const std::string number = std::to_string(level + 1);
     LayerSpec& up = list.add(conv_transpose, "up" + number);

@@ -66,7 +66,7 @@ void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const C
     require_layer("model.bottom", name,
                   std::ranges::any_of(model.layers, [&](const LayerSpec& l) { return names_layer(name, l); }));
   if (cut.empty()) return;
-  checker.require("model.bottom", layers.empty(), "model.cut and model.bottom are both given; keep one");
+  if (!layers.empty()) checker.fail("model.bottom", "model.cut and model.bottom are both given; keep one");
   require_layer("model.cut", cut, std::ranges::find(names, cut) != names.end());
   if (cut == names.front())
     checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
@@ -206,7 +206,7 @@ void complete_method(Config& config, const Checker& checker) {
     checker.fail(checker.given("method.top") ? "method.top" : "model.layers",
                  "a fusion hands over all of this model, and with method.top = "
                  "\"dense\" a dense model would be trained for nothing; set method.top to \"interpolated\", or name "
-                 "the first top layer in model.cut, or the layers to hand over in model.bottom");
+                 "the first top layer in model.cut, or fewer layers in model.bottom");
   }
   if (method.moments == Moments::carry && !std::ranges::is_sorted(top))
     checker.fail("method.moments",

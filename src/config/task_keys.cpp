@@ -197,6 +197,7 @@ void complete_task(Config& config, const Places& places, const std::string& orig
           "training.class_weights are all 0: nothing would be learnt");
   if (const auto& target = config.method.metric_target) {
     const std::string key = "method.target.validation_" + to_string(target->metric);
+    require(!config.method.target, key, key + " and method.target.validation_loss are both given; keep one");
     require(!training.metric || *training.metric == target->metric, key,
             key + " is to be reached, and training.metric is another one; remove that");
     require(fits(target->metric, task), key, key + " does not go with training.loss, which is of " + task_text(task));

@@ -36,8 +36,7 @@ Data::Data(const Config& config, Comm& team, Reading reading)
   train_ = inspect_split(config.data.train, config.data, team);
   require_channels(config.data, train_.shape.sample);
   validation_ = inspect_split(config.data.validation, config.data, team);
-  if (config.training.loss.task() == Task::classes)
-    settle_labels(config_, train_.shape, make_plan(config_).resolutions());
+  settle_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(config.data.train, team);
   require_same_data(config.data.validation, team);

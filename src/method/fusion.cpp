@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace mrmf {
@@ -39,11 +40,17 @@ std::vector<float> resample_axis(const std::vector<float>& x, Index outer, Index
   return y;
 }
 
-// The input of the network's flatten layer: positions and channels.
-Shape flattened(const Network& network) {
-  for (const Entry& entry : network.entries())
+// The input of the flatten whose vector layer i reads, through layers that keep its places; none where there is no such
+// flatten, or several outputs come together on the way.
+std::optional<Shape> flattened(const Network& network, std::size_t i) {
+  for (;;) {
+    const std::vector<std::size_t>& reads = network.wiring()[i];
+    if (reads.size() != 1 || reads[0] == 0) return std::nullopt;
+    i = reads[0] - 1;
+    const Entry& entry = network.entry(i);
     if (entry.kind == LayerKind::flatten) return entry.input;
-  throw ConfigError("top = \"interpolated\" needs a flatten layer, and the model has none; use top = \"dense\"");
+    if (entry.kind == LayerKind::dense) return std::nullopt;
+  }
 }
 
 Span slice(Span arena, const Place& place, Index offset, Index count) {
@@ -61,9 +68,10 @@ const Place& place_of(const Entry& entry, Content content) {
 bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
   const Entry& from = networks.coarse.entry(i);
   const Entry& to = networks.dense.entry(i);
-  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
-  return from.input.per_sample() == flat_from.per_sample() && to.input.per_sample() == flat_to.per_sample() &&
-         flat_from.channels == flat_to.channels && from.kind == to.kind &&
+  const std::optional<Shape> flat_from = flattened(networks.coarse, i), flat_to = flattened(networks.dense, i);
+  return flat_from && flat_to && from.input.per_sample() == flat_from->per_sample() &&
+         to.input.per_sample() == flat_to->per_sample() && flat_from->channels == flat_to->channels &&
+         from.kind == to.kind &&
          (from.kind == LayerKind::batch_norm || from.output().per_sample() == to.output().per_sample()) &&
          (from.kind == LayerKind::dense || from.kind == LayerKind::batch_norm);
 }
@@ -79,7 +87,7 @@ const std::vector<Part>& parts_of(const Entry& entry, Content content) {
 void interpolate_layer(const TopTransfer& networks, std::size_t i, Content content, ConstSpan coarse, Span dense) {
   const Entry& from = networks.coarse.entry(i);
   const Entry& to = networks.dense.entry(i);
-  const Shape flat_from = flattened(networks.coarse), flat_to = flattened(networks.dense);
+  const Shape flat_from = flattened(networks.coarse, i).value(), flat_to = flattened(networks.dense, i).value();
   const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
   const std::vector<Part>& parts_from = parts_of(from, content);
   const std::vector<Part>& parts_to = parts_of(to, content);
@@ -164,10 +172,12 @@ void transfer_top(Backend& backend, const TopTransfer& networks, Content content
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
   MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &Entry::top, &Entry::top),
              "models of different lists");
-  if (coarse.all_top() && has_branches(coarse.wiring()) && !fusion.matching)
+  const auto handed_over = [](const Entry& e) { return !e.top && e.params.count + e.state.count > 0; };
+  if (!fusion.matching && fusion.top != TopRule::interpolated && std::ranges::none_of(coarse.entries(), handed_over))
     throw ConfigError(
-        "every cut below the first flatten or dense layer divides a branch, so there is no bottom to hand over; use "
-        "method.name = \"baseline\" or \"progressive\"");
+        "no layer of the bottom has parameters, so a fusion hands over nothing; name layers that have in model.bottom, "
+        "set model.cut to a later layer that divides no branch, or use method.name = \"baseline\" or "
+        "\"progressive\"");
   for (std::size_t i = 0; i < coarse.size(); ++i) {
     const Entry& from = coarse.entry(i);
     if (from.top) continue;

@@ -11,6 +11,8 @@
 namespace mrmf {
 namespace {
 
+constexpr Index kMostClasses = 65535;  // held and predicted as uint16, whose largest stands for an ignored label
+
 void settle_classes(Config& config, Index channels) {
   TrainingConfig& training = config.training;
   if (training.classes && *training.classes != channels)
@@ -18,6 +20,9 @@ void settle_classes(Config& config, Index channels) {
         fmt::format("training.classes = {}, and the network's last layer has {} channels; it needs one "
                     "for each class",
                     *training.classes, channels));
+  if (channels > kMostClasses)
+    throw ConfigError(
+        fmt::format("the network's last layer has {} channels, and classes are at most {}", channels, kMostClasses));
   if (channels < 2)
     throw ConfigError(
         "the network has a single output channel, and classes need one for each; use binary_cross_entropy for yes or "
@@ -42,6 +47,8 @@ void require_alike(const Shape& output, const DatasetShape& shape, const LabelFo
                     "last layer, or data.train.labels",
                     output.per_sample(), target.per_sample()));
   const bool classes = form.kind == LabelKind::classes;
+  const Index width = shape.sample.spatial[2];
+  const bool flat = !classes && shape.sample.axes == 1 && shape.label.axes == 0 && shape.label.channels == width;
   const auto positions = [&](const Shape& of) {
     if (!classes) return to_string(of);
     Shape one = of;
@@ -52,11 +59,12 @@ void require_alike(const Shape& output, const DatasetShape& shape, const LabelFo
   const Extent first{1, 1, 1};
   throw ConfigError(fmt::format(
       "the network's output is {}{} and the labels are {}{}; give them the same positions: change the network's "
-      "strides, poolings and padding or where it is flattened, or take other labels",
+      "strides, poolings and padding or where it is flattened, or take other labels{}",
       classes ? positions(output) : to_string(output), classes && output.axes > 0 ? " classes" : "", positions(target),
       resolution == first
           ? ""
-          : fmt::format(" at resolution [{}]", fmt::join(resolution.end() - axes, resolution.end(), ","))));
+          : fmt::format(" at resolution [{}]", fmt::join(resolution.end() - axes, resolution.end(), ",")),
+      flat ? fmt::format("; if each is of a position, store them as (n, {}, 1)", width) : ""));
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ Plan make_plan(const Config& config) {
   plan.last = make_phase(config, static_cast<int>(resolutions.size()), role, resolutions.back());
   plan.last.seed = model_seed(config.training.seed, models);
   plan.last.stop.target = method.target;
-  plan.last.stop.metric_target = method.metric_target;
+  if (method.metric_target) plan.last.stop.metric_target = method.metric_target;
   if (method.curve == RateCurve::run) share_curve(plan);
   int number = 0;
   for (Phase* phase : phases_of(plan)) phase->number = ++number;

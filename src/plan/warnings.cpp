@@ -128,7 +128,7 @@ void odd_shape(const DataConfig& data, const Shape& sample, std::vector<std::str
 }
 
 void widened_sizes(const Config& config, const Shape& sample, std::vector<std::string>& lines) {
-  if (sample.axes < 2) return;
+  if (sample.axes < 2 || !config.model.preset.empty()) return;
   std::vector<std::string> names;
   std::string example;
   for (const LayerSpec& spec : config.model.layers) {

@@ -51,14 +51,20 @@ sys.exit(status)
 
 class Memory(support.MrmfTest):
     def check(self, preset, sample, outputs, train, batch, dtype="float32", memory="", method='name = "baseline"', run="",
-              ranks=1):
+              ranks=1, classes=0):
         rng = np.random.default_rng(1)
         with h5py.File(self.path("data.h5"), "w") as file:
             for split, n in (("train", train), ("val", batch)):
                 file[split + "_x"] = (9 * rng.random((n, *sample), dtype="float32")).astype(dtype)
-                file[split + "_y"] = rng.uniform(-1, 1, (n, outputs)).astype("float32")
+                if classes:  # of positions
+                    file[split + "_y"] = rng.integers(0, classes, (n, *sample[:-1])).astype("uint8")
+                else:
+                    file[split + "_y"] = rng.uniform(-1, 1, (n, outputs)).astype("float32")
         model = LAYERS if preset is None else f'preset = "{preset}"'
-        text = CONFIG.replace("MODEL", model).replace("BATCH", str(batch))
+        if classes:
+            model += f'\noutputs = {classes}\n[training]\nloss = ["cross_entropy", "dice"]'
+        text = CONFIG if not classes else CONFIG.replace("[training]\n", "")
+        text = text.replace("MODEL", model).replace("BATCH", str(batch))
         self.write("config.toml", text.replace("MEMORY", memory).replace("METHOD", method).replace("RUN", run))
         text = self.mrmf("inspect", "config.toml", ranks=ranks)
         predicted = float(re.search(r"memory of a rank at its peak: ([0-9.]+) MB \(", text).group(1)) * 1e6
@@ -98,6 +104,9 @@ class Memory(support.MrmfTest):
     def test_averaging_at_every_use_keeps_no_copy(self):
         self.check(None, (64, 64, 64, 4), 4, train=40, batch=2, dtype="uint16", method=self.MRMF,
                    memory='averaging = "epoch"')
+
+    def test_a_unet_with_classes_of_positions(self):
+        self.check("unet3d", (48, 48, 48, 1), 0, train=8, batch=2, classes=3)
 
     def test_neuron_inverter(self):
         self.check("neuron_inverter", (1600, 3), 19, train=1024, batch=256)

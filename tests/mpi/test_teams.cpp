@@ -60,14 +60,21 @@ struct Experiment {
   }
 };
 
-std::vector<float> bottom_of(Outcome& outcome) { return copy(outcome.model_state.model.bottom().front().params); }
-std::vector<float> top_of(Outcome& outcome) { return copy(outcome.model_state.model.top().front().params); }
+std::vector<float> values_of(const std::vector<Group>& groups) {
+  std::vector<float> values;
+  for (const Group& group : groups)
+    for (const Span span : {group.params, group.state}) values.insert(values.end(), span.begin(), span.end());
+  return values;
+}
+std::vector<float> bottom_of(Outcome& outcome) { return values_of(outcome.model_state.model.bottom()); }
+std::vector<float> top_of(Outcome& outcome) { return values_of(outcome.model_state.model.top()); }
 
 }  // namespace
 
 TEST_CASE("teams: the fused model has the bottom and the top that its teams would have trained alone") {
   for (int dense_ranks = 1; dense_ranks < Comm::world().size(); ++dense_ranks) {
     Experiment experiment({kHalf, kFull});
+    if (dense_ranks % 2 == 0) experiment.config.model.bottom.layers = {"conv1", "conv2"};  // what lies between is top
     Comm& world = experiment.world;
     const int coarse_ranks = world.size() - dense_ranks;
     CAPTURE(dense_ranks);

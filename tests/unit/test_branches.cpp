@@ -264,6 +264,42 @@ TEST_CASE("branches: a fusion of named layers, of those below a flatten and of a
   }
 }
 
+TEST_CASE("branches: an interpolated top follows each layer to its own flatten") {
+  using enum LayerKind;
+  LayerSpec halved = named_conv("s", 4, 3, {"c"});
+  halved.stride = {1, 1, 2};
+  LayerSpec d1 = named(dense, "d1", {"f1"}), d2 = named(dense, "d2", {"f2"});
+  d1.units = d2.units = 3;
+  const std::vector<LayerSpec> layers{named_conv("c", 2, 3),          halved, named(flatten, "f1", {"c"}),
+                                      named(flatten, "f2", {"s"}),    d1,     d2,
+                                      named(add, "sum", {"d1", "d2"})};
+  const auto backend = make_reference_backend();
+  ModelSettings dense_settings = branch_model(layers, 1), coarse_settings = dense_settings;
+  coarse_settings.network.sample.spatial[2] /= 2;
+  coarse_settings.seed = 10;
+  ModelState coarse(*backend, coarse_settings, OptimizerSettings{}, {1, 1, 2});
+  ModelState dense_model(*backend, dense_settings, OptimizerSettings{}, {1, 1, 1});
+  fuse(*backend, coarse, dense_model, Fusion{.top = TopRule::interpolated});
+  // The output that a sum of equal positions gives stays: weights are spread over twice the positions of 4 channels.
+  const auto sums = [](const Model& model, Index channels) {
+    const Entry& entry = model.network().entry(5);
+    const Index row = entry.input.per_sample();
+    std::vector<double> sum(static_cast<std::size_t>(channels));
+    for (Index i = 0; i < row; ++i)
+      sum[static_cast<std::size_t>(i % channels)] += model.params()[static_cast<std::size_t>(entry.params.first + i)];
+    return sum;
+  };
+  ModelState again(*backend, coarse_settings, OptimizerSettings{}, {1, 1, 2});  // its bottom was swapped, its top not
+  const std::vector<double> before = sums(again.model, 4), after = sums(dense_model.model, 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(after[i] == doctest::Approx(before[i]).epsilon(1e-4));
+  const std::vector<LayerSpec> nothing{named(relu, "r"), named(flatten, "f"), named(dense, "d")};
+  NetworkSettings empty{dense_settings.network.sample, 1, nothing, {}};
+  empty.layers[2].units = 2;
+  const Network network(*backend, empty);
+  CHECK_THROWS_WITH_AS(require_fusible(network, network, Fusion{}), doctest::Contains("hands over nothing"),
+                       ConfigError);
+}
+
 TEST_CASE("branches: bottom and top, and cuts that divide a branch") {
   const std::vector<LayerSpec> residual = residual_layers();
   const Wiring wiring = connect(residual);

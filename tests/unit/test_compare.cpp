@@ -343,7 +343,8 @@ TEST_CASE("the runs behind a comparison come out as lines of values and as JSON"
   std::getline(lines, names);
   CHECK(names ==
         "column,method,resolutions,top,bottom,settings,seed,ranks,validation_loss,metric,metric_value,target,"
-        "metric_target,target_reached,coarse_epochs,dense_epochs,epochs_after_fusion,seconds,gflop,seconds_to_loss,gflop_to_loss,folder");
+        "metric_target,target_reached,coarse_epochs,dense_epochs,epochs_after_fusion,seconds,gflop,seconds_to_loss,"
+        "gflop_to_loss,folder");
   std::getline(lines, line);
   CHECK(line == "1,baseline,[1],dense,coarse,,1,1,0.04,,,0.04,,true,0,0,4,40.0,80.0,40.0,80.0," + folders[1]);
   std::getline(lines, line);

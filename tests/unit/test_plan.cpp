@@ -125,6 +125,10 @@ TEST_CASE("plan: settings per role, and per stage over those") {
   CHECK(plan.stages[0].coarse.stop.metric_target == MetricTarget{Metric::dice, 0.8});
   CHECK(plan.stages[1].coarse.stop.metric_target == MetricTarget{Metric::dice, 0.9});
   CHECK_FALSE(plan.last.stop.metric_target);
+  c.method.finetune.metric = 0.7;
+  CHECK(make_plan(c).last.stop.metric_target == MetricTarget{Metric::dice, 0.7});
+  c.method.metric_target = MetricTarget{Metric::dice, 0.75};
+  CHECK(make_plan(c).last.stop.metric_target == MetricTarget{Metric::dice, 0.75});
   CHECK(plan.stages[0].dense->stop.epochs == 2);
   CHECK(plan.stages[0].dense->batch == 64);
   CHECK(plan.stages[0].dense->optimizer.learning_rate == 1e-3);
