@@ -38,6 +38,15 @@ RateRule last_rule(RateRule rule) { return rule == RateRule::cosine ? RateRule::
 
 int epochs(double share, int of) { return std::max(1, static_cast<int>(std::lround(share * of))); }
 
+// Labels with positions have those of the network's output at full resolution, and are averaged with the samples.
+void require_positions(const Shape& coarse, const Shape& full, const Extent& resolution) {
+  if (full.axes == 0) return;
+  const Shape labels = coarse_shape(full, resolution);
+  if (coarse.spatial != labels.spatial)
+    throw ConfigError(fmt::format("the network's output there is {}, and labels for {} are averaged to {}",
+                                  to_string(coarse), to_string(full), to_string(labels)));
+}
+
 }  // namespace
 
 CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
@@ -54,6 +63,7 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
     try {
       const Network coarse = network(resolution);
       require_fusible(coarse, full, Fusion{.from = resolution, .axes = sample.axes, .top = TopRule::interpolated});
+      require_positions(coarse.output(), full.output(), resolution);
       const double cost = coarse.flop() / full.flop();
       if (cost > kDearestCoarseEpoch * finer) {
         levels.end = fmt::format(

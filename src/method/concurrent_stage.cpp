@@ -9,6 +9,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/method/teams.hpp"
+#include "src/plan/labels.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
 #include "src/training/trainer.hpp"
@@ -149,7 +150,11 @@ class TwoTeams {
   Trained train_mine(double elapsed) {
     const Phase& mine = in_coarse_ ? stage_.coarse : *stage_.dense;
     const RunContext ctx = ctx_.of(team_, in_coarse_ ? ctx_.report : own_);
-    if (!ctx_.data.loaded()) ctx_.data.load(team_);  // the run's time begins after the first reading
+    const bool first = !ctx_.data.loaded();
+    if (first) ctx_.data.load(team_);  // the run's time begins after the first reading
+    if (first && in_coarse_)           // either team has all samples
+      for (const std::string& line : class_warnings(config_, ctx_.data.class_counts(team_)))
+        ctx.report.log("warning: " + line);
     Trainer trainer(ctx, config_.training, elapsed);
     ctx_.data.load(team_);
     ctx.report.log(fmt::format("data of the {} team: {}", to_string(mine.role), ctx_.data.way()));

@@ -60,10 +60,10 @@ struct Experiment {
   }
 };
 
+// Running statistics move on in the finetune.
 std::vector<float> values_of(const std::vector<Group>& groups) {
   std::vector<float> values;
-  for (const Group& group : groups)
-    for (const Span span : {group.params, group.state}) values.insert(values.end(), span.begin(), span.end());
+  for (const Group& group : groups) values.insert(values.end(), group.params.begin(), group.params.end());
   return values;
 }
 std::vector<float> bottom_of(Outcome& outcome) { return values_of(outcome.model_state.model.bottom()); }

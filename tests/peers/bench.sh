@@ -35,7 +35,7 @@ install_torch() {
     cat "$work/venv.log" >&2
     fail "cannot make $venv; install the Debian package python3-venv"
   }
-  $venv/bin/pip install --quiet torch numpy >"$work/pip.log" 2>&1 ||
+  $venv/bin/pip install --quiet torch numpy h5py >"$work/pip.log" 2>&1 ||
     { tail -n 5 "$work/pip.log" >&2; fail "cannot install PyTorch with pip (network? disk? 5.5 GB are needed)"; }
   have_torch || fail "PyTorch is installed in $venv but cannot be imported; remove $venv and try again"
 }

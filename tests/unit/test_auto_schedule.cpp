@@ -73,6 +73,10 @@ TEST_CASE("auto: where nothing would be saved it is the baseline, and says why")
   Shape odd = kCube;
   odd.spatial = {16, 15, 16};
   CHECK(why(read(automatic(kConvolutions)), odd).find("cannot be used") != std::string::npos);
+  const std::string positions = "layers = [{ type = \"conv\", filters = 2, kernel = 3 }]";
+  CHECK(why(read(automatic(positions)), kCube) ==
+        "resolution [2,2,2] cannot be used: the network's output there is 6x6x6x2, and labels for 14x14x14x2 are "
+        "averaged to 7x7x7x2");
   CHECK(why(read(automatic(kConvolutions, "epochs = 1")), kCube).find("too few") != std::string::npos);
   // Two positions after the pooling, however long the sample: all that costs is the second dense layer.
   const Config dense = read(automatic(
