@@ -2,6 +2,10 @@
 // network's input.
 #include <fmt/format.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "layers/geometry.hpp"
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
@@ -44,20 +48,13 @@ double conv_flop(const ConvGeometry& g) {
   return 2.0 * static_cast<double>(product(g.out())) * static_cast<double>(g.weights());
 }
 
-class Conv final : public Layer {
+/// What a convolution and a transposed one share: weights, then a bias, over an operation. `geometry_` of a transposed
+/// one is that of the convolution whose data gradient it is.
+class ConvLayer : public Layer {
  public:
-  Conv(Backend& backend, const Shape& in, const LayerSpec& spec)
-      : geometry_(conv_geometry(in, spec)),
-        same_padding_(spec.same_padding),
-        initialiser_(spec.initialiser),
-        weights_(static_cast<std::size_t>(geometry_.weights())),
-        output_(output_shape(in, geometry_.out(), geometry_.out_channels)),
-        op_(backend.conv(geometry_, in.n)) {}
-
-  std::string signature() const override { return conv_signature(geometry_, output_.axes, same_padding_); }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = conv_parts(geometry_, output_.axes), .state = {}}; }
   double flop() const override { return conv_flop(geometry_); }
+  /// The fan that PyTorch and Keras take is the convolution's: of a transposed one kernel * its output channels.
   void initialise(Rng& rng, Span params, Span) const override { initialise_conv(geometry_, initialiser_, rng, params); }
   void prepare(Index rows) override { op_->prepare(rows); }
 
@@ -69,7 +66,15 @@ class Conv final : public Layer {
     if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
   }
 
- private:
+ protected:
+  ConvLayer(const ConvGeometry& geometry, const LayerSpec& spec, const Shape& output, std::unique_ptr<WeightedOp> op)
+      : geometry_(geometry),
+        same_padding_(spec.same_padding),
+        initialiser_(spec.initialiser),
+        weights_(static_cast<std::size_t>(geometry_.weights())),
+        output_(output),
+        op_(std::move(op)) {}
+
   ConvGeometry geometry_;
   bool same_padding_;
   Initialiser initialiser_;
@@ -78,58 +83,43 @@ class Conv final : public Layer {
   std::unique_ptr<WeightedOp> op_;
 };
 
-/// The data gradient of a convolution as a layer. `geometry_` is that convolution's: it goes from this layer's output
-/// to its input. The weights are (in, kernel, out), PyTorch's order with channels last.
-class ConvTranspose final : public Layer {
+class Conv final : public ConvLayer {
  public:
-  ConvTranspose(Backend& backend, const Shape& in, const LayerSpec& spec)
-      : geometry_(conv_transpose_geometry(in, spec)),
-        same_padding_(spec.same_padding),
-        initialiser_(spec.initialiser),
-        weights_(static_cast<std::size_t>(geometry_.weights())),
-        output_(output_shape(in, geometry_.in, geometry_.in_channels)),
-        op_(backend.conv_transpose(geometry_, in.n)) {}
+  Conv(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry)
+      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels),
+                  backend.conv(geometry, in.n)) {}
+
+  std::string signature() const override { return conv_signature(geometry_, output_.axes, same_padding_); }
+  Footprint footprint() const override { return {.params = conv_parts(geometry_, output_.axes), .state = {}}; }
+};
+
+/// The data gradient of a convolution as a layer: the geometry goes from this layer's output to its input. The weights
+/// are (in, kernel, out), PyTorch's order with channels last.
+class ConvTranspose final : public ConvLayer {
+ public:
+  ConvTranspose(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry)
+      : ConvLayer(geometry, spec, output_shape(in, geometry.in, geometry.in_channels),
+                  backend.conv_transpose(geometry, in.n)) {}
 
   std::string signature() const override {
     return fmt::format("conv_transpose {}->{} {}", geometry_.out_channels, geometry_.in_channels,
                        window_signature(geometry_, output_.axes, same_padding_));
   }
-  Shape output() const override { return output_; }
   Footprint footprint() const override {
     std::vector<Part> parts = conv_parts(geometry_, output_.axes);
     parts.back().shape = {geometry_.in_channels};
     return {.params = std::move(parts), .state = {}};
   }
-  double flop() const override { return conv_flop(geometry_); }
-  /// The fan that PyTorch and Keras take is the convolution's: kernel * this layer's output channels.
-  void initialise(Rng& rng, Span params, Span) const override { initialise_conv(geometry_, initialiser_, rng, params); }
-  void prepare(Index rows) override { op_->prepare(rows); }
-
-  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
-    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
-  }
-  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
-    if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
-  }
-
- private:
-  ConvGeometry geometry_;
-  bool same_padding_;
-  Initialiser initialiser_;
-  std::size_t weights_;
-  Shape output_;
-  std::unique_ptr<WeightedOp> op_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec) {
-  return std::make_unique<Conv>(backend, in, spec);
+  return std::make_unique<Conv>(backend, in, spec, conv_geometry(in, spec));
 }
 
 std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec) {
-  return std::make_unique<ConvTranspose>(backend, in, spec);
+  return std::make_unique<ConvTranspose>(backend, in, spec, conv_transpose_geometry(in, spec));
 }
 
 namespace {

@@ -48,10 +48,6 @@ Network::Network(Backend& backend, const NetworkSettings& settings) : input_(set
   for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].top = top[i];
 }
 
-bool Network::all_top() const {
-  return std::ranges::all_of(entries_, [](const Entry& entry) { return entry.top; });
-}
-
 void Network::add(Backend& backend, const LayerSpec& spec) {
   std::vector<Shape> in;
   for (const std::size_t number : wiring_[entries_.size()]) in.push_back(output_numbered(number));

@@ -43,7 +43,6 @@ class Network {
   const Entry& entry(std::size_t i) const { return entries_[i]; }
   const Wiring& wiring() const { return wiring_; }  ///< what each layer reads
   std::size_t size() const { return entries_.size(); }
-  bool all_top() const;  ///< whether no layer is in the bottom
 
   Shape input() const { return input_; }  ///< n = max_rows
   Shape output() const { return entries_.back().output(); }

@@ -67,44 +67,30 @@ struct Grid {
   }
 };
 
-/// Per element of y: reads up to eight of x, writes y.
-template <class T>
-struct Forward {
+enum class Way { forward, backward };
+
+/// Per element of `to`, which is y or dx: the weighted sum of up to eight of x, or of all of dy that it went to, mostly
+/// from the caches.
+template <class T, Way way>
+struct WeightedSum {
   Grid grid;
   std::size_t vectors;
-  const T* x;
-  T* y;
+  const T* from;
+  T* to;
 
   MRMF_HD auto at(std::uint32_t vector) const {
     return [f = *this, vector](std::uint32_t row) {
       float sum[width<T>] = {};
-      f.grid.for_each_source(row, [&](std::uint32_t from, float weight) {
+      const auto add = [&](std::uint32_t source, float weight) {
         float value[width<T>];
-        load_constant(f.x, from * f.vectors + vector, value);
+        load_constant(f.from, source * f.vectors + vector, value);
         for (int i = 0; i < width<T>; ++i) sum[i] += weight * value[i];
-      });
-      store(sum, f.y, row * f.vectors + vector);
-    };
-  }
-};
-
-/// Per element of dx: reads all of dy that it went to, mostly from the caches; writes dx.
-template <class T>
-struct Backward {
-  Grid grid;
-  std::size_t vectors;
-  const T* dy;
-  T* dx;
-
-  MRMF_HD auto at(std::uint32_t vector) const {
-    return [f = *this, vector](std::uint32_t row) {
-      float sum[width<T>] = {};
-      f.grid.for_each_target(row, [&](std::uint32_t from, float weight) {
-        float value[width<T>];
-        load_constant(f.dy, from * f.vectors + vector, value);
-        for (int i = 0; i < width<T>; ++i) sum[i] += weight * value[i];
-      });
-      store(sum, f.dx, row * f.vectors + vector);
+      };
+      if constexpr (way == Way::forward)
+        f.grid.for_each_source(row, add);
+      else
+        f.grid.for_each_target(row, add);
+      store(sum, f.to, row * f.vectors + vector);
     };
   }
 };
@@ -115,7 +101,8 @@ void upsample_forward(const Work& work, const UpsampleGeometry& geometry, Index 
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.out()), vectors,
-                 Forward<T>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(x), elements<T>(y)});
+                 WeightedSum<T, Way::forward>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(x),
+                                              elements<T>(y)});
   });
 }
 
@@ -123,7 +110,8 @@ void upsample_backward(const Work& work, const UpsampleGeometry& geometry, Index
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.in), vectors,
-                 Backward<T>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(dy), elements<T>(dx)});
+                 WeightedSum<T, Way::backward>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(dy),
+                                               elements<T>(dx)});
   });
 }
 

@@ -146,8 +146,7 @@ struct Trained {
   std::unique_ptr<Model> model;
 
   Shape output() const { return model->network().output(); }
-  /// Channels of a position of the output in the labels.
-  Index target_channels() const { return store->target(resolution).per_sample() / product(output().spatial); }
+  Index target_channels() const { return mrmf::target_channels(store->target(resolution), output()); }
 };
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {

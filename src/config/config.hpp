@@ -69,7 +69,7 @@ struct StopSettings {
   std::optional<double> threshold;            ///< paper 3.2: training-loss reduction per epoch that still counts
   int patience = 3;                           ///< paper 3.2: consecutive epochs below it
   std::optional<double> target;               ///< validation loss; method.target sets it for the plan's last phase
-  std::optional<MetricTarget> metric_target;  ///< likewise of a metric
+  std::optional<MetricTarget> metric_target;  ///< of a metric: a role's, or method.target's in the last phase
   /// It may end before its epochs are done.
   bool early() const { return threshold || target || metric_target; }
 };

@@ -24,6 +24,12 @@ struct ErrorSum {
   double r2() const;  ///< 1 less the squared error over the labels' spread; 0 where all labels are the same
 };
 
+/// Channels of a position of the output in the targets. (Labels without positions may be as many as an output with
+/// positions has numbers.)
+inline Index target_channels(const Shape& target, const Shape& output) {
+  return target.per_sample() / product(output.spatial);
+}
+
 /// Sums from which a task's metrics follow. Those of two sets of samples add up to those of both.
 class MetricSums {
  public:

@@ -8,7 +8,7 @@ Objective::Objective(Backend& backend, const TrainingConfig& training, const Sha
                      const Extent& resolution)
     : backend_(backend),
       resolution_(resolution),
-      target_channels_(store.target(resolution).per_sample() / product(output.spatial)),
+      target_channels_(mrmf::target_channels(store.target(resolution), output)),
       loss_(backend.loss(training.loss, output, target_channels_)),
       metric_(metric_of(training, output)),
       sums_(training.loss.task(), output, target_channels_) {}

@@ -19,8 +19,6 @@ class Objective {
             const Extent& resolution);
 
   LossOp& loss() { return *loss_; }
-  /// Channels of a position in the targets. (Labels without positions may be as many as an output with positions has
-  /// numbers.)
   Index target_channels() const { return target_channels_; }
   bool measures() const { return metric_.has_value(); }
 

@@ -1,4 +1,5 @@
 """Shared by the command-line tests: runs build/mrmf in a scratch folder and makes small data sets."""
+import hashlib
 import json
 import os
 import re
@@ -70,6 +71,11 @@ def make_data(path, train=96, validation=40, length=64, channels=3, dtype="float
             frames[:, :, 0] += labels[:, :1] + labels[:, 1:] * time
             file[f"{name}_frames"] = frames.astype(dtype)
             file[f"{name}_unitStar_par"] = labels
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def command(words, ranks=0):

@@ -1,6 +1,5 @@
 """mrmf simulate cosmology: the same bytes on any number of ranks, threads and ranks per cube, the published schema, physics in the
 counts, bad input refused."""
-import hashlib
 import json
 import os
 
@@ -16,8 +15,7 @@ FIRST = {"train": "PeterA_2019_05_4parE-rec102.h5", "validation": "PeterA_2019_0
 def digests(folder):
     found = {}
     for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
-            found[name] = hashlib.sha256(file.read()).hexdigest()
+        found[name] = support.digest(os.path.join(folder, name))
     found.pop("data.toml")  # holds the folder's name
     return found
 

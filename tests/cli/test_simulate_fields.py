@@ -1,6 +1,5 @@
 """mrmf simulate fields: the same bytes on any number of ranks and threads, the documented schema, files that train, bad input
 refused."""
-import hashlib
 import json
 import os
 
@@ -32,11 +31,6 @@ threads = 1
 """
 
 
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
 class SimulateFields(support.MrmfTest):
     def make(self, name, *words, kind="heat", samples=50, size=16, seed=3, threads=1, ranks=0):
         output = self.mrmf("simulate", "fields", "--kind", kind, "--samples", str(samples), "--size", str(size), "--seed",
@@ -46,11 +40,11 @@ class SimulateFields(support.MrmfTest):
 
     def test_same_seed_same_bytes(self):
         for kind in CHANNELS:
-            first = digest(self.make(f"{kind}.h5", kind=kind))
-            self.assertEqual(digest(self.make(f"{kind}-threads.h5", kind=kind, threads=3)), first)
-            self.assertEqual(digest(self.make(f"{kind}-ranks.h5", kind=kind, ranks=3)), first)
-            self.assertEqual(digest(self.make(f"{kind}-both.h5", kind=kind, ranks=2, threads=2)), first)
-            self.assertNotEqual(digest(self.make(f"{kind}-other.h5", kind=kind, seed=4)), first)
+            first = support.digest(self.make(f"{kind}.h5", kind=kind))
+            self.assertEqual(support.digest(self.make(f"{kind}-threads.h5", kind=kind, threads=3)), first)
+            self.assertEqual(support.digest(self.make(f"{kind}-ranks.h5", kind=kind, ranks=3)), first)
+            self.assertEqual(support.digest(self.make(f"{kind}-both.h5", kind=kind, ranks=2, threads=2)), first)
+            self.assertNotEqual(support.digest(self.make(f"{kind}-other.h5", kind=kind, seed=4)), first)
 
     def test_a_sample_does_not_depend_on_how_many_there_are(self):
         with h5py.File(self.make("few.h5")) as few, h5py.File(self.make("many.h5", samples=90)) as many:
@@ -126,12 +120,12 @@ class SimulateFields(support.MrmfTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_an_older_file_survives_a_refused_command(self):
-        before = digest(self.make("kept.h5"))
+        before = support.digest(self.make("kept.h5"))
         words = ("simulate", "fields", "--samples", "50", "--size", "16", "--seed", "2", "--output", "kept.h5")
         self.fails(2, *words, message="kept.h5: is there already; give --overwrite")
-        self.assertEqual(digest(self.path("kept.h5")), before)
+        self.assertEqual(support.digest(self.path("kept.h5")), before)
         self.mrmf(*words, "--overwrite")
-        self.assertNotEqual(digest(self.path("kept.h5")), before)
+        self.assertNotEqual(support.digest(self.path("kept.h5")), before)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 """mrmf simulate neuron: the same bytes on any number of ranks and threads, the published schema, bad input refused."""
-import hashlib
 import json
 import os
 
@@ -7,11 +6,6 @@ import h5py
 import numpy as np
 
 import support
-
-
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 class SimulateNeuron(support.MrmfTest):
@@ -25,7 +19,7 @@ class SimulateNeuron(support.MrmfTest):
             os.mkdir(self.path(folder))
             path = self.make(folder + "/neuron.h5", **options)
             self.assertEqual(os.listdir(self.path(folder)), ["neuron.h5"])
-            return digest(path)
+            return support.digest(path)
 
         first = made("one")
         self.assertEqual(made("threads", threads=3), first)
@@ -85,15 +79,15 @@ class SimulateNeuron(support.MrmfTest):
 
     def test_an_older_file_survives_a_refused_command(self):
         path = self.make("kept.h5")
-        before = digest(path)
+        before = support.digest(path)
         words = ("simulate", "neuron", "--samples", "90", "--cells", "3", "--seed", "2", "--output", "kept.h5")
         self.fails(2, *words, message="kept.h5: is there already; give --overwrite")
-        self.assertEqual(digest(path), before)
+        self.assertEqual(support.digest(path), before)
         self.mrmf(*words, "--overwrite")
-        self.assertNotEqual(digest(path), before)
-        before = digest(path)
+        self.assertNotEqual(support.digest(path), before)
+        before = support.digest(path)
         self.fails(2, "simulate", "neuron", "--samples", "1", "--cells", "3", "--output", "kept.h5", message="cells")
-        self.assertEqual(digest(path), before)
+        self.assertEqual(support.digest(path), before)
 
 
 if __name__ == "__main__":

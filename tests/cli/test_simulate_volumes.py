@@ -1,6 +1,5 @@
 """mrmf simulate volumes: the same bytes on any number of ranks and threads, the documented schema, volumes that show what
 their masks say, bad input refused; a U-Net that learns them at two resolutions."""
-import hashlib
 import json
 import os
 
@@ -33,11 +32,6 @@ threads = 1
 """
 
 
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
 class SimulateVolumes(support.MrmfTest):
     def make(self, name, *words, samples=20, size=16, seed=3, threads=1, ranks=0):
         output = self.mrmf("simulate", "volumes", "--samples", str(samples), "--size", str(size), "--seed", str(seed),
@@ -46,10 +40,10 @@ class SimulateVolumes(support.MrmfTest):
         return self.path(name)
 
     def test_same_seed_same_bytes(self):
-        first = digest(self.make("a.h5"))
-        self.assertEqual(digest(self.make("threads.h5", threads=3)), first)
-        self.assertEqual(digest(self.make("ranks.h5", ranks=3)), first)
-        self.assertNotEqual(digest(self.make("other.h5", seed=4)), first)
+        first = support.digest(self.make("a.h5"))
+        self.assertEqual(support.digest(self.make("threads.h5", threads=3)), first)
+        self.assertEqual(support.digest(self.make("ranks.h5", ranks=3)), first)
+        self.assertNotEqual(support.digest(self.make("other.h5", seed=4)), first)
 
     def test_a_sample_does_not_depend_on_how_many_there_are(self):
         with h5py.File(self.make("few.h5")) as few, h5py.File(self.make("many.h5", samples=30)) as many:
@@ -97,9 +91,9 @@ class SimulateVolumes(support.MrmfTest):
                 self.fails(2, "simulate", "volumes", "--output", "v.h5", *words, message=message)
                 self.assertFalse(os.path.exists(self.path("v.h5")))
         self.make("v.h5")
-        before = digest(self.path("v.h5"))
+        before = support.digest(self.path("v.h5"))
         self.fails(2, "simulate", "volumes", "--samples", "20", "--size", "16", "--output", "v.h5", message="v.h5")
-        self.assertEqual(digest(self.path("v.h5")), before)
+        self.assertEqual(support.digest(self.path("v.h5")), before)
 
 
 if __name__ == "__main__":

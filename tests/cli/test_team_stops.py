@@ -83,6 +83,12 @@ class TeamStops(support.MrmfTest):
 
         def both():
             return self.epochs_so_far("run/epochs.jsonl", "run/team/epochs.jsonl") > 4
+
+        def goes_on():
+            output = self.train("run", words, ranks=4)
+            self.assertRegex(output, "continues (in|after) stage ")
+            self.assertEqual(self.left("run"), self.left("straight"))
+
         code, output = self.interrupt("run", words, 4, both, lambda process: process.send_signal(signal.SIGUSR1))
         self.assertEqual(code, 75, output)
         for folder, role, epochs in (("run", "coarse", 60), ("run/team", "dense", 30)):  # mpirun may drop last lines
@@ -90,14 +96,13 @@ class TeamStops(support.MrmfTest):
                 self.assertRegex(self.read(folder + "/log.txt"), rf"stopped on SIGUSR1 in stage [12] \({role}")
         self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
         self.assertFalse(os.path.exists(self.path("run/result.json")))
+        goes_on()
         for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and goes on from what is there
-            code, output = self.interrupt("run", words, 4, lambda: self.epochs_so_far("run/team/epochs.jsonl") > 4,
-                                          self.kill_rank(rank))
+            shutil.rmtree(self.path("run"))
+            code, output = self.interrupt("run", words, 4, both, self.kill_rank(rank))
             self.assertNotIn(code, (0, 75), output)
             self.assertFalse(os.path.exists(self.path("run/result.json")))
-        output = self.train("run", words, ranks=4)
-        self.assertIn("continues in stage ", output)
-        self.assertEqual(self.left("run"), self.left("straight"))
+            goes_on()
 
     def test_a_signal_while_teams_are_measured(self):
         # An epoch takes a second or more on these samples, and the run stops at its next step.

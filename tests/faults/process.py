@@ -36,6 +36,7 @@ class Done:
     seconds: float
     calls: list            # (rank, call, path) of the shim's log
     fired: list            # the same, of the faults that came about
+    launcher_hung: bool    # mpirun alone did not end
 
     def errors(self):
         return sorted({line for line in self.output.splitlines() if line.startswith("mrmf: error")})
@@ -124,12 +125,14 @@ def run(command, folder, timeout=TIMEOUT):
     helper = threading.Thread(target=command.during, args=(running,)) if command.during else None
     if helper:
         helper.start()
+    launcher_hung = False
     try:
         stdout, stderr = process.communicate(timeout=timeout)
         code = process.returncode
     except subprocess.TimeoutExpired:
-        # mpirun of Open MPI 4.1 may stay when a rank is killed as it connects to it. Then no rank is left.
-        code = 128 + signal.SIGKILL if command.ranks and not running.pids("mrmf") else None
+        # mpirun of Open MPI 4.1 may stay when a rank is killed, or ends, as it connects to it. Then no rank is left.
+        launcher_hung = bool(command.ranks) and not running.pids("mrmf")
+        code = 128 + signal.SIGKILL if launcher_hung else None
         end(running)
         stdout, stderr = process.communicate()
     seconds = time.monotonic() - started
@@ -140,7 +143,7 @@ def run(command, folder, timeout=TIMEOUT):
         out.close()
     calls, fired = calls_of(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
-    return Done(code, (stdout or "") + stderr, stdout or "", seconds, calls, fired)
+    return Done(code, (stdout or "") + stderr, stdout or "", seconds, calls, fired, launcher_hung)
 
 
 def end_all():

@@ -72,9 +72,15 @@ class Trials:
         with self.locks[case.name]:
             if case.name not in self.references:
                 folder = self.work / "references" / case.name.replace(" ", "-")
-                self.templates.copy(case, folder)
-                done = process.run(process.Command(case.words, case.ranks, {"call": "none", "match": f"{folder}/*"}), folder)
+                command = process.Command(case.words, case.ranks, {"call": "none", "match": f"{folder}/*"})
+                for _ in range(3):
+                    self.templates.copy(case, folder)
+                    done = process.run(command, folder)
+                    if not done.launcher_hung:
+                        break
+                    shutil.rmtree(folder)
                 if done.code != 0:
+                    shutil.rmtree(folder, ignore_errors=True)
                     raise FailsUndisturbed(case, done)
                 self.references[case.name] = judge.Reference(judge.outputs(case, folder), judge.printed(done.stdout),
                                                              judge.snapshot(folder), done.seconds, done.calls,
@@ -102,7 +108,7 @@ class Trials:
             kind, case, fault = self.fault(index)
         except FailsUndisturbed as error:
             return Verdict(index, "none", error.case.name, "undisturbed", "lost",
-                           [f"it fails undisturbed: {error.done.output}"], error.done.code, "", error.done.seconds)
+                           [f"it fails undisturbed, exit code {error.done.code}: {error.done.output}"], error.done.code, "", error.done.seconds)
         if case is None:
             return None
         place = self.work / f"fault-{index}"

@@ -137,3 +137,13 @@ def write(name, cases):
     text = re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s+", "", m.group(1)) + "]", text)
     path.write_text(text + "\n")
     print(f"{path}: {path.stat().st_size} bytes, PyTorch {torch.__version__}")
+
+
+def write_all(name, cases, run):
+    """What run(case, dtype) gives: where parameters start, and what is recorded, in float64 and in float32."""
+    entries = []
+    for case in cases:
+        starts, exact = run(case, torch.float64)
+        _, single = run(case, torch.float32)
+        entries.append(stored_case(case, starts, exact, single))
+    write(name, entries)

@@ -113,15 +113,6 @@ def run(case, dtype):
                                  target.reshape(case["rows"], outputs))
 
 
-def main():
-    cases = []
-    for case in CASES:
-        starts, exact = run(case, torch.float64)
-        _, single = run(case, torch.float32)
-        cases.append(common.stored_case(case, starts, exact, single))
-    common.write("golden_layers.json", cases)
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)  # one order of summation
-    main()
+    common.write_all("golden_layers.json", CASES, run)
