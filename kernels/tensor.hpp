@@ -53,17 +53,24 @@ inline std::string to_string(const Shape& shape) {
   return text + std::to_string(shape.channels);
 }
 
-/// A shape over borrowed memory; data.size() == shape.count().
+/// A shape over borrowed memory; data.size() == shape.count(). Or a slice: some of the channels of a wider tensor,
+/// whose positions lie `pitch` floats apart; data goes from the first float to the last.
 struct Tensor {
   Shape shape;
   Span data;
+  Index pitch = 0;  ///< 0: the channels, so no slice
+
+  Index stride() const { return pitch == 0 ? shape.channels : pitch; }  ///< from a position to the next
 };
 struct ConstTensor {
   Shape shape;
   ConstSpan data;
+  Index pitch = 0;
   ConstTensor() = default;
-  ConstTensor(const Shape& s, ConstSpan d) : shape(s), data(d) {}
-  ConstTensor(const Tensor& t) : shape(t.shape), data(t.data) {}  // NOLINT(google-explicit-constructor)
+  ConstTensor(const Shape& s, ConstSpan d, Index p = 0) : shape(s), data(d), pitch(p) {}
+  ConstTensor(const Tensor& t) : shape(t.shape), data(t.data), pitch(t.pitch) {}  // NOLINT(google-explicit-constructor)
+
+  Index stride() const { return pitch == 0 ? shape.channels : pitch; }
 };
 
 }  // namespace mrmf

@@ -46,7 +46,8 @@ class Activation final : public Layer {
             .cache = 0,
             .in_place = !from_input,
             .reads_output = !from_input,
-            .reads_input = from_input};
+            .reads_input = from_input,
+            .slices = {.x = backend_.slices(), .y = backend_.slices()}};
   }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x, y); }

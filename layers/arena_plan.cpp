@@ -26,20 +26,66 @@ Index place_in_order(std::vector<Block>& blocks, const std::vector<std::size_t>&
   return size;
 }
 
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+/// One input of a concat: a slice of its channels.
+struct Slot {
+  std::size_t unit = kNone, input = 0;
+  explicit operator bool() const { return unit != kNone; }
+  bool operator==(const Slot&) const = default;
+};
+
+bool reads(const UnitFacts& unit, std::size_t number) { return std::ranges::count(unit.reads, number) > 0; }
+
+/// The last moment that reads output `number`, whatever memory holds it; its unit writes it, so at least that one.
+std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
+  const auto moment_of_backward = [&](std::size_t u) { return 2 * units.size() - u; };
+  std::size_t moment = number - 1;
+  if (units[number - 1].reads_output) moment = moment_of_backward(number - 1);
+  for (std::size_t u = number; u < units.size(); ++u)
+    if (reads(units[u], number)) moment = std::max(moment, units[u].reads_input ? moment_of_backward(u) : u);
+  return moment;
+}
+
+/// Of each output: the slot that it may be written to at once, since its unit and all its readers take slices. A unit
+/// in place hands its slot on to what it writes over, if that is read by nobody afterwards.
+std::vector<Slot> slots_of(const std::vector<UnitFacts>& units) {
+  std::vector<Slot> slots(units.size() + 1);
+  for (std::size_t number = units.size(); number > 0; --number) {
+    Slot slot;
+    bool all = units[number - 1].slices.y;
+    for (std::size_t u = number; u < units.size() && all; ++u) {
+      const UnitFacts& reader = units[u];
+      if (!reads(reader, number)) continue;
+      const auto input = static_cast<std::size_t>(std::ranges::find(reader.reads, number) - reader.reads.begin());
+      all = reader.slices.x;
+      if (slot) continue;
+      if (!reader.parts.empty())
+        slot = {u, input};
+      else if (reader.in_place && reader.reads.size() == 1 && last_read(units, number) == u)
+        slot = slots[u + 1];
+    }
+    if (all) slots[number] = slot;
+  }
+  return slots;
+}
+
 /// Follows the tensors of one training step through the blocks of memory that hold them.
 class Planner {
  public:
   explicit Planner(const std::vector<UnitFacts>& units)
       : units_(units),
+        slots_(slots_of(units)),
+        joined_(units.size(), kNone),
         holder_(units.size() + 1, kNone),
         content_{0},
-        gradient_(units.size() + 1, kNone),
+        gradient_(units.size() + 1),
         dy_of_(units.size()),
         given_(units.size()) {
     plan_.units.resize(units.size());
     for (std::size_t u = 0; u < units.size(); ++u) forward(u);
     block(holder_.back()).end = 2 * units.size();  // the network's output
-    gradient_.back() = make(units.back().floats, units.size());
+    gradient_.back() = {make(units.back().floats, units.size()), {}};
     for (std::size_t u = units.size(); u-- > 0;) backward(u);
   }
 
@@ -48,13 +94,13 @@ class Planner {
     for (const Block& b : blocks_) plan_.separate += aligned(b.floats);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       UnitMemory& unit = plan_.units[u];
-      unit.output = place(holder_[u + 1], units_[u].floats);
+      unit.output = place({holder_[u + 1], slots_[u + 1]}, units_[u].floats);
       unit.dy = place(dy_of_[u], units_[u].floats);
       for (std::size_t i = 0; i < unit.dx.size(); ++i) {
         const Given& given = given_[u][i];
-        if (given.dx == kNone) continue;
+        if (given.dx.block == kNone) continue;
         const Index floats = units_[units_[u].reads[i] - 1].floats;
-        unit.dx[i] = {place(given.dx, floats), given.before == kNone ? Place{} : place(given.before, floats),
+        unit.dx[i] = {place(given.dx, floats), given.before.block == kNone ? Place{} : place(given.before, floats),
                       place(given.sum, floats)};
       }
     }
@@ -62,9 +108,13 @@ class Planner {
   }
 
  private:
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  /// A block, or a concat's slice of one.
+  struct Held {
+    std::size_t block = kNone;
+    Slot slot;
+  };
   struct Given {
-    std::size_t dx = kNone, before = kNone, sum = kNone;  // blocks
+    Held dx, before, sum;
   };
 
   std::size_t make(Index floats, std::size_t moment) {
@@ -73,29 +123,39 @@ class Planner {
     return blocks_.size() - 1;
   }
   Block& block(std::size_t i) { return blocks_[i]; }
-  Place place(std::size_t i, Index floats) const { return {blocks_[i].first, floats}; }
+  /// Of a tensor of so many floats.
+  Place place(const Held& held, Index floats) const {
+    const Index first = blocks_[held.block].first;
+    if (!held.slot) return {first, floats};
+    const std::vector<Index>& parts = units_[held.slot.unit].parts;
+    const auto at = parts.begin() + static_cast<std::ptrdiff_t>(held.slot.input);
+    const Index pitch = std::reduce(parts.begin(), parts.end());
+    return {first + std::reduce(parts.begin(), at), (floats / *at - 1) * pitch + *at, pitch};
+  }
   void used(std::size_t i, std::size_t moment) { blocks_[i].end = std::max(blocks_[i].end, moment); }
+  /// Whether the memory is one gradient's alone and whole, so that a sum may be written over it.
+  bool own(const Held& held) const { return users_[held.block] == 1 && !held.slot; }
   std::size_t moment_of_backward(std::size_t u) const { return 2 * units_.size() - u; }
 
-  /// The last moment that reads output `number`, whatever memory holds it; units write it, so at least its own.
-  std::size_t last_read(std::size_t number) const {
-    std::size_t moment = number - 1;
-    if (units_[number - 1].reads_output) moment = moment_of_backward(number - 1);
-    for (std::size_t u = number; u < units_.size(); ++u)
-      if (std::ranges::count(units_[u].reads, number) > 0)
-        moment = std::max(moment, units_[u].reads_input ? moment_of_backward(u) : u);
-    return moment;
-  }
-
-  /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name.
+  /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name or as a
+  /// slice of it.
   bool may_overwrite(std::size_t u, std::size_t number) const {
-    if (number == 0) return false;  // the network's input is the caller's
+    if (number == 0 || slots_[number] != slots_[u + 1]) return false;  // the network's input is the caller's
     const std::vector<std::size_t>& reads = units_[u].reads;
     for (std::size_t i = 2; i < reads.size(); ++i)  // read after the first two have been added
       if (content_[reads[i]] == content_[number]) return false;
-    for (std::size_t other = 1; other <= u; ++other)
-      if (content_[other] == content_[number] && last_read(other) > u) return false;
+    for (std::size_t other = 1; other <= u; ++other) {
+      const bool slice = slots_[other] && slots_[other].unit + 1 == content_[number];
+      if ((content_[other] == content_[number] || slice) && last_read(units_, other) > u) return false;
+    }
     return true;
+  }
+
+  /// The block for a unit's output that is written over no other.
+  std::size_t block_of_output(std::size_t u) {
+    const std::size_t whole = slots_[u + 1] ? slots_[u + 1].unit : u;  // the unit whose output it is, or is a slice of
+    if (joined_[whole] == kNone) joined_[whole] = make(units_[whole].floats, u);
+    return joined_[whole];
   }
 
   void forward(std::size_t u) {
@@ -107,54 +167,70 @@ class Planner {
       for (const std::size_t number : {unit.reads[0], unit.reads.size() > 1 ? unit.reads[1] : unit.reads[0]})
         if (over == kNone && may_overwrite(u, number)) over = number;
     plan_.units[u].in_place = over != kNone;
-    holder_[u + 1] = over != kNone ? holder_[over] : make(unit.floats, u);
+    holder_[u + 1] = over != kNone ? holder_[over] : block_of_output(u);
     content_.push_back(over != kNone && unit.identity ? content_[over] : u + 1);
-    used(holder_[u + 1], last_read(u + 1));
+    used(holder_[u + 1], last_read(units_, u + 1));
   }
 
   void backward(std::size_t u) {
     const UnitFacts& unit = units_[u];
-    const std::size_t moment = moment_of_backward(u), dy = gradient_[u + 1];
-    MRMF_CHECK(dy != kNone, "an output that no unit reads");
+    const std::size_t moment = moment_of_backward(u);
+    const Held dy = gradient_[u + 1];
+    MRMF_CHECK(dy.block != kNone, "an output that no unit reads");
     dy_of_[u] = dy;
-    used(dy, moment);
-    const bool alias = unit.dx_is_dy || unit.identity;
-    for (const std::size_t number : unit.reads) {
+    used(dy.block, moment);
+    for (std::size_t i = 0; i < unit.reads.size(); ++i) {
       Given given;
-      if (number != 0) {
-        // A single input takes over dy's memory where nothing else is to be read from it.
-        const bool over = unit.reads.size() == 1 && unit.in_place && users_[dy] == 1;
-        given.dx = alias || over ? dy : make(units_[number - 1].floats, moment);
-        if (alias || over) ++users_[dy];
-        if (unit.reads.size() == 1) --users_[dy];
+      if (const std::size_t number = unit.reads[i]; number != 0) {
+        if (hands_out_slice(u, number))
+          given.dx = {dy.block, {u, i}};
+        else if (unit.dx_is_dy || unit.identity || (unit.reads.size() == 1 && unit.in_place && own(dy)))
+          given.dx = dy;  // a single input takes over dy's memory where nothing else is to be read from it
+        else
+          given.dx = {make(units_[number - 1].floats, moment), {}};
+        if (given.dx.block == dy.block) ++users_[dy.block];
+        if (unit.reads.size() == 1) --users_[dy.block];
         add_up(given, number, moment);
       }
       given_[u].push_back(given);
     }
     plan_.units[u].dx.resize(unit.reads.size());
-    if (unit.reads.size() > 1 || unit.reads[0] == 0) --users_[dy];
+    if (unit.reads.size() > 1 || unit.reads[0] == 0) --users_[dy.block];
+  }
+
+  /// Whether concat u gives that output a slice of its dy as gradient: the output's unit takes slices, or the gradient
+  /// is a sum with what others give.
+  bool hands_out_slice(std::size_t u, std::size_t number) const {
+    if (units_[u].parts.empty()) return false;
+    if (units_[number - 1].slices.dy || gradient_[number].block != kNone) return true;
+    return std::any_of(units_.begin() + static_cast<std::ptrdiff_t>(number),
+                       units_.begin() + static_cast<std::ptrdiff_t>(u),
+                       [&](const UnitFacts& earlier) { return reads(earlier, number); });
   }
 
   /// Adds a unit's dx to what later units gave for that output, in memory that nothing else is to be read from.
   void add_up(Given& given, std::size_t number, std::size_t moment) {
     given.before = std::exchange(gradient_[number], given.dx);
     given.sum = given.dx;
-    if (given.before == kNone) return;
-    used(given.before, moment);
-    const bool over_before = users_[given.before] == 1, over_dx = users_[given.dx] == 1;
-    given.sum = over_before ? given.before : over_dx ? given.dx : make(units_[number - 1].floats, moment);
-    for (const std::size_t part : {given.before, given.dx})
-      if (part != given.sum) --users_[part];
+    if (given.before.block == kNone) return;
+    used(given.before.block, moment);
+    given.sum = own(given.before) ? given.before
+                : own(given.dx)   ? given.dx
+                                  : Held{make(units_[number - 1].floats, moment), {}};
+    for (const Held& part : {given.before, given.dx})
+      if (part.block != given.sum.block) --users_[part.block];
     gradient_[number] = given.sum;
   }
 
   const std::vector<UnitFacts>& units_;
+  std::vector<Slot> slots_;          // of each output
+  std::vector<std::size_t> joined_;  // of each unit: the block of its output, once it or a slice of it has been written
   std::vector<Block> blocks_;
-  std::vector<int> users_;             // of a block of gradients: those to come
-  std::vector<std::size_t> holder_;    // the block of each output
-  std::vector<std::size_t> content_;   // equal for an output and its reshaped form: the same values
-  std::vector<std::size_t> gradient_;  // of each output: the block of what is summed so far
-  std::vector<std::size_t> dy_of_;
+  std::vector<int> users_;            // of a block of gradients: those to come
+  std::vector<std::size_t> holder_;   // the block of each output
+  std::vector<std::size_t> content_;  // equal for an output and its reshaped form: the same values
+  std::vector<Held> gradient_;        // of each output: what is summed so far
+  std::vector<Held> dy_of_;
   std::vector<std::vector<Given>> given_;
   ArenaPlan plan_;
 };

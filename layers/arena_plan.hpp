@@ -3,6 +3,9 @@
 //
 // A training step has 2 U + 1 moments for U units: unit u's forward at u, the loss at U, unit u's backward at 2 U - u.
 // A tensor takes its place from the moment that writes it to the last that reads it.
+//
+// What a concat joins is written into its slice of the concat's output at once, where the unit that writes it can do so
+// and all that read it can read it there. Backward hands out slices of dy likewise.
 #pragma once
 
 #include <vector>
@@ -17,6 +20,8 @@ struct UnitFacts {
   std::vector<std::size_t> reads;  ///< as in Wiring, of units
   Index floats = 0;                ///< of its output
   bool in_place = false, identity = false, reads_output = false, reads_input = true, dx_is_dy = false;  ///< Footprint
+  Slices slices = {};                                                                                   ///< Footprint
+  std::vector<Index> parts = {};                                                                        ///< Footprint
 };
 
 /// Where backward puts the gradient of one input. The gradient of an output that several units read is their sum.

@@ -19,7 +19,8 @@ class BatchNorm final : public Layer {
     const std::vector<Index> shape{static_cast<Index>(channels_)};
     return {.params = {{"gamma", shape}, {"beta", shape}},
             .state = {{"running_mean", shape}, {"running_variance", shape}},
-            .cache = 2 * static_cast<Index>(channels_)};
+            .cache = 2 * static_cast<Index>(channels_),
+            .slices = {.y = op_->slices()}};
   }
   void initialise(Rng&, Span params, Span state) const override {
     std::ranges::fill(first(params), 1.0F);

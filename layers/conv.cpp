@@ -108,7 +108,7 @@ class ConvTranspose final : public ConvLayer {
   Footprint footprint() const override {
     std::vector<Part> parts = conv_parts(geometry_, output_.axes);
     parts.back().shape = {geometry_.in_channels};
-    return {.params = std::move(parts), .state = {}};
+    return {.params = std::move(parts), .state = {}, .slices = {.y = op_->slices(), .dy = op_->slices()}};
   }
 };
 

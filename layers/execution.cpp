@@ -106,7 +106,9 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
                      .identity = footprint.identity,
                      .reads_output = footprint.reads_output,
                      .reads_input = footprint.reads_input,
-                     .dx_is_dy = footprint.dx_is_dy});
+                     .dx_is_dy = footprint.dx_is_dy,
+                     .slices = footprint.slices,
+                     .parts = footprint.parts});
   }
   ArenaPlan plan = plan_arena(facts);
   for (std::size_t u = 0; u < execution.units.size(); ++u) execution.units[u].memory = std::move(plan.units[u]);

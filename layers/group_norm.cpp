@@ -29,7 +29,10 @@ class GroupNorm final : public Layer {
   Shape output() const override { return output_; }
   Footprint footprint() const override {
     const std::vector<Index> shape{static_cast<Index>(channels_)};
-    return {.params = {{"gamma", shape}, {"beta", shape}}, .state = {}, .cache = 2 * static_cast<Index>(places_)};
+    return {.params = {{"gamma", shape}, {"beta", shape}},
+            .state = {},
+            .cache = 2 * static_cast<Index>(places_),
+            .slices = {.y = op_->slices()}};
   }
   void initialise(Rng&, Span params, Span) const override {
     std::ranges::fill(params.first(channels_), 1.0F);

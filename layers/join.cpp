@@ -30,8 +30,8 @@ class Add final : public Join {
 
   void join(std::span<const ConstTensor> x, Tensor y) override {
     if (x.size() == 1) return backend_.reshape(x[0], y);
-    backend_.add(x[0].data, x[1].data, y.data);
-    for (const ConstTensor& more : x.subspan(2)) backend_.add(y.data, more.data, y.data);
+    backend_.add(x[0], x[1], y);
+    for (const ConstTensor& more : x.subspan(2)) backend_.add(y, more, y);
   }
   /// Copies nothing where a gradient is dy's own memory.
   void split(ConstTensor dy, std::span<const Tensor> dx) override {
@@ -44,7 +44,7 @@ class Add final : public Join {
   Shape output_;
 };
 
-/// A tensor's rows lie one after the other, so an input cannot be a slice of y's channels: each is copied once.
+/// Copies what does not lie in its slice of y already.
 class Concat final : public Join {
  public:
   Concat(Backend& backend, std::span<const Shape> in, const LayerSpec& spec) : backend_(backend), output_(in[0]) {
@@ -63,12 +63,19 @@ class Concat final : public Join {
 
   std::string signature() const override { return fmt::format("concat {}", fmt::join(channels_, "+")); }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0, .reads_input = false}; }
+  Footprint footprint() const override {
+    Footprint footprint{.params = {}, .state = {}, .cache = 0, .reads_input = false};
+    if (backend_.slices()) {
+      footprint.slices.x = true;
+      footprint.parts = channels_;
+    }
+    return footprint;
+  }
 
   void join(std::span<const ConstTensor> x, Tensor y) override {
     Index to = 0;
     for (const ConstTensor& part : x) {
-      backend_.copy_channels(part, 0, y, to, part.shape.channels);
+      if (!is_slice(part, y, to)) backend_.copy_channels(part, 0, y, to, part.shape.channels);
       to += part.shape.channels;
     }
     MRMF_CHECK(to == output_.channels, "a concat of other inputs than it was made for");
@@ -76,12 +83,18 @@ class Concat final : public Join {
   void split(ConstTensor dy, std::span<const Tensor> dx) override {
     Index from = 0;
     for (const Tensor& part : dx) {
-      if (!part.data.empty()) backend_.copy_channels(dy, from, part, 0, part.shape.channels);
+      if (!part.data.empty() && !is_slice(part, dy, from))
+        backend_.copy_channels(dy, from, part, 0, part.shape.channels);
       from += part.shape.channels;
     }
   }
 
  private:
+  /// Whether `part` is the channels of `whole` from `first` on.
+  static bool is_slice(const ConstTensor& part, const ConstTensor& whole, Index first) {
+    return part.pitch != 0 && part.data.data() == whole.data.data() + first;
+  }
+
   Backend& backend_;
   Shape output_;
   std::vector<Index> channels_;  // of each input

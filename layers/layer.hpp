@@ -26,6 +26,7 @@ constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
 /// so.
 struct Place {
   Index first = 0, count = 0;
+  Index pitch = 0;  ///< of a slice (Tensor::pitch), which goes from first to end()
   Index end() const { return first + count; }
 };
 
@@ -50,6 +51,13 @@ struct Part {
   Index count() const;
 };
 
+/// Which tensors of a layer's calls may be slices of a wider tensor's channels (Tensor::pitch).
+struct Slices {
+  bool x = false;  ///< in forward, and in backward where that reads x
+  bool y = false;  ///< the same of y
+  bool dy = false;
+};
+
 struct Footprint {
   std::vector<Part> params;
   std::vector<Part> state;
@@ -59,6 +67,10 @@ struct Footprint {
   bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
   bool reads_input = true;    ///< backward reads x, the same
   bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
+  Slices slices = {};
+  /// concat: the channels of each input, where these may lie in their slices of y before the call, and their gradients
+  /// may be dy's slices.
+  std::vector<Index> parts = {};
 };
 
 class Layer {
@@ -83,7 +95,8 @@ class Layer {
 /// input.
 class Join : public Layer {
  public:
-  /// Writes all of y. With Footprint::in_place, y may be the memory of x[0] or x[1].
+  /// Writes all of y. With Footprint::in_place, y may be the memory of x[0] or x[1]; with Footprint::parts any input
+  /// may be its slice of y.
   virtual void join(std::span<const ConstTensor> x, Tensor y) = 0;
   /// Writes the gradient of every input, but for those with empty data.
   virtual void split(ConstTensor dy, std::span<const Tensor> dx) = 0;

@@ -82,14 +82,13 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
           part(cache_.span(), unit.cache)};
 }
 
-Span Model::activation(const Place& place, const Shape& shape) {
-  return part(activations_.span(), {place.first, backend_->activation_floats(shape)});
+Tensor Model::activation(const Place& place, const Shape& shape) {
+  const Index floats = place.pitch == 0 ? backend_->activation_floats(shape)
+                                        : (shape.n * product(shape.spatial) - 1) * place.pitch + shape.channels;
+  return {shape, part(activations_.span(), {place.first, floats}), place.pitch};
 }
 
-Tensor Model::output_of(const Unit& unit, Index rows) {
-  const Shape shape = unit.out.rows(rows);
-  return {shape, activation(unit.memory.output, shape)};
-}
+Tensor Model::output_of(const Unit& unit, Index rows) { return activation(unit.memory.output, unit.out.rows(rows)); }
 
 ConstTensor Model::input_of(const Unit& unit, std::size_t i, ConstTensor x) {
   const std::size_t number = unit.reads[i];
@@ -116,7 +115,7 @@ ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
 }
 
 Span Model::output_gradient(Index rows) {
-  return activation(execution_.units.back().memory.dy, network_.output().rows(rows));
+  return activation(execution_.units.back().memory.dy, network_.output().rows(rows)).data;
 }
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
@@ -135,11 +134,11 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
 
 void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
   const Tensor y = output_of(unit, x.shape.n);
-  const ConstTensor dy(y.shape, activation(unit.memory.dy, y.shape));
+  const ConstTensor dy = activation(unit.memory.dy, y.shape);
   dx_.clear();
   for (std::size_t i = 0; i < unit.reads.size(); ++i) {
     const Shape shape = input_of(unit, i, x).shape;
-    dx_.push_back({shape, unit.reads[i] == 0 ? Span() : activation(unit.memory.dx[i].dx, shape)});
+    dx_.push_back(unit.reads[i] == 0 ? Tensor{shape, {}} : activation(unit.memory.dx[i].dx, shape));
   }
   if (unit.join != nullptr)
     unit.join->split(dy, dx_);
@@ -147,7 +146,7 @@ void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
     unit.run->backward(buffers_of(unit, step), input_of(unit, 0, x), y, dy, dx_[0]);
   for (std::size_t i = 0; i < dx_.size(); ++i)
     if (const InputGradient& to = unit.memory.dx[i]; to.before.count > 0)
-      backend_->add(activation(to.before, dx_[i].shape), dx_[i].data, activation(to.sum, dx_[i].shape));
+      backend_->add(activation(to.before, dx_[i].shape), dx_[i], activation(to.sum, dx_[i].shape));
 }
 
 }  // namespace mrmf

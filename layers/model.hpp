@@ -76,7 +76,7 @@ class Model {
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);
-  Span activation(const Place& place, const Shape& shape);
+  Tensor activation(const Place& place, const Shape& shape);
 
   Backend* backend_;
   Network network_;

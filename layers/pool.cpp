@@ -18,8 +18,11 @@ class Pool final : public Layer {
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {
-        .params = {}, .state = {}, .cache = keeps_winners() ? winner_floats(stored_.count()) : 0, .reads_input = false};
+    return {.params = {},
+            .state = {},
+            .cache = keeps_winners() ? winner_floats(stored_.count()) : 0,
+            .reads_input = false,
+            .slices = {.x = op_->slices()}};
   }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
@@ -74,7 +77,9 @@ class Upsample final : public Layer {
            to_string(geometry_.factor, output_.axes);
   }
   Shape output() const override { return output_; }
-  Footprint footprint() const override { return {.params = {}, .state = {}, .reads_input = false}; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .reads_input = false, .slices = {.y = op_->slices(), .dy = op_->slices()}};
+  }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { op_->forward(x, y, {}); }
   void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {

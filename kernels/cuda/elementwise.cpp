@@ -33,8 +33,8 @@ void CudaBackend::dropout(const Step& step, std::uint64_t layer, float rate, Con
     cuda::copy(device_.work(), vectors(x.data), x.data.data(), y.data.data());
 }
 
-void CudaBackend::add(ConstSpan a, ConstSpan b, Span y) {
-  cuda::add(device_.work(), vectors(y), a.data(), b.data(), y.data());
+void CudaBackend::add(ConstTensor a, ConstTensor b, Tensor y) {
+  cuda::add(device_.work(), vectors(y.data), a.data.data(), b.data.data(), y.data.data());
 }
 
 void CudaBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) {

@@ -34,6 +34,7 @@ class OnednnBackend final : public Backend {
   std::string name() const override { return "onednn"; }
   std::string description() const override;
   Arena allocate(Index count) override { return make_arena(count); }
+  bool slices() const override { return true; }
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
 
  private:

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/host/conv_transpose.hpp"
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
@@ -296,10 +295,6 @@ std::unique_ptr<WeightedOp> OnednnBackend::conv(const ConvGeometry& geometry, In
   if (auto direct = DirectConv::make(geometry)) return direct;
   return make_weighted(*context_, max_rows,
                        [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
-}
-
-std::unique_ptr<WeightedOp> OnednnBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
-  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
 }
 
 }  // namespace mrmf::onednn

@@ -1,5 +1,6 @@
 // Plain functions of the backend: swapping, filling, activations, dropout, sums, channels, and optimizer steps.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -19,6 +20,29 @@ void for_ranges(Index total, const Body& body) {
   const Index pieces = (total + piece - 1) / piece;
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
+}
+
+/// Calls body(offsets, count) on pieces of tensors of one shape, one offset for each; positions where one is a slice.
+template <std::size_t N, class Body>
+void for_pieces(const std::array<ConstTensor, N>& tensors, const Body& body) {
+  const Shape& shape = tensors[0].shape;
+  if (std::ranges::none_of(tensors, [](const ConstTensor& t) { return t.pitch != 0; }))
+    return for_ranges(shape.count(), [&](Index first, Index count) {
+      std::array<Index, N> at;
+      at.fill(first);
+      vectorised([&] { body(at, count); });
+    });
+  constexpr Index piece = 512;  // positions
+  const Index positions = shape.n * product(shape.spatial), pieces = (positions + piece - 1) / piece;
+#pragma omp parallel for schedule(static)
+  for (Index i = 0; i < pieces; ++i)
+    vectorised([&] {
+      std::array<Index, N> at{};
+      for (Index p = i * piece; p < std::min(positions, (i + 1) * piece); ++p) {
+        for (std::size_t t = 0; t < N; ++t) at[t] = p * tensors[t].stride();
+        body(at, shape.channels);
+      }
+    });
 }
 
 // Vectors have no exp and no erfc of the C library, so these loops bring their own, to about 1e-7.
@@ -185,17 +209,15 @@ void OnednnBackend::fill(Span x, float value) {
 }
 
 void OnednnBackend::activate(ActivationKind kind, float slope, ConstTensor x, Tensor y) {
-  for_ranges(std::ssize(x.data), [&](Index first, Index count) {
-    vectorised([&] { activate_range(kind, slope, x.data.data() + first, y.data.data() + first, count); });
+  for_pieces<2>({x, y}, [&](const std::array<Index, 2>& at, Index count) {
+    activate_range(kind, slope, x.data.data() + at[0], y.data.data() + at[1], count);
   });
 }
 
 void OnednnBackend::activate_backward(ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx) {
-  for_ranges(std::ssize(kept.data), [&](Index first, Index count) {
-    vectorised([&] {
-      activate_backward_range(kind, slope, kept.data.data() + first, dy.data.data() + first, dx.data.data() + first,
-                              count);
-    });
+  for_pieces<2>({kept, dy}, [&](const std::array<Index, 2>& at, Index count) {
+    activate_backward_range(kind, slope, kept.data.data() + at[0], dy.data.data() + at[1], dx.data.data() + at[1],
+                            count);
   });
 }
 
@@ -228,9 +250,9 @@ inline void add_range(const float* a, const float* b, float* y, Index count) {
 
 }  // namespace
 
-void OnednnBackend::add(ConstSpan a, ConstSpan b, Span y) {
-  for_ranges(std::ssize(y), [&](Index first, Index count) {
-    vectorised([&] { add_range(a.data() + first, b.data() + first, y.data() + first, count); });
+void OnednnBackend::add(ConstTensor a, ConstTensor b, Tensor y) {
+  for_pieces<3>({a, b, y}, [&](const std::array<Index, 3>& at, Index count) {
+    add_range(a.data.data() + at[0], b.data.data() + at[1], y.data.data() + at[2], count);
   });
 }
 
@@ -239,8 +261,7 @@ void OnednnBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to,
   const float* const source = x.data.data() + from;
   float* const target = y.data.data() + to;
 #pragma omp parallel for schedule(static) if (positions * count > 8192)
-  for (Index p = 0; p < positions; ++p)
-    std::copy_n(source + p * x.shape.channels, count, target + p * y.shape.channels);
+  for (Index p = 0; p < positions; ++p) std::copy_n(source + p * x.stride(), count, target + p * y.shape.channels);
 }
 
 namespace {

@@ -26,6 +26,7 @@ class GroupNorm final : public NormOp {
  public:
   GroupNorm(const GroupNormSettings& settings, Index max_rows);
 
+  bool slices() const override { return true; }
   void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override;
   void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override;
@@ -144,12 +145,7 @@ void GroupNorm::forward(const Step&, ConstTensor x, const NormMemory& memory, Te
   });
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
-    for_blocks(s_.channels, piece.first, piece.last, [&](const Block& b, Index at, Index c) {
-      vectorised([&] {
-        normalise(b, x.data.data() + at, scratch.mean.data() + c, scratch.factor.data() + c, memory.beta.data() + c,
-                  y.data.data() + at);
-      });
-    });
+    normalise_rows(x, {scratch.mean.data(), scratch.factor.data(), memory.beta.data()}, y, piece.first, piece.last);
   });
 }
 

@@ -109,16 +109,12 @@ class Norm final : public NormOp {
  public:
   explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
 
+  bool slices() const override { return true; }
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    sums_.share_out(std::ssize(x.data) / channels_, [&](Index first, Index last) {
-      for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
-        vectorised([&] {
-          normalise(b, x.data.data() + at, terms.mean + c, terms.factor + c, terms.beta + c, y.data.data() + at);
-        });
-      });
-    });
+    sums_.share_out(std::ssize(x.data) / channels_,
+                    [&](Index first, Index last) { normalise_rows(x, terms, y, first, last); });
   }
 
   void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
@@ -176,15 +172,18 @@ class NormActivatePool final : public NormOp {
     line_.slope = settings.slope;
   }
 
+  bool slices() const override { return true; }
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * line_.channels;
+    norm_loops::Line form = line_;
+    form.y_stride = y.stride();
+    const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * y.stride();
     sums_.share_out(x.shape.n * out_[0] * out_[1], [&](Index first, Index last) {
       std::array<const float*, most_lines> lines{};
       for (Index line = first; line < last; ++line) {
         const Index count = lines_under(line, x.data.data(), in_line, lines);
-        loops_.forward(line_, terms, lines.data(), count, y.data.data() + line * out_line);
+        loops_.forward(form, terms, lines.data(), count, y.data.data() + line * out_line);
       }
     });
   }

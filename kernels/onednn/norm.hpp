@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/vector_kernels.hpp"
 
 namespace mrmf::onednn {
@@ -67,10 +68,11 @@ struct Block {
 };
 inline constexpr Index block_channels = 512;
 
-/// y = (x - mean) * factor + beta.
-inline void normalise(const Block& b, const float* __restrict x, const float* __restrict mean,
-                      const float* __restrict factor, const float* __restrict beta, float* __restrict y) {
-  for (Index r = 0; r < b.rows; ++r, x += b.stride, y += b.stride)
+/// y = (x - mean) * factor + beta, with y's rows y_stride apart.
+inline void normalise(const Block& b, const float* __restrict x, const norm_loops::Terms& terms, float* __restrict y,
+                      Index y_stride) {
+  const float* __restrict mean = terms.mean, * __restrict factor = terms.factor, * __restrict beta = terms.beta;
+  for (Index r = 0; r < b.rows; ++r, x += b.stride, y += y_stride)
     for (Index c = 0; c < b.channels; ++c) y[c] = (x[c] - mean[c]) * factor[c] + beta[c];
 }
 
@@ -91,6 +93,16 @@ template <class Body>
 void for_blocks(Index channels, Index first, Index last, const Body& body) {
   for (Index c = 0; c < channels; c += block_channels)
     body(Block{last - first, channels, std::min(block_channels, channels - c)}, first * channels + c, c);
+}
+
+/// Normalises the rows [first, last) of x, a matrix of y's channels.
+inline void normalise_rows(ConstTensor x, const norm_loops::Terms& terms, Tensor y, Index first, Index last) {
+  for_blocks(x.shape.channels, first, last, [&](const Block& b, Index at, Index c) {
+    vectorised([&] {
+      normalise(b, x.data.data() + at, {terms.mean + c, terms.factor + c, terms.beta + c},
+                y.data.data() + first * y.stride() + c, y.stride());
+    });
+  });
 }
 
 }  // namespace mrmf::onednn

@@ -79,7 +79,7 @@ void forward(const Line& l, const Terms& terms, const float* const* lines, long 
           const Vector z = (some.get(lines[i] + (k * l.window + w) * l.channels + c) - a.mean) * a.factor + a.beta;
           sum += z < 0 ? slope * z : z;
         }
-      some.put(y + k * l.channels + c, share * sum);
+      some.put(y + k * l.y_stride + c, share * sum);
     }
   });
 }

@@ -74,17 +74,21 @@ class Pool final : public PoolOp {
     for (Index i = 0; i < g_.window[0]; ++i)
       for (Index j = 0; j < g_.window[1]; ++j)
         for (Index k = 0; k < g_.window[2]; ++k) offsets_.push_back(((i * g_.in[1] + j) * g_.in[2] + k) * g_.channels);
+    slice_offsets_.resize(offsets_.size());
   }
 
+  bool slices() const override { return true; }
+
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
-    const Taps taps = this->taps();
+    const Index stride = x.stride();
+    const Taps taps = stride == g_.channels ? this->taps() : taps_of_slice(stride);
     const Index lines = x.shape.n * out_[0] * out_[1];
 #pragma omp parallel for schedule(static)
     for (Index line = 0; line < lines; ++line)
       vectorised([&] {
         for (Index k = 0; k < out_[2]; ++k) {
           const Index to = (line * out_[2] + k) * g_.channels;
-          const float* from = x.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
+          const float* from = x.data.data() + (input_of(line) + k * g_.stride[2]) * stride;
           if (g_.kind == PoolKind::average)
             window_average(taps, from, y.data.data() + to);
           else
@@ -105,7 +109,7 @@ class Pool final : public PoolOp {
         for (Index line = s * lines; line < (s + 1) * lines; ++line)
           for (Index k = 0; k < out_[2]; ++k) {
             const Index from = (line * out_[2] + k) * g_.channels;
-            float* to = dx.data.data() + input_of(line) + k * g_.stride[2] * g_.channels;
+            float* to = dx.data.data() + (input_of(line) + k * g_.stride[2]) * g_.channels;
             if (g_.kind == PoolKind::average)
               scatter_average(taps, dy.data.data() + from, to);
             else
@@ -116,11 +120,15 @@ class Pool final : public PoolOp {
 
  private:
   Taps taps() const { return {offsets_.data(), std::ssize(offsets_), g_.channels}; }
+  Taps taps_of_slice(Index stride) {
+    for (std::size_t t = 0; t < offsets_.size(); ++t) slice_offsets_[t] = offsets_[t] / g_.channels * stride;
+    return {slice_offsets_.data(), std::ssize(slice_offsets_), g_.channels};
+  }
 
-  /// Offset of the first input position of an output line, counted over all samples.
+  /// The first input position of an output line, counted over all samples.
   Index input_of(Index line) const {
     const Index n = line / (out_[0] * out_[1]), i = line / out_[1] % out_[0], j = line % out_[1];
-    return ((n * g_.in[0] + i * g_.stride[0]) * g_.in[1] + j * g_.stride[1]) * g_.in[2] * g_.channels;
+    return ((n * g_.in[0] + i * g_.stride[0]) * g_.in[1] + j * g_.stride[1]) * g_.in[2];
   }
 
   /// If windows tile a volume's first axis exactly, it consists of independent slabs.
@@ -131,7 +139,7 @@ class Pool final : public PoolOp {
 
   PoolGeometry g_;
   Extent out_;
-  std::vector<Index> offsets_;
+  std::vector<Index> offsets_, slice_offsets_;  // of a window's positions, in floats
 };
 
 /// The mean over all positions of a sample: of pieces, which threads share, and then of these in their order.

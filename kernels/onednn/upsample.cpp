@@ -48,25 +48,32 @@ struct Gather {
   Extent from, to;  ///< sizes of what is read and of what is written
   Index channels;
 
-  void operator()(Index rows, const float* x, float* y) const {
-    const Index lines = to[0] * to[1], line_floats = to[2] * channels;
+  void operator()(ConstTensor x, Tensor y) const {
+    const Index lines = to[0] * to[1];
+    const Strides strides{x.stride(), y.stride()};
 #pragma omp parallel for schedule(static)
-    for (Index line = 0; line < rows * lines; ++line)
+    for (Index line = 0; line < x.shape.n * lines; ++line)
       vectorised([&] {
-        const float* const sample = x + line / lines * product(from) * channels;
-        float* const written = y + line * line_floats;
-        std::fill_n(written, line_floats, 0.0F);
+        const float* const sample = x.data.data() + line / lines * product(from) * strides.x;
+        float* const written = y.data.data() + line * to[2] * strides.y;
+        for (Index k = 0; k < to[2]; ++k) std::fill_n(written + k * strides.y, channels, 0.0F);
         for (const Source& a : sources[0][static_cast<std::size_t>(line % lines / to[1])])
           for (const Source& b : sources[1][static_cast<std::size_t>(line % to[1])])
-            add_line(a.weight * b.weight, sample + (a.position * from[1] + b.position) * from[2] * channels, written);
+            add_line(a.weight * b.weight, strides, sample + (a.position * from[1] + b.position) * from[2] * strides.x,
+                     written);
       });
   }
 
  private:
-  void add_line(float weight, const float* x, float* y) const {
+  /// Floats from a position to the next.
+  struct Strides {
+    Index x, y;
+  };
+  void add_line(float weight, const Strides& strides, const float* x, float* y) const {
     for (const std::vector<Source>& of_position : sources[2]) {
-      for (const Source& source : of_position) add(channels, weight * source.weight, x + source.position * channels, y);
-      y += channels;
+      for (const Source& source : of_position)
+        add(channels, weight * source.weight, x + source.position * strides.x, y);
+      y += strides.y;
     }
   }
 };
@@ -78,12 +85,9 @@ class Upsample final : public PoolOp {
         backward_{{backward_sources(g, 0), backward_sources(g, 1), backward_sources(g, 2)}, g.out(), g.in, g.channels} {
   }
 
-  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
-    forward_(x.shape.n, x.data.data(), y.data.data());
-  }
-  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
-    backward_(dy.shape.n, dy.data.data(), dx.data.data());
-  }
+  bool slices() const override { return true; }
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override { forward_(x, y); }
+  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override { backward_(dy, dx); }
 
  private:
   Gather forward_, backward_;

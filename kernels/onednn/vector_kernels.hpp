@@ -151,6 +151,7 @@ struct Line {
   long window, pooled;  ///< along the line: positions per window, and windows
   float share;          ///< 1 / positions in the whole window
   float slope;          ///< the activation's slope below 0
+  long y_stride;        ///< floats from one position of the output line to the next
 };
 
 struct Kernels {

@@ -36,8 +36,8 @@ void ReferenceBackend::dropout(const Step& step, std::uint64_t layer, float rate
     }
 }
 
-void ReferenceBackend::add(ConstSpan a, ConstSpan b, Span y) {
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[i] + b[i];
+void ReferenceBackend::add(ConstTensor a, ConstTensor b, Tensor y) {
+  for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] = a.data[i] + b.data[i];
 }
 
 void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) {

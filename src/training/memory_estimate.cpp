@@ -80,18 +80,22 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
 RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& held) const {
   const std::vector<Extent> resolutions = plan.resolutions();
   RunMemory most;
-  const std::size_t together = std::min<std::size_t>(models_.size(), 2);
-  for (std::size_t first = 0; first + together <= models_.size(); ++first) {
+  const auto consider = [&](std::size_t first, std::size_t together, bool saves) {
     RunMemory sum;
     for (std::size_t i = first; i < first + together; ++i) {
       RunMemory model = models_[i];  // only one model at a time is trained, or saved
       model.batches = std::max(model.batches, sum.batches) - sum.batches;
-      model.saving = std::max(model.saving, sum.saving) - sum.saving;
+      model.saving = saves ? std::max(model.saving, sum.saving) - sum.saving : 0;
       sum = sum + model;
     }
     const auto from = resolutions.begin() + static_cast<std::ptrdiff_t>(first);
     if (held) sum.data = data_bytes(held->parts, held->stores, {from, from + static_cast<std::ptrdiff_t>(together)});
     if (sum.all() > most.all()) most = sum;
+  };
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    consider(i, 1, true);
+    // Where the denser model starts untrained, none is saved while both are there.
+    if (i + 1 < models_.size()) consider(i, 2, plan.stages[i].dense.has_value());
   }
   most.program = program_;
   return most;

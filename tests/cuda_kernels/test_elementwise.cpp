@@ -53,7 +53,7 @@ TEST_CASE("cuda kernels: a sum equals the reference's, and may be written over e
     const cuda::Work work{nullptr, storage};
     const std::vector<float> a = exact(rng, shape.count()), b = exact(rng, shape.count());
     std::vector<float> expected = like(a);
-    reference->add(a, b, expected);
+    reference->add({shape, a}, {shape, b}, {shape, expected});
     Stored first(storage, shape, a), second(storage, shape, b), y(storage, shape);
     cuda::add(work, y.vectors(), first.data(), second.data(), y.data());
     CHECK(distance(y.values(), expected) < tolerance(storage));

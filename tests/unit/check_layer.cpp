@@ -151,6 +151,33 @@ void check_other_calls(Subject& subject) {
   CHECK(other.guards_intact());
 }
 
+/// Tensors that may be slices of a wider one's channels: the results stay the same.
+void check_slices(Subject& subject) {
+  Layer& layer = *subject.layer;
+  const Footprint footprint = layer.footprint();
+  const Slices& may = footprint.slices;
+  if (!may.x && !may.y && !may.dy) return;
+  LayerMemory b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
+  fill(subject, b, kSeed + 5);
+  other.copy_inputs(b);
+  run(subject, b);
+
+  SliceMemory x(b.in, may.x), y(b.out, may.y), dy(b.out, may.dy);
+  x.set(b.x.span());
+  dy.set(b.dy.span());
+  const LayerBuffers buffers = other.buffers_of(subject.step);
+  layer.forward(buffers, x.tensor(), y.tensor());
+  CHECK(relative_distance(y.values(), b.y.span()) < Agreement{}.y);
+  layer.backward(buffers, x.tensor(), y.tensor(), dy.tensor(), {other.in, other.dx.span()});
+  CHECK(relative_distance(other.dx.span(), b.dx.span()) < Agreement{}.dx);
+  CHECK(relative_distance(other.grads.span(), b.grads.span()) < Agreement{}.params);
+  if (may.x && may.y && footprint.in_place) {
+    layer.forward(buffers, x.tensor(), x.tensor());
+    CHECK(x.values() == y.values());
+  }
+  CHECK((other.guards_intact() && x.intact() && y.intact() && dy.intact()));
+}
+
 Curvature curvature(const LayerCase& c) {
   if (c.relu) return Curvature::smooth_kinked;
   return curvature_of(c.pool ? LayerKind::max_pool : c.spec.kind);
@@ -183,6 +210,7 @@ void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck
   check_evaluation(subject, oracle);
   check_same_bits(subject);
   check_other_calls(subject);
+  check_slices(subject);
   if (check.slopes) check_slopes(subject);
 }
 

@@ -8,8 +8,6 @@
 namespace mrmf::test {
 namespace {
 
-Shape flat_of(ConstSpan x) { return {.n = 1, .channels = std::ssize(x)}; }
-
 /// A tensor that may be missing (the first layer's dx), or share its memory with another.
 class Result {
  public:
@@ -296,11 +294,12 @@ class HostView final : public Backend {
     device_->dropout(step, layer, rate, input.tensor(), result.tensor());
     result.fetch();
   }
-  void add(ConstSpan a, ConstSpan b, Span y) override {
-    DeviceTensor first(*device_, {flat_of(a), a}), second(*device_, {flat_of(b), b});
-    DeviceTensor* const shared = y.data() == a.data() ? &first : y.data() == b.data() ? &second : nullptr;
-    Result result(*device_, {flat_of(y), y}, shared);
-    device_->add(first.span(), second.span(), result.tensor().data);
+  void add(ConstTensor a, ConstTensor b, Tensor y) override {
+    DeviceTensor first(*device_, a), second(*device_, b);
+    const float* const to = y.data.data();
+    DeviceTensor* const shared = to == a.data.data() ? &first : to == b.data.data() ? &second : nullptr;
+    Result result(*device_, y, shared);
+    device_->add(first.tensor(), second.tensor(), result.tensor());
     result.fetch();
   }
   void copy_channels(ConstTensor x, Index from, Tensor y, Index to, Index count) override {

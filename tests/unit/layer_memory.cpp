@@ -51,6 +51,33 @@ void Guarded::set(ConstSpan values) {
   std::ranges::copy(values, span().begin());
 }
 
+SliceMemory::SliceMemory(const Shape& shape, bool slice)
+    : shape_(shape), slice_(slice), memory_(shape.n * product(shape.spatial) * pitch()) {
+  std::ranges::fill(memory_.span(), kGuardValue);
+}
+
+void SliceMemory::set(ConstSpan values) {
+  const Tensor to = tensor();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    to.data[at / shape_.channels * pitch() + at % shape_.channels] = values[i];
+  }
+}
+
+std::vector<float> SliceMemory::values() const {
+  const ConstTensor from = tensor();
+  std::vector<float> values;
+  for (Index i = 0; i < shape_.count(); ++i)
+    values.push_back(from.data[i / shape_.channels * pitch() + i % shape_.channels]);
+  return values;
+}
+
+bool SliceMemory::intact() const {
+  if (!slice_) return memory_.intact();
+  const auto beside = std::ranges::count(memory_.span(), kGuardValue);
+  return memory_.intact() && beside == shape_.n * product(shape_.spatial) * (kBefore + kBehind);
+}
+
 LayerMemory::LayerMemory(const Layer& layer, const Shape& input, Index rows)
     : in(input.rows(rows)),
       out(layer.output().rows(rows)),

@@ -33,6 +33,29 @@ class Guarded {
   std::size_t count_;
 };
 
+/// A tensor, or some of the channels of a wider one.
+class SliceMemory {
+ public:
+  SliceMemory(const Shape& shape, bool slice);
+  Tensor tensor() { return {shape_, inside(memory_.span()), slice_ ? pitch() : 0}; }
+  ConstTensor tensor() const { return {shape_, inside(memory_.span()), slice_ ? pitch() : 0}; }
+  void set(ConstSpan values);
+  std::vector<float> values() const;
+  bool intact() const;  ///< the guards, and the channels beside the slice
+
+ private:
+  static constexpr Index kBefore = 3, kBehind = 2;  // channels
+  Index pitch() const { return slice_ ? kBefore + shape_.channels + kBehind : shape_.channels; }
+  template <class Some>
+  Some inside(Some whole) const {
+    return slice_ ? whole.subspan(kBefore, whole.size() - kBefore - kBehind) : whole;
+  }
+
+  Shape shape_;
+  bool slice_;
+  Guarded memory_;
+};
+
 /// All memory of one layer for calls with `rows` rows, and the calls themselves.
 class LayerMemory {
  public:

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "layers/arena_plan.hpp"
@@ -13,23 +14,41 @@ using namespace mrmf;
 
 namespace {
 
+constexpr Index kPositions = 4;  // of every tensor below
+
 /// The arena, with the number of a tensor in every cell.
 class Shadow {
  public:
   explicit Shadow(const ArenaPlan& plan) : cells_(static_cast<std::size_t>(plan.floats), 0) {}
-  int write(const Place& place) {
-    REQUIRE(place.first % 16 == 0);
+  int name() { return ++last_; }  ///< of a new tensor
+  /// A tensor of so many floats.
+  int write(const Place& place, Index floats) { return write(place, floats, name()); }
+  int write(const Place& place, Index floats, int tensor) {
+    REQUIRE((place.pitch != 0 || place.first % 16 == 0));
     REQUIRE(place.first >= 0);
     REQUIRE(place.end() <= std::ssize(cells_));
-    ++last_;
-    std::fill(cells_.begin() + place.first, cells_.begin() + place.end(), last_);
-    return last_;
+    all_of(place, floats, [&](int& cell) { return cell = tensor, true; });
+    return tensor;
   }
-  bool has(const Place& place, int tensor) const {
-    return std::all_of(cells_.begin() + place.first, cells_.begin() + place.end(), [&](int c) { return c == tensor; });
+  bool has(const Place& place, Index floats, int tensor) {
+    return all_of(place, floats, [&](int& cell) { return cell == tensor; });
   }
 
  private:
+  /// A slice has its channels at every `pitch` floats; there are so many that all floats have a place.
+  template <class Test>
+  bool all_of(const Place& place, Index floats, const Test& test) {
+    Index channels = place.pitch == 0 ? floats : 1;
+    while ((place.count - channels) % std::max<Index>(place.pitch, 1) != 0 ||
+           (place.pitch != 0 && ((place.count - channels) / place.pitch + 1) * channels != floats))
+      REQUIRE(++channels <= place.pitch);
+    REQUIRE((place.pitch != 0 || place.count == floats));
+    for (Index first = place.first; first < place.end(); first += place.pitch == 0 ? floats : place.pitch)
+      for (Index c = 0; c < channels; ++c)
+        if (!test(cells_[static_cast<std::size_t>(first + c)])) return false;
+    return true;
+  }
+
   std::vector<int> cells_;
   int last_ = 0;
 };
@@ -41,11 +60,13 @@ class Follower {
     y_.resize(units.size() + 1);
     gradient_.resize(units.size() + 1);
     for (std::size_t u = 0; u < units.size(); ++u) forward(u);
-    gradient_.back().tensor = arena_.write(plan.units.back().dy);
+    gradient_.back().tensor = arena_.write(plan.units.back().dy, units.back().floats);
     CHECK(has_output(units.size()));
     for (std::size_t u = units.size(); u-- > 0;) backward(u);
     CHECK(has_output(units.size()));
   }
+  int slices() const { return slices_; }        ///< outputs that were written to their place in a concat's
+  int gradients() const { return gradients_; }  ///< that are slices of a concat's
 
  private:
   struct Gradient {
@@ -53,25 +74,64 @@ class Follower {
     std::set<std::size_t> givers;
   };
 
-  bool has_output(std::size_t number) const {
-    return number == 0 || arena_.has(plan_.units[number - 1].output, y_[number]);
+  Index floats_of(std::size_t number) const { return units_[number - 1].floats; }
+  /// Input i of concat u as a slice of `whole`.
+  Place slice(std::size_t u, std::size_t i, const Place& whole) const {
+    const std::vector<Index>& parts = units_[u].parts;
+    const Index pitch = std::accumulate(parts.begin(), parts.end(), Index{0});
+    const Index before = std::accumulate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), Index{0});
+    return {whole.first + before, (units_[u].floats / pitch - 1) * pitch + parts[i], pitch};
   }
-  bool has_inputs(std::size_t u, std::size_t from = 0) const {
+  static bool same(const Place& a, const Place& b) {
+    return a.first == b.first && a.count == b.count && a.pitch == b.pitch;
+  }
+  /// Whether input i of unit u lies in its place of the output before the call.
+  bool lies_there(std::size_t u, std::size_t i) const {
+    const std::size_t number = units_[u].reads[i];
+    return !units_[u].parts.empty() && number != 0 &&
+           same(plan_.units[number - 1].output, slice(u, i, plan_.units[u].output));
+  }
+
+  bool has_output(std::size_t number) {
+    if (number == 0) return true;
+    const UnitFacts& unit = units_[number - 1];
+    if (unit.identity && plan_.units[number - 1].in_place) return has_output(unit.reads[0]);
+    const Place& output = plan_.units[number - 1].output;
+    if (unit.parts.empty()) return arena_.has(output, unit.floats, y_[number]);
+    for (std::size_t i = 0; i < unit.parts.size(); ++i) {
+      const int tensor = lies_there(number - 1, i) ? y_[unit.reads[i]] : y_[number];
+      if (!arena_.has(slice(number - 1, i, output), floats_of_part(number - 1, i), tensor)) return false;
+    }
+    return true;
+  }
+  Index floats_of_part(std::size_t u, std::size_t i) const { return units_[u].parts[i] * kPositions; }
+  bool has_inputs(std::size_t u, std::size_t from = 0) {
     return std::all_of(units_[u].reads.begin() + static_cast<std::ptrdiff_t>(std::min(from, units_[u].reads.size())),
                        units_[u].reads.end(), [&](std::size_t number) { return has_output(number); });
   }
 
   void forward(std::size_t u) {
     const UnitMemory& memory = plan_.units[u];
-    CHECK(memory.output.count == units_[u].floats);
     CHECK(has_inputs(u));
     if (units_[u].identity && memory.in_place) {
       CHECK(memory.output.first == plan_.units[units_[u].reads[0] - 1].output.first);
       y_[u + 1] = y_[units_[u].reads[0]];
       return;
     }
-    y_[u + 1] = arena_.write(memory.output);
-    CHECK(has_inputs(u, memory.in_place ? 2 : 0));  // a sum over one of its first two reads the others afterwards
+    if (memory.output.pitch != 0) {
+      ++slices_;
+      CHECK(units_[u].slices.y);
+      for (const UnitFacts& reader : units_) CHECK((reader.slices.x || std::ranges::count(reader.reads, u + 1) == 0));
+    }
+    if (units_[u].parts.empty()) {
+      y_[u + 1] = arena_.write(memory.output, units_[u].floats);
+      CHECK(has_inputs(u, memory.in_place ? 2 : 0));  // a sum over one of its first two reads the others afterwards
+      return;
+    }
+    y_[u + 1] = arena_.name();
+    for (std::size_t i = 0; i < units_[u].parts.size(); ++i)
+      if (!lies_there(u, i)) arena_.write(slice(u, i, memory.output), floats_of_part(u, i), y_[u + 1]);
+    CHECK((has_inputs(u) && has_output(u + 1)));
   }
 
   void backward(std::size_t u) {
@@ -80,8 +140,9 @@ class Follower {
     for (std::size_t reader = u + 1; reader < units_.size(); ++reader)
       if (std::ranges::count(units_[reader].reads, u + 1) > 0) CHECK(gradient_[u + 1].givers.contains(reader));
     const int dy = gradient_[u + 1].tensor;
+    CHECK((memory.dy.pitch == 0 || unit.slices.dy));
     const auto reads_hold = [&](bool in_place) {
-      CHECK((in_place || arena_.has(memory.dy, dy)));
+      CHECK((in_place || arena_.has(memory.dy, unit.floats, dy)));
       if (unit.reads_output) CHECK(has_output(u + 1));
       if (unit.reads_input) CHECK(has_inputs(u));
     };
@@ -95,33 +156,40 @@ class Follower {
         CHECK(dx.count == 0);
         continue;
       }
-      CHECK(dx.count == units_[unit.reads[i] - 1].floats);
-      const bool same = dx.first == memory.dy.first;
-      if (unit.dx_is_dy || unit.identity) {
-        CHECK(same);
+      if (dx.pitch != 0 && !unit.parts.empty()) {
+        ++gradients_;
+        CHECK(same(dx, slice(u, i, memory.dy)));
         continue;
       }
-      over = over || same;
-      CHECK((!same || (unit.in_place && unit.reads.size() == 1)));
-      written[i] = arena_.write(dx);
+      const bool is_dy = dx.first == memory.dy.first;
+      if (unit.dx_is_dy || unit.identity) {
+        CHECK(is_dy);
+        continue;
+      }
+      over = over || is_dy;
+      CHECK((!is_dy || (unit.in_place && unit.reads.size() == 1)));
+      written[i] = arena_.write(dx, floats_of(unit.reads[i]));
     }
     reads_hold(over);
     for (std::size_t i = 0; i < unit.reads.size(); ++i)
-      if (unit.reads[i] != 0) add_up(memory.dx[i], written[i], gradient_[unit.reads[i]], u);
+      if (unit.reads[i] != 0) add_up(memory.dx[i], written[i], unit.reads[i], u);
   }
 
-  void add_up(const InputGradient& to, int dx, Gradient& gradient, std::size_t u) {
-    CHECK(arena_.has(to.dx, dx));
+  void add_up(const InputGradient& to, int dx, std::size_t number, std::size_t u) {
+    Gradient& gradient = gradient_[number];
+    const Index floats = floats_of(number);
+    CHECK(arena_.has(to.dx, floats, dx));
     if (gradient.givers.empty()) {
       CHECK(to.before.count == 0);
       gradient.tensor = dx;
     } else {
-      CHECK(to.before.count == to.dx.count);
-      CHECK(arena_.has(to.before, gradient.tensor));
-      gradient.tensor = arena_.write(to.sum);
+      CHECK(arena_.has(to.before, floats, gradient.tensor));
+      gradient.tensor = arena_.write(to.sum, floats);
       const auto apart = [&](const Place& part) {
-        return part.first == to.sum.first || part.end() <= to.sum.first || to.sum.end() <= part.first;
+        return (part.first == to.sum.first && part.pitch == 0) || part.end() <= to.sum.first ||
+               to.sum.end() <= part.first;
       };
+      CHECK(to.sum.pitch == 0);
       CHECK((apart(to.before) && apart(to.dx)));
     }
     gradient.givers.insert(u);
@@ -132,12 +200,20 @@ class Follower {
   Shadow arena_;
   std::vector<int> y_;
   std::vector<Gradient> gradient_;
+  int slices_ = 0, gradients_ = 0;
 };
+
+/// Makes it a concat whose inputs may lie in their places beforehand.
+template <class FloatsOf>
+void take_slices(UnitFacts& concat, FloatsOf floats_of) {
+  concat.slices.x = true;
+  for (const std::size_t number : concat.reads) concat.parts.push_back(floats_of(number) / kPositions);
+}
 
 /// A unit like one of our layers, which reads what `pick` says.
 template <class Pick>
 UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) {
-  const auto floats_of = [&](std::size_t number) { return number == 0 ? Index{40} : units[number - 1].floats; };
+  const auto floats_of = [&](std::size_t number) { return number == 0 ? 10 * kPositions : units[number - 1].floats; };
   const auto most = [&](Index n) { return static_cast<Index>(rng.below(static_cast<std::uint64_t>(n))); };
   UnitFacts unit;
   unit.reads = {pick()};
@@ -150,13 +226,13 @@ UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) 
     }
   };
   switch (most(8)) {
-    case 0: unit.floats = 1 + most(200); break;                                               // convolution
-    case 1: break;                                                                            // batch norm
-    case 2: unit.in_place = true, unit.reads_output = true, unit.reads_input = false; break;  // activation
-    case 3: unit.in_place = true, unit.reads_input = false; break;                            // dropout
-    case 4: unit.floats = 1 + unit.floats / 4, unit.reads_input = false; break;               // pooling
-    case 5: unit.in_place = unit.identity = true, unit.reads_input = false; break;            // flatten
-    case 6:                                                                                   // add
+    case 0: unit.floats = kPositions * (1 + most(50)); break;                                    // convolution
+    case 1: break;                                                                               // batch norm
+    case 2: unit.in_place = true, unit.reads_output = true, unit.reads_input = false; break;     // activation
+    case 3: unit.in_place = true, unit.reads_input = false; break;                               // dropout
+    case 4: unit.floats = kPositions * (1 + unit.floats / 16), unit.reads_input = false; break;  // pooling
+    case 5: unit.in_place = unit.identity = true, unit.reads_input = false; break;               // flatten
+    case 6:                                                                                      // add
       more_inputs(true);
       unit.in_place = unit.dx_is_dy = true, unit.reads_input = false;
       break;
@@ -165,7 +241,10 @@ UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) 
       unit.reads_input = false;
       unit.floats = 0;
       for (const std::size_t number : unit.reads) unit.floats += floats_of(number);
+      if (most(4) > 0) take_slices(unit, floats_of);
+      return unit;
   }
+  if (!unit.identity && !unit.dx_is_dy) unit.slices = {.x = most(2) > 0, .y = most(2) > 0, .dy = most(2) > 0};
   return unit;
 }
 
@@ -203,13 +282,16 @@ Index two_widest(const std::vector<UnitFacts>& units, const ArenaPlan& plan) {
 }  // namespace
 
 TEST_CASE("arena plan: whoever reads finds what was written for it, in random networks") {
+  int slices = 0, gradients = 0;
   for (std::uint64_t key = 0; key < 3000; ++key) {
     CAPTURE(key);
     const std::vector<UnitFacts> units = random_network(key, false);
     const ArenaPlan plan = plan_arena(units);
     const Follower follow(units, plan);
     CHECK(plan.floats <= plan.separate);
+    slices += follow.slices(), gradients += follow.gradients();
   }
+  CHECK((slices > 500 && gradients > 500));
 }
 
 TEST_CASE("arena plan: chains take no more than outputs in a row and two gradients of the widest") {
@@ -261,4 +343,22 @@ TEST_CASE("arena plan: the presets take less memory than with outputs in a row")
         const Execution execution = plan_execution(*backend, network, {settings, 0, fuse});
         CHECK(execution.floats(network, 2) < (fuse ? before.fused : before.plain));
       }
+}
+
+TEST_CASE("arena plan: a U-Net's concats copy nothing where the backend takes slices") {
+  for (const auto& backend : {make_reference_backend(), make_onednn_backend(1)}) {
+    const NetworkSettings settings{parse_sample(preset_sample("unet3d")), 2, preset_layers("unet3d"), ""};
+    const Network network(*backend, settings);
+    const Execution execution = plan_execution(*backend, network, {settings, 0, true});
+    int inputs = 0;
+    for (const Unit& unit : execution.units) {
+      if (unit.join == nullptr) continue;
+      for (std::size_t i = 0; i < unit.reads.size(); ++i, ++inputs) {
+        const Unit& writer = execution.units[unit.reads[i] - 1];
+        CHECK((writer.memory.output.pitch == unit.out.channels) == backend->slices());
+        CHECK((unit.memory.dx[i].dx.pitch == unit.out.channels) == backend->slices());
+      }
+    }
+    CHECK(inputs >= 4);
+  }
 }

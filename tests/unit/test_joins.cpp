@@ -157,6 +157,48 @@ TEST_CASE("joins: a sum may be written over its first or its second input, and a
     }
 }
 
+TEST_CASE("joins: what lies in its slice of a concat's output already is not copied, nor is its gradient") {
+  for (const auto& backend : backends())
+    for (const JoinCase& c : cases()) {
+      JoinMemory memory(*backend, c, c.in[0].n);
+      const std::vector<Index> parts = memory.join->footprint().parts;
+      CHECK(parts.empty() == (c.kind != LayerKind::concat || !backend->slices()));
+      Index first = 0;
+      for (std::size_t i = 0; i < parts.size(); first += parts[i++]) {
+        INFO(backend->name(), ": ", to_string(c.in[0]), " input ", i);
+        const auto slice = [&](Guarded& of) {
+          const auto floats = static_cast<std::size_t>(memory.out.count() - memory.out.channels + parts[i]);
+          return Tensor{memory.shapes[i], of.span().subspan(static_cast<std::size_t>(first), floats),
+                        memory.out.channels};
+        };
+        memory.y.poison();
+        std::vector<ConstTensor> x = memory.inputs();
+        backend->copy_channels(x[i], 0, {memory.out, memory.y.span()}, first, parts[i]);
+        x[i] = slice(memory.y);
+        memory.join->join(x, {memory.out, memory.y.span()});
+        CHECK(memory.y.values() == expected(c, memory));
+
+        const std::vector<float> dy = memory.dy.values();
+        std::vector<Tensor> dx;
+        for (std::size_t j = 0; j < parts.size(); ++j)
+          dx.push_back(j == i ? slice(memory.dy) : Tensor{memory.shapes[j], memory.dx[j].span()});
+        memory.join->split({memory.out, memory.dy.span()}, dx);
+        CHECK(memory.dy.values() == dy);
+        for (std::size_t j = 0; j < parts.size(); ++j)
+          if (j != i) CHECK(memory.dx[j].values() == expected_gradient(c, memory, j));
+        // A slice is read where it lies, by a copy and by a sum.
+        backend->copy_channels(slice(memory.dy), 0, {memory.shapes[i], memory.dx[i].span()}, 0, parts[i]);
+        CHECK(memory.dx[i].values() == expected_gradient(c, memory, i));
+        std::vector<float> twice = memory.dx[i].values();
+        for (float& value : twice) value += value;
+        backend->add(slice(memory.dy), {memory.shapes[i], memory.dx[i].span()},
+                     {memory.shapes[i], memory.dx[i].span()});
+        CHECK(memory.dx[i].values() == twice);
+        CHECK(memory.intact());
+      }
+    }
+}
+
 TEST_CASE("joins: NaN in one input is NaN in the output") {
   for (const auto& backend : backends())
     for (const JoinCase& c : cases()) {

@@ -1,0 +1,174 @@
+// Transposed convolutions. Where windows neither overlap nor leave gaps, each position of x makes a patch of y of its
+// own: a product of matrices, whose rows are then put where the patches lie. Any other is a convolution's data
+// gradient.
+#include <dnnl.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/host/conv_transpose.hpp"
+#include "kernels/onednn/backend.hpp"
+#include "kernels/onednn/instruction_set.hpp"
+
+namespace mrmf::onednn {
+namespace {
+
+/// y's patches under positions of x in a row: (positions, taps, channels of y), in one thread's memory.
+class Patches {
+ public:
+  Patches(const ConvGeometry& g, Index positions)
+      : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels), rows_(make_arena(positions * width())) {}
+
+  Index width() const { return product(kernel_) * channels_; }
+  float* data() { return rows_.span().data(); }
+
+  /// Writes patches [first, last), counted over all samples, into y.
+  void put(Index first, Index last, const float* bias, Tensor y) {
+    const Index stride = y.stride(), channels = channels_;
+    for_lines(first, last, [&](const float* from, Index position) {
+      float* to = y.data.data() + position * stride;
+      for (Index tap = 0; tap < kernel_[2]; ++tap, from += channels, to += stride)
+        for (Index c = 0; c < channels; ++c) to[c] = from[c] + bias[c];
+    });
+  }
+  /// Reads them from dy, and adds their sums per channel to `sums` unless that is null.
+  void get(Index first, Index last, ConstTensor dy, double* sums) {
+    const Index stride = dy.stride(), channels = channels_;
+    for_lines(first, last, [&](float* to, Index position) {
+      const float* from = dy.data.data() + position * stride;
+      for (Index tap = 0; tap < kernel_[2]; ++tap, from += stride, to += channels) {
+        for (Index c = 0; c < channels; ++c) to[c] = from[c];
+        if (sums != nullptr)
+          for (Index c = 0; c < channels; ++c) sums[c] += double{from[c]};
+      }
+    });
+  }
+
+ private:
+  /// body(the patch's taps along the last axis, the first of their positions in y) for each such line of each patch.
+  template <class Body>
+  void for_lines(Index first, Index last, const Body& body) {
+    vectorised([&] {
+      float* row = data();
+      for (Index p = first; p < last; ++p) {
+        const Index k = p % of_[2], j = p / of_[2] % of_[1], i = p / (of_[2] * of_[1]);  // i: over all samples
+        for (Index a = 0; a < kernel_[0]; ++a)
+          for (Index b = 0; b < kernel_[1]; ++b, row += kernel_[2] * channels_)
+            body(row, ((i * kernel_[0] + a) * of_[1] * kernel_[1] + j * kernel_[1] + b) * of_[2] * kernel_[2] +
+                          k * kernel_[2]);
+      }
+    });
+  }
+
+  Extent kernel_, of_;  // of_: positions of x
+  Index channels_;
+  Arena rows_;
+};
+
+/// C = A B + beta C, row-major; A or B transposed where said so.
+struct Product {
+  char transpose_a, transpose_b;
+  Index rows, columns, depth;
+  float beta;
+  void operator()(const float* a, const float* b, float* c) const {
+    const dnnl_status_t status =
+        dnnl_sgemm(transpose_a, transpose_b, rows, columns, depth, 1.0F, a, transpose_a == 'N' ? depth : rows, b,
+                   transpose_b == 'N' ? columns : depth, beta, c, columns);
+    MRMF_CHECK(status == dnnl_success, "oneDNN's product of matrices");
+  }
+};
+
+class PatchConvTranspose final : public WeightedOp {
+ public:
+  explicit PatchConvTranspose(const ConvGeometry& g)
+      : in_(g.out()),
+        depth_(g.out_channels),
+        width_(product(g.kernel) * g.in_channels),
+        piece_(std::max<Index>(16, piece_floats / width_)) {
+    for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
+  }
+
+  bool slices() const override { return true; }
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    for_pieces(x.shape.n, [&](Index first, Index last, Thread& own) {
+      const Product product{'N', 'N', last - first, width_, depth_, 0.0F};
+      product(x.data.data() + first * depth_, w.data(), own.patches.data());
+      own.patches.put(first, last, b.data(), y);
+    });
+  }
+
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
+      own.patches.get(first, last, dy, nullptr);
+      const Product product{'N', 'T', last - first, depth_, width_, 0.0F};
+      product(own.patches.data(), w.data(), dx.data.data() + first * depth_);
+    });
+  }
+
+  /// The threads' sums, added in the threads' order.
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    for (Thread& thread : threads_) {
+      std::ranges::fill(thread.dw.span(), 0.0F);
+      std::ranges::fill(thread.db, 0.0);
+    }
+    for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
+      own.patches.get(first, last, dy, own.db.data());
+      const Product product{'T', 'N', depth_, width_, last - first, 1.0F};
+      product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
+    });
+    for (std::size_t i = 0; i < dw.size(); ++i) {
+      dw[i] = 0;
+      for (Thread& thread : threads_) dw[i] += thread.dw.span()[i];
+    }
+    for (std::size_t c = 0; c < db.size(); ++c) {
+      double sum = 0;
+      for (const Thread& thread : threads_) sum += thread.db[c];
+      db[c] = static_cast<float>(sum);
+    }
+  }
+
+ private:
+  static constexpr Index piece_floats = 32768;  // of patches: they stay in the L2 cache
+
+  struct Thread {
+    Patches patches;
+    Arena dw;
+    std::vector<double> db;
+    Thread(const ConvGeometry& g, Index positions, Index weights)
+        : patches(g, positions), dw(make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
+  };
+
+  /// body(first, last, thread): positions of x, counted over all samples.
+  template <class Body>
+  void for_pieces(Index rows, const Body& body) {
+    const Index positions = rows * product(in_), pieces = (positions + piece_ - 1) / piece_;
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads_.size()))
+    for (Index i = 0; i < pieces; ++i)
+      body(i * piece_, std::min(positions, (i + 1) * piece_), threads_[static_cast<std::size_t>(omp_get_thread_num())]);
+  }
+
+  Extent in_;            // positions of x
+  Index depth_, width_;  // x's channels; a patch's floats
+  Index piece_;          // positions of x that are taken at a time
+  std::vector<Thread> threads_;
+};
+
+/// Whether the windows tile y.
+bool tiles(const ConvGeometry& g) {
+  const Extent none{0, 0, 0}, out = g.out();
+  bool whole = g.kernel == g.stride && g.pad_before == none && g.pad_after == none;
+  for (std::size_t a = 0; a < 3; ++a) whole = whole && g.dilation[a] == 1 && out[a] * g.kernel[a] == g.in[a];
+  return whole;
+}
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> OnednnBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  if (tiles(geometry)) return std::make_unique<PatchConvTranspose>(geometry);
+  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+}
+
+}  // namespace mrmf::onednn
