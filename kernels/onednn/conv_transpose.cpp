@@ -72,11 +72,10 @@ struct Product {
   char transpose_a, transpose_b;
   Index rows, columns, depth;
   float beta;
-  void operator()(const float* a, const float* b, float* c) const {
-    const dnnl_status_t status =
-        dnnl_sgemm(transpose_a, transpose_b, rows, columns, depth, 1.0F, a, transpose_a == 'N' ? depth : rows, b,
-                   transpose_b == 'N' ? columns : depth, beta, c, columns);
-    MRMF_CHECK(status == dnnl_success, "oneDNN's product of matrices");
+  /// Whether it was done: oneDNN may find no memory for its copies.
+  bool operator()(const float* a, const float* b, float* c) const {
+    return dnnl_sgemm(transpose_a, transpose_b, rows, columns, depth, 1.0F, a, transpose_a == 'N' ? depth : rows, b,
+                      transpose_b == 'N' ? columns : depth, beta, c, columns) == dnnl_success;
   }
 };
 
@@ -88,6 +87,8 @@ class PatchConvTranspose final : public WeightedOp {
         width_(product(g.kernel) * g.in_channels),
         piece_(std::max<Index>(16, piece_floats / width_)) {
     for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
+    for (const Thread& thread : threads_) all_.push_back(&thread);
+    sums_ = all_;  // room for them
   }
 
   bool slices() const override { return true; }
@@ -95,8 +96,9 @@ class PatchConvTranspose final : public WeightedOp {
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     for_pieces(x.shape.n, [&](Index first, Index last, Thread& own) {
       const Product product{'N', 'N', last - first, width_, depth_, 0.0F};
-      product(x.data.data() + first * depth_, w.data(), own.patches.data());
+      const bool done = product(x.data.data() + first * depth_, w.data(), own.patches.data());
       own.patches.put(first, last, b.data(), y);
+      return done;
     });
   }
 
@@ -104,28 +106,31 @@ class PatchConvTranspose final : public WeightedOp {
     for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
       own.patches.get(first, last, dy, nullptr);
       const Product product{'N', 'T', last - first, depth_, width_, 0.0F};
-      product(own.patches.data(), w.data(), dx.data.data() + first * depth_);
+      return product(own.patches.data(), w.data(), dx.data.data() + first * depth_);
     });
   }
 
   /// The threads' sums, added in the threads' order.
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    for (Thread& thread : threads_) {
-      std::ranges::fill(thread.dw.span(), 0.0F);
-      std::ranges::fill(thread.db, 0.0);
-    }
+    for (Thread& thread : threads_) thread.begun = false;
     for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
+      if (!own.begun) std::ranges::fill(own.db, 0.0);
       own.patches.get(first, last, dy, own.db.data());
-      const Product product{'T', 'N', depth_, width_, last - first, 1.0F};
-      product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
+      const Product product{'T', 'N', depth_, width_, last - first, own.begun ? 1.0F : 0.0F};
+      own.begun = true;
+      return product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
     });
-    for (std::size_t i = 0; i < dw.size(); ++i) {
-      dw[i] = 0;
-      for (Thread& thread : threads_) dw[i] += thread.dw.span()[i];
+    std::erase_if(sums_ = all_, [](const Thread* thread) { return !thread->begun; });
+    const auto weights = static_cast<Index>(dw.size());
+#pragma omp parallel for schedule(static)
+    for (Index i = 0; i < weights; ++i) {
+      float sum = 0;
+      for (const Thread* thread : sums_) sum += thread->dw.span()[static_cast<std::size_t>(i)];
+      dw[static_cast<std::size_t>(i)] = sum;
     }
     for (std::size_t c = 0; c < db.size(); ++c) {
       double sum = 0;
-      for (const Thread& thread : threads_) sum += thread.db[c];
+      for (const Thread* thread : sums_) sum += thread->db[c];
       db[c] = static_cast<float>(sum);
     }
   }
@@ -137,23 +142,29 @@ class PatchConvTranspose final : public WeightedOp {
     Patches patches;
     Arena dw;
     std::vector<double> db;
+    bool begun = false;  // there is something in dw and db
     Thread(const ConvGeometry& g, Index positions, Index weights)
         : patches(g, positions), dw(make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
   };
 
-  /// body(first, last, thread): positions of x, counted over all samples.
+  /// body(first, last, thread): positions of x, counted over all samples; false: it could not be done.
   template <class Body>
   void for_pieces(Index rows, const Body& body) {
     const Index positions = rows * product(in_), pieces = (positions + piece_ - 1) / piece_;
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads_.size()))
+    bool done = true;
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads_.size())) reduction(&& : done)
     for (Index i = 0; i < pieces; ++i)
-      body(i * piece_, std::min(positions, (i + 1) * piece_), threads_[static_cast<std::size_t>(omp_get_thread_num())]);
+      done = body(i * piece_, std::min(positions, (i + 1) * piece_),
+                  threads_[static_cast<std::size_t>(omp_get_thread_num())]) &&
+             done;
+    MRMF_CHECK(done, "oneDNN's product of matrices");
   }
 
   Extent in_;            // positions of x
   Index depth_, width_;  // x's channels; a patch's floats
   Index piece_;          // positions of x that are taken at a time
   std::vector<Thread> threads_;
+  std::vector<const Thread*> all_, sums_;  // sums_: those with a part of the gradients
 };
 
 /// Whether the windows tile y.
