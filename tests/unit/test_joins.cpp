@@ -177,6 +177,12 @@ TEST_CASE("joins: what lies in its slice of a concat's output already is not cop
         x[i] = slice(memory.y);
         memory.join->join(x, {memory.out, memory.y.span()});
         CHECK(memory.y.values() == expected(c, memory));
+        SliceMemory elsewhere(memory.shapes[i], true);  // a slice of something else is copied like any input
+        elsewhere.set(memory.x[i].span());
+        x[i] = elsewhere.tensor();
+        memory.y.poison();
+        memory.join->join(x, {memory.out, memory.y.span()});
+        CHECK(memory.y.values() == expected(c, memory));
 
         const std::vector<float> dy = memory.dy.values();
         std::vector<Tensor> dx;
