@@ -50,6 +50,14 @@ TEST_CASE("fractals: a map is its matrix and shift, and contracts") {
   CHECK(small.volume() == doctest::Approx(0.006));
 }
 
+TEST_CASE("fractals: every map of a class and of its instances contracts") {
+  for (int number = 0; number < 4; ++number)
+    for (const int instance : {0, 1, 6, 100, kInstances - 1}) {
+      const Fractal fractal = Fractal::of_class(1, number).instance(instance);
+      for (const AffineMap& map : fractal.maps()) CHECK(longest(map) <= 0.9 + 1e-12);
+    }
+}
+
 TEST_CASE("fractals: points fill one direction of the unit cube, and more of it than a plane") {
   for (int number = 0; number < 6; ++number) {
     const std::vector<Point> points = Fractal::of_class(1, number).points(3, 30000);

@@ -35,6 +35,8 @@ class Fractal {
   static Fractal of_class(std::uint64_t seed, int number);
   Fractal instance(int number) const;  ///< below kInstances
 
+  const std::vector<AffineMap>& maps() const { return maps_; }  ///< all of them contract
+
   /// So many points, shifted and scaled alike along all axes into the cube [0, 1)^3.
   std::vector<Point> points(std::uint64_t key, std::size_t count) const;
 
