@@ -96,8 +96,6 @@ LayerCases conv_transpose_cases() {
       {"2-D, 8->4, same, k4, stride 2", image(3, 5, 6, 8), same(conv(4, {1, 4, 4}, {1, 2, 2}))},
       {"2-D, 3->5, k3x2, stride 1x2", image(4, 6, 5, 3), conv(5, {1, 3, 2}, {1, 1, 2})},
       {"3-D, 8->4, k2, stride 2", volume(2, {3, 4, 5}, 8), conv(4, {2, 2, 2}, {2, 2, 2})},
-      {"3-D, 4->16, k2, stride 2, positions for several threads", volume(2, {11, 12, 9}, 4),
-       conv(16, {2, 2, 2}, {2, 2, 2})},
       {"3-D, 16->8, same, k3", volume(2, {3, 8, 9}, 16), same(conv(8, {3, 3, 3}))},
       {"3-D, one row", volume(1, {2, 3, 2}, 5), conv(3, {3, 3, 3}, {2, 2, 2})},
   };

@@ -16,6 +16,13 @@ void check_all(const LayerCases& cases) {
 
 TEST_CASE("layers: convolution") { check_all(conv_cases()); }
 TEST_CASE("layers: transposed convolution") { check_all(conv_transpose_cases()); }
+TEST_CASE("layers: transposed convolution of so many positions that threads share them") {
+  LayerSpec spec;
+  spec.kind = LayerKind::conv_transpose;
+  spec.units = 16;
+  spec.window = spec.stride = {2, 2, 2};
+  check_all({{"transposed 3-D, 4->16, k2, stride 2", volume(2, {11, 12, 9}, 4), spec}});
+}
 TEST_CASE("layers: pooling") { check_all(pool_cases()); }
 TEST_CASE("layers: upsampling") { check_all(upsample_cases()); }
 TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }
