@@ -37,13 +37,14 @@ struct Slot {
 
 bool reads(const UnitFacts& unit, std::size_t number) { return std::ranges::count(unit.reads, number) > 0; }
 
+std::size_t moment_of_backward(const std::vector<UnitFacts>& units, std::size_t u) { return 2 * units.size() - u; }
+
 /// The last moment that reads output `number`, whatever memory holds it; its unit writes it, so at least that one.
 std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
-  const auto moment_of_backward = [&](std::size_t u) { return 2 * units.size() - u; };
   std::size_t moment = number - 1;
-  if (units[number - 1].reads_output) moment = moment_of_backward(number - 1);
+  if (units[number - 1].reads_output) moment = moment_of_backward(units, number - 1);
   for (std::size_t u = number; u < units.size(); ++u)
-    if (reads(units[u], number)) moment = std::max(moment, units[u].reads_input ? moment_of_backward(u) : u);
+    if (reads(units[u], number)) moment = std::max(moment, units[u].reads_input ? moment_of_backward(units, u) : u);
   return moment;
 }
 
@@ -135,7 +136,6 @@ class Planner {
   void used(std::size_t i, std::size_t moment) { blocks_[i].end = std::max(blocks_[i].end, moment); }
   /// Whether the memory is one gradient's alone and whole, so that a sum may be written over it.
   bool own(const Held& held) const { return users_[held.block] == 1 && !held.slot; }
-  std::size_t moment_of_backward(std::size_t u) const { return 2 * units_.size() - u; }
 
   /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name or as a
   /// slice of it.
@@ -174,7 +174,7 @@ class Planner {
 
   void backward(std::size_t u) {
     const UnitFacts& unit = units_[u];
-    const std::size_t moment = moment_of_backward(u);
+    const std::size_t moment = moment_of_backward(units_, u);
     const Held dy = gradient_[u + 1];
     MRMF_CHECK(dy.block != kNone, "an output that no unit reads");
     dy_of_[u] = dy;

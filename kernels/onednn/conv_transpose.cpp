@@ -87,8 +87,6 @@ class PatchConvTranspose final : public WeightedOp {
         width_(product(g.kernel) * g.in_channels),
         piece_(std::max<Index>(16, piece_floats / width_)) {
     for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
-    for (const Thread& thread : threads_) all_.push_back(&thread);
-    sums_ = all_;  // room for them
   }
 
   bool slices() const override { return true; }
@@ -120,17 +118,18 @@ class PatchConvTranspose final : public WeightedOp {
       own.begun = true;
       return product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
     });
-    std::erase_if(sums_ = all_, [](const Thread* thread) { return !thread->begun; });
     const auto weights = static_cast<Index>(dw.size());
 #pragma omp parallel for schedule(static)
     for (Index i = 0; i < weights; ++i) {
       float sum = 0;
-      for (const Thread* thread : sums_) sum += thread->dw.span()[static_cast<std::size_t>(i)];
+      for (const Thread& thread : threads_)
+        if (thread.begun) sum += thread.dw.span()[static_cast<std::size_t>(i)];
       dw[static_cast<std::size_t>(i)] = sum;
     }
     for (std::size_t c = 0; c < db.size(); ++c) {
       double sum = 0;
-      for (const Thread* thread : sums_) sum += thread->db[c];
+      for (const Thread& thread : threads_)
+        if (thread.begun) sum += thread.db[c];
       db[c] = static_cast<float>(sum);
     }
   }
@@ -142,7 +141,7 @@ class PatchConvTranspose final : public WeightedOp {
     Patches patches;
     Arena dw;
     std::vector<double> db;
-    bool begun = false;  // there is something in dw and db
+    bool begun = false;  // it has a part of the gradients
     Thread(const ConvGeometry& g, Index positions, Index weights)
         : patches(g, positions), dw(make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
   };
@@ -164,7 +163,6 @@ class PatchConvTranspose final : public WeightedOp {
   Index depth_, width_;  // x's channels; a patch's floats
   Index piece_;          // positions of x that are taken at a time
   std::vector<Thread> threads_;
-  std::vector<const Thread*> all_, sums_;  // sums_: those with a part of the gradients
 };
 
 /// Whether the windows tile y.
