@@ -19,6 +19,9 @@ enum class SampleLayout { transpose, reinterpret };
 /// refuse: DataError. fill: use the file's fill value, as HDF5 does.
 enum class MissingRule { refuse, fill };
 
+/// What to do about rows with NaN or infinity among their samples or labels. refuse: DataError. skip: leave them out.
+enum class NotFiniteRule { refuse, skip };
+
 /// What labels are. numbers: any. probabilities: from 0 to 1, of yes or no. classes: whole numbers from 0 on.
 enum class LabelKind { numbers, probabilities, classes };
 
@@ -39,6 +42,8 @@ struct DatasetSpec {
   std::string samples, labels;     ///< data set names; labels empty: there are none (prediction)
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
+  NotFiniteRule not_finite = NotFiniteRule::refuse;
+  std::string axes;  ///< of samples as they are stored, such as "n t c"; empty: samples first, channels last
   LabelForm form{};
   bool operator==(const DatasetSpec&) const = default;
 };

@@ -109,9 +109,43 @@ enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
 
+/// How training and validation samples come out of the same files. given: by data.train and data.validation.
+enum class SplitBy { given, rows, files, column };
+
+/// A split that the program makes (src/data/split.hpp).
+struct SplitSettings {
+  SplitBy by = SplitBy::given;
+  double validation = 0.2;  ///< rows, files: the share that validates
+  std::string column;       ///< column: a data set with a number per row; rows of another number than 0 validate
+  std::uint64_t seed = 1;
+  bool operator==(const SplitSettings&) const = default;
+};
+
+/// Samples or labels in other units: (f(x) - mean) / std per channel, with f(x) = log(1 + x) or x. Averaging to lower
+/// resolutions comes first.
+struct Normalisation {
+  bool log1p = false;
+  bool mean_std = false;          ///< with `mean` empty: both are measured over the training samples
+  std::vector<double> mean, std;  ///< one number for all channels, or one per channel
+  bool operator==(const Normalisation&) const = default;
+};
+
+/// Training samples changed at random, by a function of seed, epoch and sample. Axes count from 0, the first spatial
+/// one.
+struct Augmentation {
+  std::vector<int> flip;     ///< axes that may be mirrored
+  std::vector<int> turn;     ///< axes that may change places: turns by right angles in their planes
+  std::vector<Index> shift;  ///< per axis: most positions of a periodic shift either way
+  bool any() const { return !flip.empty() || !turn.empty() || !shift.empty(); }
+  bool operator==(const Augmentation&) const = default;
+};
+
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
-  int shards = 0;                 ///< 0: one per rank
+  SplitSettings split;
+  Normalisation normalise_samples, normalise_labels;
+  Augmentation augment;
+  int shards = 0;  ///< 0: one per rank
   bool shuffle = true;
   ShuffleOver shuffle_over = ShuffleOver::shard;
   LoadRule load = LoadRule::automatic;
@@ -126,8 +160,19 @@ struct ModelConfig {
   std::string preset;             ///< a name of preset_list(); empty: `layers`
   PresetSizes sizes;              ///< of the preset
   std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
+  std::string start;              ///< a run's folder or a model file whose parameters training begins with
   BottomSettings bottom;          ///< which layers a fusion hands over
   bool operator==(const ModelConfig&) const = default;
+};
+
+/// What tells whether one epoch's model is better than another's: the validation loss, or training.metric.
+enum class Monitor { loss, metric };
+
+/// Ends a phase when validation has not improved for so many epochs. 0: it never does.
+struct EarlyStopping {
+  int patience = 0;
+  double least_change = 0;  ///< relative to the best value so far; a smaller one is no improvement
+  bool operator==(const EarlyStopping&) const = default;
 };
 
 struct TrainingConfig {
@@ -136,7 +181,11 @@ struct TrainingConfig {
   std::optional<int> classes;    ///< labels are 0 to classes - 1; empty: as many as the network has output channels
   std::optional<int> ignore;     ///< a label that says that there is none
   std::optional<Metric> metric;  ///< measured after every epoch; empty: the task's own (src/training/metrics.hpp)
-  int batch = 512;               ///< per rank
+  Monitor monitor = Monitor::loss;
+  EarlyStopping early_stopping;
+  double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
+  int accumulate = 1;    ///< parts of a step's batch that are computed one after the other
+  int batch = 512;       ///< per rank
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"

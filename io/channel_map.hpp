@@ -1,0 +1,18 @@
+// Normalisation of numbers with channels last: other units in which a network learns, and the way back.
+#pragma once
+
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// y = f(x) * scale[c] + shift[c] for channel c, with f(x) = log(1 + x) or x. Empty: nothing changes.
+struct ChannelMap {
+  bool log1p = false;
+  std::vector<float> scale, shift;  ///< one of each per channel; both empty where only the logarithm is taken
+  bool empty() const { return !log1p && scale.empty(); }
+  bool operator==(const ChannelMap&) const = default;
+};
+
+}  // namespace mrmf
