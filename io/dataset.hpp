@@ -43,7 +43,7 @@ struct DatasetSpec {
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
-  std::string axes;  ///< of samples as they are stored, such as "n t c"; empty: samples first, channels last
+  std::string axes{};  ///< of samples as they are stored, such as "n t c"; empty: samples first, channels last
   LabelForm form{};
   bool operator==(const DatasetSpec&) const = default;
 };
