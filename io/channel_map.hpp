@@ -15,4 +15,9 @@ struct ChannelMap {
   bool operator==(const ChannelMap&) const = default;
 };
 
+/// Applies the map to consecutive values of a sample with channels last; `first` is the place of the first of them.
+void apply(const ChannelMap& map, Index first, Span values);
+/// The way back: from y to x.
+void undo(const ChannelMap& map, Index first, Span values);
+
 }  // namespace mrmf

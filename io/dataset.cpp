@@ -2,14 +2,19 @@
 #include "io/dataset.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
+#include "io/axis_order.hpp"
+#include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/input_file.hpp"
 #include "io/labels.hpp"
 #include "io/limits.hpp"
+#include "io/not_finite.hpp"
 #include "mpi/comm.hpp"
 
 #define XXH_INLINE_ALL
@@ -20,11 +25,12 @@ namespace {
 
 std::string place(const std::string& file, const std::string& dataset) { return file + ": data set '" + dataset + "'"; }
 
-/// The shape of one sample from (n, F) or (n, spatial..., C).
-Shape sample_shape(const std::vector<Index>& shape, const std::string& where) {
+/// The shape of one sample from (n, F) or (n, spatial..., C), or as data.axes names its axes.
+Shape sample_shape(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where) {
+  const std::vector<Index> shape = channels_last(stored, order, where);
   if (shape.size() < 2 || shape.size() > 5)
     throw DataError(where + " has shape " + shape_text(shape) +
-                    "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
+                    "; samples are (n, features) or (n, 1 to 3 spatial axes, channels); data.axes names other axes");
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
     if (shape[axis] < 1)
       throw DataError(where + " has shape " + shape_text(shape) + "; a sample holds nothing: make the file again");
@@ -42,8 +48,11 @@ void check_type(const DatasetInfo& info, const std::string& where) {
 
 /// The shape of one sample's labels. Classes are single numbers, so that an axis less than the samples' has is enough
 /// for their positions; the same goes for numbers, unless these axes could also be one of outputs.
-Shape label_shape(const DatasetInfo& labels, const Shape& sample, const LabelForm& form, const std::string& where) {
-  const std::vector<Index>& all = labels.shape;
+Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec, const std::string& where) {
+  const LabelForm& form = spec.form;
+  const AxisOrder order = parse_axes(spec.axes);
+  const bool stored_alike = order.moves() && std::ssize(labels.shape) == order.axes + 1 && order.axes > 1;
+  const std::vector<Index> all = stored_alike ? channels_last(labels.shape, order, where) : labels.shape;
   const auto refuse = [&](const std::string& wanted) {
     throw DataError(where + " has shape " + shape_text(all) + "; " + wanted);
   };
@@ -71,10 +80,10 @@ Shape label_shape(const DatasetInfo& labels, const Shape& sample, const LabelFor
   return shape;
 }
 
-Shape inspect_labels(const DatasetInfo& labels, const DatasetShape& shape, const LabelForm& form,
+Shape inspect_labels(const DatasetInfo& labels, const DatasetShape& shape, const DatasetSpec& spec,
                      const std::string& where) {
   check_type(labels, where);
-  const Shape label = label_shape(labels, shape.sample, form, where);
+  const Shape label = label_shape(labels, shape.sample, spec, where);
   if (labels.rows() != shape.samples)
     throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(shape.samples) +
                     " samples; each sample needs its row of labels");
@@ -89,14 +98,13 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   const DatasetInfo samples = file.info(spec.samples);
   check_type(samples, where);
   DatasetShape shape;
-  shape.sample = sample_shape(samples.shape, where);
+  shape.sample = sample_shape(samples.shape, parse_axes(spec.axes), where);
   shape.samples = samples.rows();
   shape.type = kept_as(samples.type);
   if (samples.type != shape.type) shape.converted = size_of(samples.type);
   shape.chunks = RowReader(path, spec.samples).chunk_memory();
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
-  if (!spec.labels.empty())
-    shape.label = inspect_labels(file.info(spec.labels), shape, spec.form, place(path, spec.labels));
+  if (!spec.labels.empty()) shape.label = inspect_labels(file.info(spec.labels), shape, spec, place(path, spec.labels));
   if (spec.missing == MissingRule::fill) return shape;
   file.require_written(spec.samples);
   if (!spec.labels.empty()) file.require_written(spec.labels);
@@ -109,6 +117,8 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
   if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
   DatasetShape total;
   for (const std::string& path : spec.files) {
+    if (is_pattern(path))
+      throw ConfigError("data.files: no file matches " + path + "; correct the pattern, or the folder to start from");
     const DatasetShape one = inspect_file(path, spec);
     if (total.file_samples.empty()) {
       total.sample = one.sample;
@@ -132,9 +142,8 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
   return total;
 }
 
-}  // namespace
-
-DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
+/// The headers of all files: every row a sample.
+DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
   DatasetShape shape;
   collective_try(comm, [&] {
     if (comm.root()) shape = inspect_files(spec);
@@ -166,6 +175,95 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   shape.converted = words[10];
   shape.label_type = label_storage(spec.form);
   return shape;
+}
+
+/// The numbers of the choice's column, read by the root.
+std::vector<float> read_column(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
+  std::vector<float> column;
+  if (spec.choice.column.empty()) return column;
+  column.resize(static_cast<std::size_t>(shape.samples));
+  collective_try(comm, [&] {
+    Span rest(column);
+    for (std::size_t i = 0; i < spec.files.size() && comm.root(); ++i) {
+      const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self());
+      const DatasetInfo info = file.info(spec.choice.column);
+      const std::string where = place(spec.files[i], spec.choice.column);
+      check_type(info, where);
+      if (info.rows() != shape.file_samples[i] || info.shape.size() > 2 ||
+          (info.shape.size() == 2 && info.shape[1] != 1))
+        throw DataError(where + " has shape " + shape_text(info.shape) +
+                        ", and data.split.column wants one number for " + "each of " +
+                        std::to_string(shape.file_samples[i]) + " samples");
+      const auto count = static_cast<std::size_t>(info.rows());
+      file.read_rows(spec.choice.column, 0, info.rows(), rest.first(count));
+      rest = rest.subspan(count);
+    }
+  });
+  comm.broadcast(std::span(column), 0);
+  return column;
+}
+
+/// Leaves rows out of a shape that has them all.
+void keep_rows(DatasetShape& shape, std::vector<Index> rows) {
+  if (shape.file_rows.empty()) shape.file_rows = shape.file_samples;
+  shape.samples = std::ssize(rows);
+  shape.file_samples.assign(shape.file_rows.size(), 0);
+  std::size_t file = 0;
+  Index end = shape.file_rows.front();
+  for (const Index row : rows) {
+    while (row >= end) end += shape.file_rows[++file];
+    ++shape.file_samples[file];
+  }
+  shape.rows = std::move(rows);
+}
+
+void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
+  if (spec.choice.part == RowPart::all) return;
+  keep_rows(shape, choose_rows(spec.choice, shape.samples, read_column(spec, shape, comm)));
+  if (shape.samples > 0) return;
+  const std::string part = spec.choice.part == RowPart::train ? "training" : "validation";
+  throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " +
+                  (spec.choice.column.empty()
+                       ? "it has only one; give more samples"
+                       : "'" + spec.choice.column + "' has " + (part == "training" ? "no 0" : "only zeros") +
+                             ", and rows of 0 train, all others validate"));
+}
+
+void skip_not_finite(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
+  if (spec.not_finite == NotFiniteRule::refuse) return;
+  shape.skipped = rows_not_finite(spec, shape, comm);
+  if (shape.skipped.empty()) return;
+  std::vector<Index> all = shape.rows, rest;
+  if (all.empty()) {
+    all.resize(static_cast<std::size_t>(shape.samples));
+    std::iota(all.begin(), all.end(), Index{0});
+  }
+  std::ranges::set_difference(all, shape.skipped, std::back_inserter(rest));
+  if (rest.empty())
+    throw DataError("data set '" + spec.samples + "' has no sample that is finite: all " +
+                    std::to_string(shape.skipped.size()) + " rows hold NaN or infinity, or their labels do");
+  keep_rows(shape, std::move(rest));
+}
+
+}  // namespace
+
+DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
+  DatasetShape shape = inspect_headers(spec, comm);
+  choose(spec, shape, comm);
+  skip_not_finite(spec, shape, comm);
+  return shape;
+}
+
+std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape) {
+  std::vector<std::string> texts;
+  Index start = 0;
+  auto row = shape.skipped.begin();
+  for (std::size_t i = 0; i < shape.file_rows.size(); start += shape.file_rows[i++]) {
+    std::vector<Index> here;
+    for (; row != shape.skipped.end() && *row < start + shape.file_rows[i]; ++row) here.push_back(*row - start);
+    if (!here.empty()) texts.push_back(spec.files[i] + ": " + ranges_text(here));
+  }
+  return texts;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/row_choice.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -43,7 +44,8 @@ struct DatasetSpec {
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
-  std::string axes{};  ///< of samples as they are stored, such as "n t c"; empty: samples first, channels last
+  std::string axes{};  ///< of samples as they are stored, such as "n t c" (io/axis_order.hpp); empty: channels last
+  RowChoice choice{};
   LabelForm form{};
   bool operator==(const DatasetSpec&) const = default;
 };
@@ -66,6 +68,9 @@ struct DatasetShape {
   ChunkMemory chunks{};                     ///< the largest of any file
   Index converted = 0;                      ///< most bytes per element in a file that does not hold `type`; else 0
   ElementType label_type = ElementType::float32;  ///< of labels in memory
+  std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
+  std::vector<Index> file_rows{};  ///< the same: rows in each file
+  std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite
   bool operator==(const DatasetShape&) const = default;
 };
 
@@ -74,7 +79,12 @@ struct DatasetShape {
 /// Collective. Checks that every file is present, HDF5 and whole, and has both data sets with readable types. Sample
 /// shapes must agree, with as many labels as samples, at least one sample, and no missing rows unless allowed.
 /// Otherwise DataError on every rank, naming file and data set.
+/// Rows that the spec's choice leaves out are no samples. With NotFiniteRule::skip all others are read once, by all
+/// ranks together, to find those that are to be skipped.
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm);
+
+/// The rows that were skipped, a text for each file that has some: "a.h5: 3, 7-9".
+std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape);
 
 /// Collective. DataError, naming file and data set, when ranks see different contents under the same name, as on nodes
 /// with their own file systems. Every rank reads the headers of all files, and a little of a few rows of each.

@@ -69,6 +69,7 @@ bool is_any_of(hid_t type, hid_t little, hid_t big) { return H5Tequal(type, litt
 }  // namespace
 
 ElementType element_type(hid_t type) {
+  if (H5Tget_class(type) == H5T_ENUM) return element_type(Type(H5Tget_super(type)).get());  // booleans of h5py
   if (is_half(type)) return ElementType::float16;
   if (is_any_of(type, H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return ElementType::float32;
   if (is_any_of(type, H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return ElementType::float64;

@@ -160,7 +160,9 @@ h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string&
   H5Pset_obj_track_times(creation.get(), false);
   const std::vector<hsize_t> sizes(place.shape.begin(), place.shape.end());
   const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  const hid_t stored = place.type == ElementType::uint16 ? H5T_STD_U16LE : H5T_IEEE_F32LE;
+  const hid_t stored = place.type == ElementType::uint16   ? H5T_STD_U16LE
+                       : place.type == ElementType::uint32 ? H5T_STD_U32LE
+                                                           : H5T_IEEE_F32LE;
   h5::Dataset dataset(H5Dcreate2(file, name.c_str(), stored, space.get(), links.get(), creation.get(), H5P_DEFAULT));
   h5::require(bool(dataset), at(path, name) + " cannot be created");
   return dataset;
@@ -248,7 +250,7 @@ Hdf5Output::~Hdf5Output() {
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
-  MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16,
+  MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16 || type == ElementType::uint32,
              "type " + to_string(type) + " is not written");
   Place place{0, type, shape};
   const Index bytes = product(shape) * size_of(type);
@@ -294,6 +296,10 @@ void Hdf5Output::write_rows(const std::string& name, Index first, ConstSpan valu
 }
 
 void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values) {
+  write_elements(name, {first}, values);
+}
+
+void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values) {
   write_elements(name, {first}, values);
 }
 

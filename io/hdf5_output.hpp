@@ -28,12 +28,14 @@ class Hdf5Output {
   Hdf5Output(const Hdf5Output&) = delete;
   Hdf5Output& operator=(const Hdf5Output&) = delete;
 
-  /// Collective: a contiguous data set of float32 or uint16. Together, the ranks write every element exactly once.
+  /// Collective: a contiguous data set of float32, uint16 or uint32. Together, the ranks write every element exactly
+  /// once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
   /// On any rank: writes `values`, of the data set's own type, as rows from `first` on.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
+  void write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values);
   /// The same for planes along the first axis of one row, from plane `first` on.
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/limits.hpp"
@@ -150,6 +151,19 @@ std::string missing(const std::string& path, const std::string& name, hid_t file
   return meant.empty() ? text : text + "; do you mean '" + meant + "'?";
 }
 
+// HDF5 2 writes layouts that earlier libraries do not know.
+bool is_of_newer_library(const std::string& reason) { return reason.find("version number") != std::string::npos; }
+
+[[noreturn]] void refuse_to_open(const std::string& path, const std::string& what) {
+  const std::string reason = last_error();
+  const bool newer = is_of_newer_library(reason);
+  throw DataError(what + " cannot be opened" + (reason.empty() ? "" : "; " + reason) +
+                  (newer ? "; a newer HDF5 than " + hdf5_version() +
+                               " wrote it: with that one's tools, `h5repack --low=0 --high=1 " + path +
+                               " NEW.h5` stores it for this one"
+                         : ""));
+}
+
 Properties chunk_access(const ChunkCache& cache) {
   Properties access(H5Pcreate(H5P_DATASET_ACCESS));
   H5Pset_chunk_cache(access.get(), static_cast<std::size_t>(cache.slots()),
@@ -193,10 +207,13 @@ std::vector<Index> shape_of(hid_t space) {
 
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name) {
   if (!exists(file, name)) throw DataError(missing(path, name, file));
-  if (!is_dataset(file, name)) throw DataError(path + ": '" + name + "' is a group, not a data set");
-  Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const std::string what = path + ": data set '" + name + "'";
-  h5::require(bool(dataset), what + " cannot be opened");
+  if (!is_dataset(file, name)) {
+    if (is_of_newer_library(last_error())) refuse_to_open(path, what);
+    throw DataError(path + ": '" + name + "' is a group, not a data set");
+  }
+  Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
+  if (!dataset) refuse_to_open(path, what);
   require_sound_sources(path, dataset, what);
   return dataset;
 }

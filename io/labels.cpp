@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "io/coarsen.hpp"
-#include "io/hdf5_file.hpp"
 #include "io/sample_files.hpp"
+#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 
@@ -117,25 +118,27 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 }
 
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
-    : label_(shape.label), form_(spec.form), type_(label_storage(spec.form)) {
+    : label_(shape.label), form_(spec.form), order_(parse_axes(spec.axes)), type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
-  Index start = 0, done = 0;  // rows of files before, rows read
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
-    const Index first = std::max(owned.first, start);
-    const Index end = std::min(owned.first + owned.count, start + shape.file_samples[i]);
-    const Range rows{first - start, std::max<Index>(end - first, 0)};
-    start += shape.file_samples[i];
-    if (rows.count == 0) continue;
-    read(spec, spec.files[i], rows, done);
-    done += rows.count;
-  }
+  const StoredRows stored(shape);
+  std::size_t open = spec.files.size();
+  std::optional<RowReader> reader;
+  Index done = 0;
+  stored.for_each_run(owned, [&](const RowRun& run) {
+    const std::string& path = spec.files[run.file];
+    if (run.file != open) {
+      reader.emplace(path, spec.labels);
+      if (spec.missing == MissingRule::refuse) reader->require_written();
+    }
+    open = run.file;
+    read({path, spec.labels, *reader}, run.rows, done);
+    done += run.rows.count;
+  });
 }
 
-void Labels::read(const DatasetSpec& spec, const std::string& path, Range rows, Index to) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
-  if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
+void Labels::read(const Source& source, Range rows, Index to) {
   const Index width = label_.per_sample(), step = std::max<Index>(1, kReadElements / width);
   std::vector<float> converted;
   for (Index done = 0; done < rows.count; done += step) {
@@ -146,15 +149,28 @@ void Labels::read(const DatasetSpec& spec, const std::string& path, Range rows, 
       converted.resize(values.size());
       values = converted;
     }
-    file.read_rows(spec.labels, rows.first + done, count, values);
-    const RowPlace first{path, spec.labels, rows.first + done};
+    const RowPlace first{source.path, source.dataset, rows.first + done};
+    read_values(source, {first.row, count}, values);
     const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
     if (bad < std::ssize(values))
-      throw DataError(
-          not_finite_text({path, spec.labels, first.row + bad / width}, values[static_cast<std::size_t>(bad)]));
+      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / width},
+                                      values[static_cast<std::size_t>(bad)]));
     if (form_.kind == LabelKind::classes) keep_classes(first, values, place);
     if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
   }
+}
+
+void Labels::read_values(const Source& source, Range rows, Span values) const {
+  const ElementType type = source.reader.type();
+  std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.reader.row_bytes()));
+  MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(type)), source.path);
+  source.reader.read(rows.first, rows.count, raw.data());
+  if (!order_.moves() || label_.axes == 0 || std::ssize(source.reader.shape()) != order_.axes + 1)
+    return to_float32(type, raw.data(), values);
+  std::vector<float> stored(values.size());
+  to_float32(type, raw.data(), stored);
+  move_channels_last(channel_box(label_, order_), rows.count, size_of(ElementType::float32),
+                     reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
 }
 
 void Labels::keep_classes(const RowPlace& first, ConstSpan values, std::byte* to) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
@@ -34,12 +35,20 @@ class Labels {
   const std::vector<Index>& counts() const { return counts_; }
 
  private:
-  void read(const DatasetSpec& spec, const std::string& path, Range rows, Index to);
+  /// Of one file.
+  struct Source {
+    const std::string& path;
+    const std::string& dataset;
+    const RowReader& reader;
+  };
+  void read(const Source& source, Range rows, Index to);
+  void read_values(const Source& source, Range rows, Span values) const;
   void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
 
   Shape label_;
   LabelForm form_;
+  AxisOrder order_;  // of samples, and of labels with as many axes
   ElementType type_;
   std::vector<std::byte> stored_;
   std::vector<Index> counts_;

@@ -146,7 +146,8 @@ Range common(Range a, Range b) {
 
 std::string not_finite_text(const RowPlace& place, float value) {
   return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
-         (std::isnan(value) ? "NaN" : "an infinity") + "; remove or repair that sample";
+         (std::isnan(value) ? "NaN" : "an infinity") +
+         "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\"";
 }
 
 Index files_with(const DatasetShape& shape, Range rows) {
@@ -162,27 +163,30 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
     : dataset_(spec.samples),
       type_(shape.type),
       row_elements_(shape.sample.per_sample()),
-      row_bytes_(row_elements_ * size_of(shape.type)) {
+      row_bytes_(row_elements_ * size_of(shape.type)),
+      box_(channel_box(shape.sample, parse_axes(spec.axes))),
+      moves_channels_(parse_axes(spec.axes).moves()),
+      stored_(shape) {
   MRMF_CHECK(shape.file_samples.size() == spec.files.size(), "the shape is not of these files");
   const Index of_file = most_cached / std::max<Index>(1, files_with(shape, owned));
-  Range rows;
+  Range samples;
   for (std::size_t i = 0; i < spec.files.size(); ++i) {
-    rows = {rows.first + rows.count, shape.file_samples[i]};
-    if (common(rows, owned).count == 0) continue;
-    File file{rows, spec.files[i], RowReader(spec.files[i], spec.samples, of_file)};
-    const bool same = file.reader.shape().front() == rows.count &&
+    samples = {samples.first + samples.count, shape.file_samples[i]};
+    if (common(samples, owned).count == 0) continue;
+    File file{spec.files[i], RowReader(spec.files[i], spec.samples, of_file)};
+    const bool same = file.reader.shape().front() == stored_.rows_of_file(i) &&
                       file.reader.row_bytes() == row_elements_ * size_of(file.reader.type());
     if (!same)
       throw DataError(spec.files[i] + ": data set '" + spec.samples +
                       "' changed while it was being opened; start again when nothing writes to it");
     if (spec.missing == MissingRule::refuse) file.reader.require_written();  // as this rank sees it
-    files_.push_back(std::move(file));
+    files_.emplace(i, std::move(file));
   }
 }
 
 ReadingWay SampleFiles::way() const {
   ReadingWay way;
-  for (const File& file : files_) {
+  for (const auto& [number, file] : files_) {
     const ReadingWay one = file.reader.way();
     way.direct = (way.text.empty() || way.direct) && one.direct;
     if (way.text.find(one.text) == std::string::npos) way.text += (way.text.empty() ? "" : ", ") + one.text;
@@ -190,32 +194,39 @@ ReadingWay SampleFiles::way() const {
   return way;
 }
 
-void SampleFiles::read(Range rows, std::byte* to, Scratch& scratch) const {
-  Index done = 0;
-  for (const File& file : files_) {
-    const Range here = common(file.rows, rows);
-    if (here.count == 0) continue;
-    read_file(file, here, to + (here.first - rows.first) * row_bytes_, scratch);
-    done += here.count;
-  }
-  MRMF_CHECK(done == rows.count, "rows that are not owned were asked for");
+void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
+  stored_.for_each_run(samples, [&](const RowRun& run) {
+    const auto file = files_.find(run.file);
+    MRMF_CHECK(file != files_.end(), "rows that are not owned were asked for");
+    read_run(file->second, run.rows, to, scratch);
+    to += run.rows.count * row_bytes_;
+  });
 }
 
-void SampleFiles::read_file(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
-  const Index first = rows.first - file.rows.first;  // in the file
-  const auto elements = static_cast<std::size_t>(rows.count * row_elements_);
-  if (file.reader.type() == type_) {
-    file.reader.read(first, rows.count, to);
+void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  if (moves_channels_) {
+    scratch.unordered.resize(static_cast<std::size_t>(rows.count * row_bytes_));
+    read_converted(file, rows, scratch.unordered.data(), scratch);
+    move_channels_last(box_, rows.count, size_of(type_), scratch.unordered.data(), to);
   } else {
-    scratch.as_stored.resize(static_cast<std::size_t>(rows.count * file.reader.row_bytes()));
-    file.reader.read(first, rows.count, scratch.as_stored.data());
-    to_float32(file.reader.type(), scratch.as_stored.data(), {reinterpret_cast<float*>(to), elements});
+    read_converted(file, rows, to, scratch);
   }
   const Index bad = first_not_finite(type_, to, rows.count * row_elements_);
   if (bad == rows.count * row_elements_) return;
   float value = 0;
   to_float32(type_, to + bad * size_of(type_), {&value, 1});
-  throw DataError(not_finite_text({file.path, dataset_, first + bad / row_elements_}, value));
+  throw DataError(not_finite_text({file.path, dataset_, rows.first + bad / row_elements_}, value));
+}
+
+void SampleFiles::read_converted(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  if (file.reader.type() == type_) {
+    file.reader.read(rows.first, rows.count, to);
+    return;
+  }
+  scratch.as_stored.resize(static_cast<std::size_t>(rows.count * file.reader.row_bytes()));
+  file.reader.read(rows.first, rows.count, scratch.as_stored.data());
+  to_float32(file.reader.type(), scratch.as_stored.data(),
+             {reinterpret_cast<float*>(to), static_cast<std::size_t>(rows.count * row_elements_)});
 }
 
 }  // namespace mrmf

@@ -1,13 +1,16 @@
 // Samples of a data set that is spread over files, read by any thread.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/sample_order.hpp"
+#include "io/stored_rows.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -47,7 +50,7 @@ class RowReader {
 
 /// A thread's buffers for intermediate values.
 struct Scratch {
-  std::vector<std::byte> as_stored, fine;
+  std::vector<std::byte> as_stored, unordered, fine;
 };
 
 /// The location of a row, for messages.
@@ -72,22 +75,25 @@ class SampleFiles {
   Index row_bytes() const { return row_bytes_; }
   ReadingWay way() const;  ///< direct when it is so for all files
 
-  /// Reads owned rows, numbered within the whole data set. DataError (file, data set, row in that file) when one cannot
-  /// be read, or holds NaN or infinity. On any thread, each with its own scratch.
-  void read(Range rows, std::byte* to, Scratch& scratch) const;
+  /// Reads owned samples, numbered within the whole data set, with their channels last. DataError (file, data set, row
+  /// in that file) when one cannot be read, or holds NaN or infinity. On any thread, each with its own scratch.
+  void read(Range samples, std::byte* to, Scratch& scratch) const;
 
  private:
   struct File {
-    Range rows;  // numbered within the data set
     std::string path;
     RowReader reader;
   };
-  void read_file(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
+  void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
+  void read_converted(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
 
   std::string dataset_;
   ElementType type_;
   Index row_elements_, row_bytes_;
-  std::vector<File> files_;
+  ChannelBox box_;
+  bool moves_channels_;
+  StoredRows stored_;
+  std::map<std::size_t, File> files_;  // those with owned samples
 };
 
 }  // namespace mrmf

@@ -76,6 +76,7 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
   const Index steps = steps_per_epoch(settings);
   const auto shards = own_shards(settings, mix(seed, stage, epoch));
   EpochOrder order;
+  order.key = mix(seed, stage, epoch);
   order.ids.reserve(static_cast<std::size_t>(own_rows(settings).count));
   for (Index step = 0; step < steps; ++step) {
     const auto start = static_cast<Index>(order.ids.size());

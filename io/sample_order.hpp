@@ -28,6 +28,7 @@ struct EpochOrder {
   std::vector<Range> steps;        ///< this rank's rows of `ids` per step (may be empty for a rank, never for all)
   std::vector<Index> global_rows;  ///< rows of the whole team per step: the weight of the mean gradient
   std::vector<Index> shard_rows;   ///< from epoch_order: rows per step from each of this rank's shards, step after step
+  std::uint64_t key = 0;           ///< from epoch_order: of this epoch's randomness; 0: there is none
 };
 
 struct OrderSettings {

@@ -33,22 +33,27 @@ Index form_parts(const SampleForm& form) {
 }
 
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x) {
+  Range made{0, std::ssize(x)};  // of the sample's values
   if (form.layout == SampleLayout::reinterpret) {
     std::vector<float> flat(x.size());
     SampleForm straight = form;
     straight.layout = SampleLayout::transpose;
+    straight.map = nullptr;
     form_sample(straight, row, {}, flat);
     turn(flat, coarse_shape(form.stored, form.factor), x);
   } else if (form.factor == original) {
-    const Range mine = piece(std::ssize(x), part.number, part.of);
-    to_float32(form.type, row + mine.first * size_of(form.type),
-               x.subspan(static_cast<std::size_t>(mine.first), static_cast<std::size_t>(mine.count)));
+    made = piece(std::ssize(x), part.number, part.of);
+    to_float32(form.type, row + made.first * size_of(form.type),
+               x.subspan(static_cast<std::size_t>(made.first), static_cast<std::size_t>(made.count)));
   } else {
     const Shape small = coarse_shape(form.stored, form.factor);
-    const Range mine = piece(lines_of(small), part.number, part.of);
-    coarsen_lines({form.type, form.stored, row}, form.factor, mine,
-                  x.data() + mine.first * small.spatial[2] * small.channels);
+    const Range lines = piece(lines_of(small), part.number, part.of);
+    const Index line = small.spatial[2] * small.channels;
+    made = {lines.first * line, lines.count * line};
+    coarsen_lines({form.type, form.stored, row}, form.factor, lines, x.data() + made.first);
   }
+  if (form.map != nullptr)
+    apply(*form.map, made.first, x.subspan(static_cast<std::size_t>(made.first), static_cast<std::size_t>(made.count)));
 }
 
 namespace {
@@ -138,7 +143,7 @@ Extent SampleStore::kept_resolution(const Extent& resolution) const {
 }
 
 bool SampleStore::averages_at_use(const Extent& resolution) const {
-  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose;
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty();
 }
 
 void SampleStore::require(const Extent& resolution, Index most_rows) {
@@ -222,6 +227,7 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
   Level& from = level(kept);
   SampleForm form = from.form;
   if (kept != resolution) form.factor = resolution;
+  if (!settings_.samples.empty()) form.map = &settings_.samples;
   const Index width = sample(resolution).per_sample(), rows = std::ssize(ids);
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
   for (const std::int64_t id : ids)
@@ -246,9 +252,11 @@ void SampleStore::gather_labels(const Extent& resolution, std::span<const std::i
   MRMF_CHECK(std::ssize(targets) == rows * width, "targets do not fit the ids");
   if (!labels_) return;
 #pragma omp parallel for schedule(static) if (rows * width > part_elements)
-  for (Index i = 0; i < rows; ++i)
-    labels_->write(resolution, ids[static_cast<std::size_t>(i)] - owned_.first,
-                   targets.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)));
+  for (Index i = 0; i < rows; ++i) {
+    const Span target = targets.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
+    labels_->write(resolution, ids[static_cast<std::size_t>(i)] - owned_.first, target);
+    apply(settings_.labels, 0, target);
+  }
 }
 
 }  // namespace mrmf

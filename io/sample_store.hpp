@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/channel_map.hpp"
 #include "io/coarsen.hpp"
 #include "io/dataset.hpp"
 #include "io/labels.hpp"
@@ -21,6 +22,7 @@ struct SampleForm {
   ElementType type = ElementType::float32;
   Extent factor{1, 1, 1};  ///< averaging on the way
   SampleLayout layout = SampleLayout::transpose;
+  const ChannelMap* map = nullptr;  ///< applied at the end
 };
 
 /// The number of parts that a sample of this form may be cut into, one per thread.
@@ -30,8 +32,8 @@ Index form_parts(const SampleForm& form);
 struct FormPart {
   Index number = 0, of = 1;
 };
-/// Makes a part of the sample from the row: averaged, as float32, channels-last. part.of is at most form_parts(form). x
-/// is the whole sample.
+/// Makes a part of the sample from the row: averaged, as float32, channels-last, in the map's units. part.of is at most
+/// form_parts(form). x is the whole sample.
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
 
 /// When lower resolutions are averaged: once, and kept, or from the original for every batch. Both give the same
@@ -41,7 +43,8 @@ enum class Averaging { load, epoch };
 struct StoreSettings {
   bool stream = false;  ///< samples are read when their batch comes; else all are read at the start
   Averaging averaging = Averaging::load;
-  Index budget = 0;  ///< streaming: bytes for this data set on this rank, without labels
+  Index budget = 0;                ///< streaming: bytes for this data set on this rank, without labels
+  ChannelMap samples{}, labels{};  ///< the units of batches; averaging comes first
 };
 
 /// The samples of this rank. They keep their type (DatasetShape::type; float32 if averaged) until a batch is made.

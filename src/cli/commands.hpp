@@ -30,6 +30,8 @@ struct Subcommands {
 // Each is in its own src/cli/<name>.cpp (predict: evaluate.cpp), with its options and its work.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
+void add_init(Subcommands& commands);
+void add_data(Subcommands& commands);
 void add_inspect(Subcommands& commands);
 void add_plan(Subcommands& commands);
 void add_tune(Subcommands& commands);
@@ -44,9 +46,9 @@ void add_doctor(Subcommands& commands);
 
 /// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
-inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_inspect, add_plan,     add_tune,
-                                              add_train,    add_compare, add_plot,    add_evaluate, add_predict,
-                                              add_bench,    add_presets, add_doctor};
+inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_init,  add_data,    add_inspect,
+                                              add_plan,     add_tune,    add_train, add_compare, add_plot,
+                                              add_evaluate, add_predict, add_bench, add_presets, add_doctor};
 
 /// Adds the configuration file and its overrides, spelt alike in every subcommand. `what` describes the file in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "io/dataset.hpp"
+#include "io/file_patterns.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
 
@@ -11,12 +12,10 @@ namespace {
 
 std::string absent_text(const std::string& file) {
   std::error_code ignored;
-  const bool pattern = file.find_first_of("*?[") != std::string::npos;
-  const bool relative = std::filesystem::path(file).is_relative();
-  return file + " is not there" +
-         (pattern    ? " (data.files takes names, not patterns: list every file)"
-          : relative ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
-                     : "");
+  const std::string from = std::filesystem::path(file).is_relative()
+                               ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
+                               : "";
+  return (is_pattern(file) ? "no file matches " + file : file + " is not there") + from;
 }
 
 }  // namespace

@@ -12,13 +12,17 @@
 #include <regex>
 #include <string>
 
+#include "io/channel_map.hpp"
+#include "io/file_patterns.hpp"
 #include "io/hdf5_output.hpp"
+#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
+#include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
@@ -151,8 +155,9 @@ struct Trained {
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
   DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
-  if (!options.files.empty()) spec.files = options.files;
+  if (!options.files.empty()) spec.files = expand_patterns(options.files);
   if (!options.samples.empty()) spec.samples = options.samples;
+  if (!options.files.empty() || !options.samples.empty()) spec.choice = {};  // the run's split is of its own data
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == Labels::unread) spec.labels.clear();
   if (options.missing) spec.missing = *options.missing;
@@ -208,7 +213,10 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   order.shuffle = false;
   const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
                                         ranks_of_same(host_name(), world).size());
-  t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, memory.stores.front());
+  StoreSettings settings_of_store = memory.stores.front();
+  settings_of_store.samples = sample_map(t.config, t.shape.sample);
+  if (labels == Labels::needed) settings_of_store.labels = label_map(t.config, t.shape.label);
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings_of_store);
   t.store->require(t.resolution, batch);
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), batch, t.config.model.layers, t.config.model.bottom};
@@ -216,6 +224,8 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);
   if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  for (const std::string& line : skipped_lines(t.spec, t.shape))
+    if (world.root()) std::cout << line << "\n";
   if (world.root() && checksum == Checksum::missing)
     std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
   return t;
@@ -279,7 +289,14 @@ void for_each_batch(Trained& t, const std::function<void(const Evaluated&)>& vis
 void print_scores(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::needed, world);
   Scores scores(t.config.training.loss.task(), t.output(), t.target_channels());
-  const auto add = [&](const Evaluated& batch) { scores.add(batch.outputs, batch.labels, batch.loss); };
+  const ChannelMap units = label_map(t.config, t.shape.label);
+  const auto add = [&](const Evaluated& batch) {
+    if (units.empty()) return scores.add(batch.outputs, batch.labels, batch.loss);
+    std::vector<float> y(batch.outputs.begin(), batch.outputs.end()), labels(batch.labels.begin(), batch.labels.end());
+    undo(units, 0, y);
+    undo(units, 0, labels);
+    scores.add(y, labels, batch.loss);
+  };
   collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another inside
   scores.sum(world);
   if (!world.root()) return;
@@ -295,8 +312,22 @@ std::vector<Index> data_shape(Index samples, const Shape& output, Index channels
   return shape;
 }
 
-// Writes the model's outputs for every sample as the data set "prediction" and, where they are of classes or of yes or
-// no, "probability" and "class". Reads no labels.
+// Which row of which file these samples are.
+void write_sources(Hdf5Output& out, const StoredRows& stored, Range samples) {
+  std::vector<std::uint32_t> files, rows;
+  stored.for_each_run(samples, [&](const RowRun& run) {
+    for (Index row = run.rows.first; row < run.rows.first + run.rows.count; ++row) {
+      files.push_back(static_cast<std::uint32_t>(run.file));
+      rows.push_back(static_cast<std::uint32_t>(row));
+    }
+  });
+  out.write_rows("file", samples.first, std::span<const std::uint32_t>(files));
+  out.write_rows("row", samples.first, std::span<const std::uint32_t>(rows));
+}
+
+// Writes the model's outputs for every sample, in the labels' own units, as the data set "prediction" and, where they
+// are of classes or of yes or no, "probability" and "class". Where the samples are not simply the rows of one file,
+// "file" and "row" say what they are. Reads no labels.
 void write_predictions(const ModelOptions& options, Comm& world) {
   Trained t = open_trained(options, Labels::unread, world);
   const Shape output = t.output();
@@ -312,8 +343,20 @@ void write_predictions(const ModelOptions& options, Comm& world) {
     file.create_dataset("class", data_shape(t.shape.samples, output, 0), ElementType::uint16);
     made += ", class";
   }
+  const bool sources = !t.shape.rows.empty() || t.spec.files.size() > 1;
+  if (sources) {
+    for (const std::string name : {"file", "row"}) file.create_dataset(name, {t.shape.samples}, ElementType::uint32);
+    file.write_text("files", fmt::format("{}", fmt::join(t.spec.files, "\n")));
+    made += ", file, row";
+  }
+  const StoredRows stored(t.shape);
+  const Normalisation& measured = t.config.data.normalise_labels;
+  const ChannelMap units = channel_map(measured, std::ssize(measured.mean), "data.normalise.label");
   const auto write = [&](const Evaluated& batch) {
-    file.write_rows("prediction", batch.first, batch.outputs);
+    std::vector<float> y(batch.outputs.begin(), batch.outputs.end());
+    undo(units, 0, y);
+    file.write_rows("prediction", batch.first, y);
+    if (sources) write_sources(file, stored, {batch.first, std::ssize(y) / output.per_sample()});
     if (task != Task::regression)
       file.write_rows("probability", batch.first, probabilities(task, output.channels, batch.outputs));
     if (task == Task::classes) file.write_rows("class", batch.first, predicted_classes(output.channels, batch.outputs));

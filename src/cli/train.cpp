@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/cli/commands.hpp"
+#include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
 #include "src/method/pipeline.hpp"
@@ -19,6 +20,7 @@
 #include "src/run/run_folder.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/training/augment.hpp"
 #include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
@@ -161,6 +163,8 @@ void run_training(const TrainOptions& options, Comm& world) {
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   settle_labels(config, shape, plan.resolutions());
+  require_augmentable(config.data.augment, shape.sample, shape.label);
+  settle_normalisation(config, shape, world);
 
   const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
   std::optional<RunFolder> folder;  // on the root
@@ -188,6 +192,9 @@ void run_training(const TrainOptions& options, Comm& world) {
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
                          data.validation().shape.samples, to_string(shape.sample),
                          by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  for (const auto& [spec, split] :
+       {std::pair(&config.data.train, &data.train()), std::pair(&config.data.validation, &data.validation())})
+    for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
   if (!by_teams) report.log("data: " + data.way());
 
   const bool shard_replicas = shard_by_shard(config, *backend);

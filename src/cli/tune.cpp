@@ -15,6 +15,7 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/data/normalise.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
@@ -83,8 +84,9 @@ std::string summary(const std::vector<Trial>& trials, const std::vector<Rung>& r
 }
 
 void run_tuning(TuneOptions options, Comm& world) {
-  const Config config = read_config(options.config, options.overrides);
+  Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
+  settle_normalisation(config, data, world);
   const int ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, config.training.batch * ranks);
   TuneSettings settings{config, grid(options), options.folder.empty() ? config.run.folder + "-tune" : options.folder};

@@ -40,19 +40,6 @@ class Checker {
   const std::string& origin_;
 };
 
-void complete_data(DataConfig& data, const Checker& checker) {
-  checker.require("data.files", !data.train.files.empty(),
-                  "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
-  const std::string hint = "name the data set inside the files";
-  checker.require("data.train.samples", !data.train.samples.empty(), hint);
-  checker.require("data.train.labels", !data.train.labels.empty(), hint);
-  checker.require("data.validation.samples", !data.validation.samples.empty(), hint);
-  checker.require("data.validation.labels", !data.validation.labels.empty(), hint);
-  if (data.validation.files.empty()) data.validation.files = data.train.files;
-  data.validation.layout = data.train.layout;
-  data.validation.missing = data.train.missing;
-}
-
 void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const Checker& checker) {
   const auto& [cut, layers] = model.bottom;
   std::vector<std::string> names;
@@ -280,7 +267,7 @@ void check_stops(const MethodConfig& method, const Places& places, const std::st
 
 void complete(Config& config, const Places& places, const std::string& origin) {
   const Checker checker(places, origin);
-  complete_data(config.data, checker);
+  complete_data(config.data, places, origin);
   complete_model(config.model, checker);
   check_run(config.run, checker);
   check_optimizer(config, checker);

@@ -2,8 +2,6 @@
 // reading.
 #include "src/config/keys.hpp"
 
-#include <array>
-#include <sstream>
 #include <utility>
 
 #include "kernels/check.hpp"
@@ -92,22 +90,6 @@ void read_resolutions(MethodConfig& method, const Value& value, const std::strin
   }
 }
 
-constexpr const char* kMemory = "a number of GB above 0, or a text such as \"8 GB\", \"500 MB\" or \"1.5 TB\"";
-
-// "8 GB" in GB; 0 for any other kind of text.
-double gigabytes(const std::string& text) {
-  constexpr std::array<std::pair<const char*, double>, 6> units{
-      {{"MB", 1e-3}, {"GB", 1}, {"TB", 1e3}, {"MiB", 0x1p20 / 1e9}, {"GiB", 0x1p30 / 1e9}, {"TiB", 0x1p40 / 1e9}}};
-  std::istringstream words(text);
-  double number = 0;
-  std::string unit, rest;
-  words >> number >> unit;
-  if (words.fail() || words >> rest) return 0;
-  for (const auto& [name, size] : units)
-    if (unit == name) return number * size;
-  return 0;
-}
-
 using Keys = std::vector<Key<Config>>;
 
 // Such a batch does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or summed over all
@@ -149,37 +131,6 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   key(stop + "metric", MRMF_FIELD(metric), above_to(0, 1),
       "stop when training.metric of the validation data is as high");
   key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
-}
-
-void add_data(Keys& keys) {
-  add(keys, "data.files", MRMF_FIELD(data.train.files), {},
-      "HDF5 files, read as one data set; relative paths start at the current directory");
-  add(keys, "data.train.samples", MRMF_FIELD(data.train.samples), {}, "data set of the training samples");
-  add(keys, "data.train.labels", MRMF_FIELD(data.train.labels), {}, "data set of the training labels");
-  add(keys, "data.validation.files", MRMF_FIELD(data.validation.files), {},
-      "files of the validation split; data.files unless set");
-  add(keys, "data.validation.samples", MRMF_FIELD(data.validation.samples), {}, "data set of the validation samples");
-  add(keys, "data.validation.labels", MRMF_FIELD(data.validation.labels), {}, "data set of the validation labels");
-  add(keys, "data.channels", MRMF_FIELD(data.channels), at_least(1),
-      "channels of a sample, its last axis: other data is refused, and a shape that looks unusual is taken as meant");
-  add(keys, "data.layout", MRMF_FIELD(data.train.layout), one_of({"transpose", "reinterpret"}),
-      "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
-  add(keys, "data.missing", MRMF_FIELD(data.train.missing), one_of(words_of<MissingRule>()),
-      "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
-      "value for them");
-  add(keys, "data.shards", MRMF_FIELD(data.shards), at_least(0),
-      "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
-  add(keys, "data.shuffle", MRMF_FIELD(data.shuffle), {}, "visit the samples in a new order every epoch");
-  add(keys, "data.shuffle_over", MRMF_FIELD(data.shuffle_over), one_of({"shard", "all"}),
-      "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
-      "streams, the whole data set");
-  add(keys, "data.load", MRMF_FIELD(data.load), one_of({"auto", "memory", "stream"}),
-      "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
-  keys.push_back(lift("data.", MRMF_FIELD(data), memory_key()));
-  add(keys, "data.averaging", MRMF_FIELD(data.averaging), one_of({"load", "epoch"}),
-      "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
-  add(keys, "data.coarse_labels", MRMF_FIELD(data.coarse_labels), one_of({"shares", "majority"}),
-      "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
 }
 
 void add_optimizer(Keys& keys) {
@@ -283,11 +234,6 @@ void add_run(Keys& keys) {
 }  // namespace
 
 template <>
-std::vector<std::string> words_of<MissingRule>() {
-  return {"refuse", "fill"};
-}
-
-template <>
 std::vector<std::string> words_of<OptimizerKind>() {
   return {"adam", "adamw", "sgd"};
 }
@@ -358,20 +304,6 @@ Key<MethodConfig> resolutions_key() {
           }};
 }
 
-Key<DataConfig> memory_key() {
-  return {"memory", kMemory,
-          "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
-          [](DataConfig& data, const Value& value, const std::string& path) {
-            const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
-            const double wanted = number                            ? read_real(value, path, {})
-                                  : value.kind == Value::Kind::text ? gigabytes(value.text)
-                                                                    : 0;
-            if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
-            data.memory = wanted;
-          },
-          [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }};
-}
-
 std::vector<Key<StageOverride>> stage_keys() {
   std::vector<Key<StageOverride>> keys;
   add_role(keys, "coarse.", "coarse.", MRMF_FIELD(coarse));
@@ -381,7 +313,7 @@ std::vector<Key<StageOverride>> stage_keys() {
 
 std::vector<Key<Config>> config_keys() {
   Keys keys;
-  add_data(keys);
+  for (const Key<DataConfig>& key : data_keys()) keys.push_back(lift("data.", MRMF_FIELD(data), key));
   for (const Key<ModelConfig>& key : preset_keys()) keys.push_back(lift("model.", MRMF_FIELD(model), key));
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
   add(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},

@@ -32,8 +32,11 @@ Key<ModelConfig> layer_list_key();
 /// method.resolutions, which also tells the number of axes.
 Key<MethodConfig> resolutions_key();
 
-/// data.memory: a number of GB, or a text with its unit.
-Key<DataConfig> memory_key();
+/// Of [data] (data_keys.cpp).
+std::vector<Key<DataConfig>> data_keys();
+/// Files that patterns name, the parts of a split, and what both parts share. ConfigError where keys do not fit each
+/// other.
+void complete_data(DataConfig& data, const Places& places, const std::string& origin);
 
 /// Of [training]: the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();

@@ -209,6 +209,9 @@ void complete_task(Config& config, const Places& places, const std::string& orig
   require(!training.metric || fits(*training.metric, task), "training.metric",
           "training.metric does not go with training.loss, which is of " + task_text(task) +
               "; numbers have r2, classes accuracy, iou and dice");
+  const Normalisation& units = config.data.normalise_labels;
+  require((!units.log1p && !units.mean_std) || task == Task::regression, "data.normalise.labels",
+          "data.normalise.labels changes numbers, and training.loss is of " + task_text(task) + "; remove it");
   LabelForm form;
   form.kind = task == Task::classes  ? LabelKind::classes
               : task == Task::binary ? LabelKind::probabilities

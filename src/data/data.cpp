@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
@@ -40,6 +41,8 @@ Data::Data(const Config& config, Comm& team, Reading reading)
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(config.data.train, team);
   require_same_data(config.data.validation, team);
+  settle_normalisation(config_, train_.shape, team);
+  train_.augment = config.data.augment;
   if (reading == Reading::now) read(team);
   load_seconds_ = timer.seconds();
 }
@@ -58,7 +61,10 @@ void Data::read(Comm& team) {
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
       team, host_ranks_);
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
-    split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, settings);
+    StoreSettings units = settings;
+    units.samples = sample_map(config_, split.shape.sample);
+    units.labels = label_map(config_, split.shape.label);
+    split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, units);
   };
   open(train_, config_.data.train, memory.stores[0]);
   open(validation_, config_.data.validation, memory.stores[1]);
@@ -93,6 +99,15 @@ std::vector<Index> Data::class_counts(Comm& team) const {
   std::vector<std::int64_t> counts(here.begin(), here.end());
   if (!counts.empty()) team.sum(counts);
   return {counts.begin(), counts.end()};
+}
+
+std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {
+  std::vector<std::string> lines;
+  if (shape.skipped.empty()) return lines;
+  lines.push_back(fmt::format("data: {} of {} rows of {} are left out, because they or their labels are not finite",
+                              shape.skipped.size(), shape.samples + std::ssize(shape.skipped), spec.samples));
+  for (const std::string& text : skipped_texts(spec, shape)) lines.push_back("data: left out of " + text);
+  return lines;
 }
 
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank) {

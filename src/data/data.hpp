@@ -34,12 +34,16 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 /// both numbers, when it is too small for the batches, or for all samples if data.load is "memory".
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks);
 
+/// A line for each file with rows that were left out; none where nothing was.
+std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
+
 /// One split as the training loop sees it.
 struct Split {
   DatasetShape shape;
   std::unique_ptr<SampleStore> store;
   OrderSettings order;                 ///< batch is set per phase
   std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
+  Augmentation augment;                ///< of training samples
 };
 
 class Data {

@@ -77,7 +77,7 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 void same_data(const DataConfig& data, std::vector<std::string>& lines) {
-  if (data.train.samples != data.validation.samples) return;
+  if (data.train.samples != data.validation.samples || data.train.choice != data.validation.choice) return;
   for (const std::string& file : data.validation.files)
     for (const std::string& other : data.train.files) {
       if (!same_file(file, other)) continue;
@@ -89,13 +89,17 @@ void same_data(const DataConfig& data, std::vector<std::string>& lines) {
     }
 }
 
-// The sizes of a data set of n such samples, with the axes in this order.
-std::string stored(const Shape& sample, bool first_to_last, bool channel_of_one) {
+// The sizes of a data set of n such samples.
+std::string stored(const Shape& sample) {
   std::vector<Index> sizes(sample.spatial.end() - sample.axes, sample.spatial.end());
   sizes.push_back(sample.channels);
-  if (first_to_last) std::rotate(sizes.begin(), sizes.begin() + 1, sizes.end());
-  if (channel_of_one) sizes.push_back(1);
   return fmt::format("(n, {})", fmt::join(sizes, ", "));
+}
+
+// data.axes for samples with so many axes of positions.
+std::string axes_text(int spatial, bool channels_first) {
+  const std::string names[] = {"x", "y x", "z y x"};
+  return std::string("data.axes = \"n ") + (channels_first ? "c " : "") + names[spatial - 1] + "\"";
 }
 
 // Channels before positions: the first axis is shorter than the others, and there are as many "channels" as positions.
@@ -117,13 +121,12 @@ bool looks_without_channels(const Shape& sample) {
 
 void odd_shape(const DataConfig& data, const Shape& sample, std::vector<std::string>& lines) {
   const bool first = looks_channels_first(sample);
-  if (data.channels || !(first || looks_without_channels(sample))) return;
-  std::string line =
-      fmt::format("samples stored as {} are taken for {} positions of {} channels, since channels come last",
-                  stored(sample, false, false),
-                  fmt::join(sample.spatial.end() - sample.axes, sample.spatial.end(), "x"), sample.channels);
-  if (first) line += "; if yours come first, store them as " + stored(sample, true, false);
-  if (sample.axes < 3) line += "; if there is no axis of channels, add one: " + stored(sample, false, true);
+  if (data.channels || !data.train.axes.empty() || !(first || looks_without_channels(sample))) return;
+  std::string line = fmt::format(
+      "samples stored as {} are taken for {} positions of {} channels, since channels come last", stored(sample),
+      fmt::join(sample.spatial.end() - sample.axes, sample.spatial.end(), "x"), sample.channels);
+  if (first) line += "; if yours come first, set " + axes_text(sample.axes, true);
+  if (sample.axes < 3) line += "; if there is no axis of channels, set " + axes_text(sample.axes + 1, false);
   lines.push_back(line + fmt::format("; if it is meant so, set data.channels = {}", sample.channels));
 }
 
@@ -170,11 +173,12 @@ std::vector<std::string> sample_warnings(const Config& config, const Shape& samp
 void require_channels(const DataConfig& data, const Shape& sample) {
   if (!data.channels || *data.channels == sample.channels) return;
   const bool first = sample.axes > 0 && sample.spatial[static_cast<std::size_t>(3 - sample.axes)] == *data.channels;
-  const std::string what = first ? "yours come first: store the samples as " + stored(sample, true, false)
-                           : *data.channels == 1 ? "store the samples as " + stored(sample, false, true)
-                                                 : "set data.channels to that, or name other samples";
+  const bool missing = *data.channels == 1 && sample.axes < 3 && data.train.axes.empty();
+  const std::string what = first && data.train.axes.empty() ? "yours come first: set " + axes_text(sample.axes, true)
+                           : missing ? "there is no axis of channels: set " + axes_text(sample.axes + 1, false)
+                                     : "set data.channels to that, or name other samples";
   throw ConfigError(fmt::format("data.channels = {}, and samples stored as {} have {} channels, their last axis; {}",
-                                *data.channels, stored(sample, false, false), sample.channels, what));
+                                *data.channels, stored(sample), sample.channels, what));
 }
 
 void print_warnings(const std::vector<std::string>& lines, const Comm& world) {

@@ -5,7 +5,15 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/random.hpp"
+
 namespace mrmf {
+
+namespace {
+
+constexpr std::uint64_t kAugmentation = 0x6175676d;  // apart from other uses of an epoch's key
+
+}  // namespace
 
 std::uint64_t phase_key(const Phase& phase) {
   return static_cast<std::uint64_t>(phase.stage) * 4 + static_cast<std::uint64_t>(phase.role);
@@ -93,22 +101,29 @@ OrderSettings BatchSampler::settings(const Split& split, int batch) const {
 Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
     : split_(&split),
       resolution_(resolution),
+      augmenter_(augmenter(split, resolution)),
       outputs_(split.store->target(resolution).per_sample()),
       gathered_(resolution) {
   const SampleStore& store = *split.store;
   const Shape sample = store.sample(resolution);
-  if (store.averages_at_use(resolution))
+  if (store.averages_at_use(resolution) && !augmenter_)
     feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), outputs_, resolution);
   if (feed_) {
     gathered_ = {1, 1, 1};
     return;
   }
   const Range owned = store.owned();
-  table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
+  // A table holds samples as they are.
+  if (!augmenter_) table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
   if (table_)
     fill_table(most_rows);
   else
     feed_ = backend.feed(sample.rows(most_rows), outputs_);
+}
+
+std::optional<Augmenter> Batches::augmenter(const Split& split, const Extent& resolution) {
+  if (!split.augment.any()) return {};
+  return Augmenter(split.augment, split.store->sample(resolution), split.store->target(resolution), resolution);
 }
 
 void Batches::fill_table(Index most_rows) {
@@ -137,12 +152,15 @@ void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& i
 }
 
 void Batches::expect(const EpochOrder& order) {
+  key_ = mix(order.key, kAugmentation);
   if (!table_) split_->store->expect(resolution_, order);
 }
 
 void Batches::load(std::span<const std::int64_t> ids) {
   if (table_ || ids.empty()) return;
-  gather(ids, feed_->host(std::ssize(ids)));
+  const Feed::HostBatch into = feed_->host(std::ssize(ids));
+  gather(ids, into);
+  if (augmenter_) augmenter_->change(key_, ids, into.x, into.targets);
   loaded_ = feed_->submit(std::ssize(ids));
 }
 

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
+#include "src/training/augment.hpp"
 
 namespace mrmf {
 
@@ -70,7 +72,8 @@ class Batches {
   /// For batches of at most `most_rows`. The split's store must hold the resolution; keeps references to both.
   Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows);
 
-  /// Announces the batches of the coming load() calls, in order, so that streamed samples are read ahead.
+  /// Announces the batches of the coming load() calls, in order, so that streamed samples are read ahead, and an
+  /// epoch's key, by which samples are changed at random (data.augment).
   void expect(const EpochOrder& order);
   /// Brings the samples of these ids. Call before Backend::begin of their step. Streamed: DataError on this rank alone.
   void load(std::span<const std::int64_t> ids);
@@ -78,11 +81,14 @@ class Batches {
   Feed::Batch batch(const Step& step);
 
  private:
+  static std::optional<Augmenter> augmenter(const Split& split, const Extent& resolution);
   void fill_table(Index most_rows);
   void gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into);
 
   const Split* split_;
   Extent resolution_;
+  std::optional<Augmenter> augmenter_;
+  std::uint64_t key_ = 0;  // of the epoch whose batches were announced
   std::unique_ptr<SampleTable> table_;
   std::unique_ptr<Feed> feed_;  // used without a table
   Index outputs_;               // numbers of a sample's targets

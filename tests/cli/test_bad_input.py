@@ -35,7 +35,7 @@ class BadInput(support.MrmfTest):
 
     def test_an_image_without_channels_is_warned_of(self):
         self.images()
-        said = "if there is no axis of channels, add one: (n, 64, 48, 1)"
+        said = 'if there is no axis of channels, set data.axes = "n y x"'
         self.assertIn(said, self.mrmf("inspect", "config.toml"))
         self.assertNotIn("warning", self.mrmf("inspect", "config.toml", "--set", "data.channels=48"))
         # A run that is refused afterwards has said it too.
@@ -44,7 +44,7 @@ class BadInput(support.MrmfTest):
 
     def test_the_number_of_channels_can_be_asked_for(self):
         self.images()
-        self.refused(2, "data.channels=1", message="store the samples as (n, 64, 48, 1)")
+        self.refused(2, "data.channels=1", message='set data.axes = "n y x"')
 
     # --- usage and configuration: exit code 2
 

@@ -115,7 +115,9 @@ TEST_CASE("store: a NaN that one rank finds, or a file that is missing, is every
   const Range owned = piece(100, world.rank(), world.size());  // the last rank meets the NaN
   const auto refusal = [&] { return test::message<DataError>([&] { SampleStore(spec, shape, owned, world); }); };
   const std::string who = world.size() == 1 ? "" : "rank " + std::to_string(world.size() - 1) + ": ";
-  CHECK(refusal() == who + spec.files[2] + ": data set 'x', row 32 holds NaN; remove or repair that sample");
+  CHECK(refusal() == who + spec.files[2] +
+                         ": data set 'x', row 32 holds NaN; remove or repair that sample, or leave all such out with "
+                         "data.not_finite = \"skip\"");
   spec.files[0] = folder.file("gone.h5");
   CHECK(refusal().find("gone.h5: no such file") != std::string::npos);
   CHECK(test::message<DataError>([&] { inspect_dataset(spec, world); }).find("gone.h5: no such file") !=

@@ -203,7 +203,10 @@ TEST_CASE("what is missing") {
   };
   CHECK(missing("") == "c.toml: data.files is missing; name the HDF5 files to read, such as files = [\"neuron.h5\"]");
   const std::string data = "[data]\nfiles = \"a.h5\"\ntrain = { samples = \"x\", labels = \"y\" }\n";
-  CHECK(missing(data) == "c.toml: data.validation.samples is missing; name the data set inside the files");
+  CHECK(missing(data) ==
+        "c.toml: data.validation.samples is missing; name the data set inside the files, or let data.split.by choose "
+        "some of "
+        "the training rows");
   CHECK(missing(data + "validation = { samples = \"x\", labels = \"y\" }\n") ==
         "c.toml: model is missing; give model.preset (mrmf presets lists them) or [[model.layers]]");
 }

@@ -108,14 +108,14 @@ TEST_CASE("shapes that look channels first, or without channels, are named with 
   CHECK(
       one({4, 32, 32, 32}) ==
       "samples stored as (n, 4, 32, 32, 32) are taken for 4x32x32 positions of 32 channels, since channels come last; "
-      "if yours come first, store them as (n, 32, 32, 32, 4); if it is meant so, set data.channels = 32");
+      "if yours come first, set data.axes = \"n c z y x\"; if it is meant so, set data.channels = 32");
   CHECK(
       one({64, 48}) ==
       "samples stored as (n, 64, 48) are taken for 64 positions of 48 channels, since channels come last; if there is "
-      "no axis of channels, add one: (n, 64, 48, 1); if it is meant so, set data.channels = 48");
-  CHECK(has(one({3, 1600}), "store them as (n, 1600, 3)"));
-  CHECK(has(one({3, 224, 224}), "store them as (n, 224, 224, 3)"));
-  CHECK(has(one({128, 128, 128}), "add one: (n, 128, 128, 128, 1)"));
+      "no axis of channels, set data.axes = \"n y x\"; if it is meant so, set data.channels = 48");
+  CHECK(has(one({3, 1600}), "set data.axes = \"n c x\""));
+  CHECK(has(one({3, 224, 224}), "set data.axes = \"n c y x\""));
+  CHECK(has(one({128, 128, 128}), "set data.axes = \"n z y x\""));
   CHECK(odd({64, 48}, {"data.channels=48"}).empty());
 }
 
@@ -123,9 +123,8 @@ TEST_CASE("data.channels holds the data to what it says") {
   CHECK(refused(3, {1600, 3}) == "no error");
   CHECK(refused(4, {4, 32, 32, 32}) ==
         "data.channels = 4, and samples stored as (n, 4, 32, 32, 32) have 32 channels, their last axis; yours come "
-        "first: "
-        "store the samples as (n, 32, 32, 32, 4)");
-  CHECK(has(refused(1, {64, 48}), "store the samples as (n, 64, 48, 1)"));
+        "first: set data.axes = \"n c z y x\"");
+  CHECK(has(refused(1, {64, 48}), "there is no axis of channels: set data.axes = \"n y x\""));
   CHECK(has(refused(7, {64, 48}), "set data.channels to that"));
 }
 

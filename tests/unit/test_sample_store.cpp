@@ -150,7 +150,9 @@ TEST_CASE("inspect: shapes from flat to three axes, files added up") {
   const DatasetSpec unlabelled{{path}, "flat", "", SampleLayout::transpose};
   CHECK(inspect_dataset(unlabelled, files.comm).label.channels == 0);
   CHECK(message<DataError>([&] { shape("one"); }) ==
-        path + ": data set 'one' has shape (2); samples are (n, features) or (n, 1 to 3 spatial axes, channels)");
+        path +
+            ": data set 'one' has shape (2); samples are (n, features) or (n, 1 to 3 spatial axes, channels); "
+            "data.axes names other axes");
 }
 
 TEST_CASE("inspect: every file is checked, and the message names file and data set") {
@@ -213,16 +215,22 @@ TEST_CASE("store: NaN and infinity are found with file, data set and the row in 
   Range owned{0, 7};
   SUBCASE("NaN in samples") {
     x[2 * 16 + 15] = std::numeric_limits<float>::quiet_NaN();
-    expected = b + ": data set 'x', row 2 holds NaN; remove or repair that sample";
+    expected = b +
+               ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
+               "data.not_finite = \"skip\"";
   }
   SUBCASE("the first bad row is named, also by a rank that starts in the middle of the file") {
     x[2 * 16] = x[3 * 16] = std::numeric_limits<float>::quiet_NaN();
     owned = {4, 3};
-    expected = b + ": data set 'x', row 2 holds NaN; remove or repair that sample";
+    expected = b +
+               ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
+               "data.not_finite = \"skip\"";
   }
   SUBCASE("infinity in labels") {
     y[7] = -std::numeric_limits<float>::infinity();
-    expected = b + ": data set 'y', row 3 holds an infinity; remove or repair that sample";
+    expected = b +
+               ": data set 'y', row 3 holds an infinity; remove or repair that sample, or leave all such out with "
+               "data.not_finite = \"skip\"";
   }
   SUBCASE("rows that are not ours do not matter") {
     x[3 * 16] = std::numeric_limits<float>::quiet_NaN();

@@ -1,0 +1,96 @@
+#include "io/axis_order.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+std::vector<std::string> names_of(const std::string& text) {
+  std::string spaced = text;
+  std::ranges::replace(spaced, ',', ' ');
+  std::istringstream words(spaced);
+  std::vector<std::string> names;
+  for (std::string name; words >> name;) names.push_back(name);
+  if (names.size() != 1) return names;
+  const std::string letters = names.front();  // "ntc"
+  names.clear();
+  for (const char letter : letters) names.emplace_back(1, letter);
+  return names;
+}
+
+/// Elements of one size, so that the compiler knows how to move them.
+template <std::size_t Bytes>
+void move_row(const ChannelBox& box, const std::byte* from, std::byte* to) {
+  for (Index a = 0; a < box.before; ++a)
+    for (Index c = 0; c < box.channels; ++c) {
+      const std::byte* const line = from + static_cast<std::size_t>((a * box.channels + c) * box.after) * Bytes;
+      std::byte* const first = to + static_cast<std::size_t>(a * box.after * box.channels + c) * Bytes;
+      for (Index b = 0; b < box.after; ++b)
+        std::memcpy(first + static_cast<std::size_t>(b * box.channels) * Bytes,
+                    line + static_cast<std::size_t>(b) * Bytes, Bytes);
+    }
+}
+
+}  // namespace
+
+AxisOrder parse_axes(const std::string& text) {
+  const std::vector<std::string> names = names_of(text);
+  if (names.empty()) return {};
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("data.axes is \"" + text + "\": " + why +
+                      "; name the axes of a data set in the order of the file, n for samples, c for channels and any "
+                      "other name for a position, such as \"n c y x\"");
+  };
+  if (names.front() != "n") refuse("the first axis counts the samples, and is named n");
+  for (auto name = names.begin(); name != names.end(); ++name)
+    if (std::find(name + 1, names.end(), *name) != names.end()) refuse("it names " + *name + " twice");
+  AxisOrder order;
+  order.axes = static_cast<int>(names.size()) - 1;
+  const auto channel = std::ranges::find(names, "c");
+  if (channel != names.end()) order.channel = static_cast<int>(channel - names.begin()) - 1;
+  const int spatial = order.axes - (order.channel < 0 ? 0 : 1);
+  if (order.axes == 0 || spatial > 3) refuse("a sample has one to three axes of positions, or channels alone");
+  return order;
+}
+
+std::vector<Index> channels_last(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where) {
+  if (!order.given()) return stored;
+  if (std::ssize(stored) != order.axes + 1)
+    throw DataError(where + " has " + std::to_string(stored.size()) + " axes, and data.axes names " +
+                    std::to_string(order.axes + 1) + "; name every axis of the data set");
+  std::vector<Index> shape = stored;
+  if (order.channel < 0)
+    shape.push_back(1);
+  else
+    std::rotate(shape.begin() + 1 + order.channel, shape.begin() + 2 + order.channel, shape.end());
+  return shape;
+}
+
+ChannelBox channel_box(const Shape& sample, const AxisOrder& order) {
+  ChannelBox box{product(sample.spatial), sample.channels, 1};
+  if (!order.moves()) return box;
+  box.before = 1;
+  for (int axis = 0; axis < sample.axes; ++axis) {
+    const Index size = sample.spatial[static_cast<std::size_t>(3 - sample.axes + axis)];
+    (axis < order.channel ? box.before : box.after) *= size;
+  }
+  return box;
+}
+
+void move_channels_last(const ChannelBox& box, Index rows, Index element_bytes, const std::byte* from, std::byte* to) {
+  const Index row_bytes = box.before * box.channels * box.after * element_bytes;
+  for (Index row = 0; row < rows; ++row, from += row_bytes, to += row_bytes) {
+    switch (element_bytes) {
+      case 1: move_row<1>(box, from, to); break;
+      case 2: move_row<2>(box, from, to); break;
+      case 4: move_row<4>(box, from, to); break;
+      default: move_row<8>(box, from, to); break;
+    }
+  }
+}
+
+}  // namespace mrmf

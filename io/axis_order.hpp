@@ -1,0 +1,39 @@
+// Axes by name: where the channels of stored samples are, and how they get to the end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// The axes of one stored row, without the first axis, which counts the samples.
+struct AxisOrder {
+  int axes = 0;      ///< of a row as stored; 0: not given, channels are the last axis
+  int channel = -1;  ///< which of them holds the channels; -1: none, there is one channel
+  bool given() const { return axes > 0; }
+  /// Whether rows must be rearranged in memory.
+  bool moves() const { return given() && channel >= 0 && channel + 1 < axes; }
+};
+
+/// Reads names such as "n t c": a word or a letter per axis of the data set, in the order of the file. The first is n,
+/// the samples; c are the channels; all others are spatial and keep their order. "" gives no order. ConfigError says
+/// what is wrong.
+AxisOrder parse_axes(const std::string& text);
+
+/// The shape of a data set (n, ...) with its channels last, as (n, ..., channels). DataError, with `where`, when it has
+/// another number of axes.
+std::vector<Index> channels_last(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where);
+
+/// The box of a row: `before` x channels x `after` values as stored.
+struct ChannelBox {
+  Index before = 1, channels = 1, after = 1;
+};
+/// Of samples of this shape (channels last).
+ChannelBox channel_box(const Shape& sample, const AxisOrder& order);
+
+/// Copies `rows` rows of elements of so many bytes, channels to the end. `from` and `to` do not overlap.
+void move_channels_last(const ChannelBox& box, Index rows, Index element_bytes, const std::byte* from, std::byte* to);
+
+}  // namespace mrmf

@@ -1,0 +1,42 @@
+#include "io/channel_map.hpp"
+
+#include <cmath>
+
+namespace mrmf {
+namespace {
+
+/// Calls change(value, channel) for every value, line by line of channels.
+template <typename Change>
+void for_each_channel(const ChannelMap& map, Index first, Span values, const Change& change) {
+  const auto channels = static_cast<Index>(map.scale.size());
+  Index channel = first % channels;
+  for (float& value : values) {
+    change(value, static_cast<std::size_t>(channel));
+    if (++channel == channels) channel = 0;
+  }
+}
+
+}  // namespace
+
+void apply(const ChannelMap& map, Index first, Span values) {
+  if (map.log1p)
+    for (float& value : values) value = std::log1p(value);
+  if (map.scale.empty()) return;
+  if (map.scale.size() == 1) {
+    const float scale = map.scale.front(), shift = map.shift.front();
+    for (float& value : values) value = value * scale + shift;
+    return;
+  }
+  for_each_channel(map, first, values,
+                   [&](float& value, std::size_t c) { value = value * map.scale[c] + map.shift[c]; });
+}
+
+void undo(const ChannelMap& map, Index first, Span values) {
+  if (!map.scale.empty())
+    for_each_channel(map, first, values,
+                     [&](float& value, std::size_t c) { value = (value - map.shift[c]) / map.scale[c]; });
+  if (map.log1p)
+    for (float& value : values) value = std::expm1(value);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,14 @@
+// Rows that no model can learn from, because they hold NaN or infinity.
+#pragma once
+
+#include <vector>
+
+#include "io/dataset.hpp"
+
+namespace mrmf {
+
+/// The rows among a shape's samples whose samples or labels hold NaN or infinity as float32; over all files, ascending,
+/// the same on every rank. Collective: each rank reads its part of all rows, once.
+std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
+
+}  // namespace mrmf

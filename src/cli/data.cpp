@@ -1,0 +1,104 @@
+// `mrmf data`: what the data of a configuration are, and what will be slow or go wrong with them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "io/row_choice.hpp"
+#include "src/cli/commands.hpp"
+#include "src/data/survey.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::size_t kMostLines = 32;  // of channels, or of classes
+
+struct DataOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool headers = false, json = false;
+};
+
+std::string channels_text(const ChannelFacts& facts) {
+  std::string text =
+      fmt::format("    {:>7} {:>12} {:>12} {:>12} {:>12}\n", "channel", "least", "mean", "deviation", "most");
+  for (std::size_t c = 0; c < std::min(facts.mean.size(), kMostLines); ++c)
+    text += fmt::format("    {:>7} {:>12.5g} {:>12.5g} {:>12.5g} {:>12.5g}\n", c, facts.least[c], facts.mean[c],
+                        facts.deviation[c], facts.most[c]);
+  if (facts.mean.size() > kMostLines) text += fmt::format("    ... {} channels; --json has all\n", facts.mean.size());
+  return text;
+}
+
+std::string numbers_text(const std::string& what, const NumbersFound& found) {
+  return fmt::format("  {} '{}': {}, {}, each {}\n", what, found.name, fmt::join(found.types, ", "),
+                     fmt::join(found.storage, ", "), found.shape) +
+         (found.facts ? channels_text(*found.facts) : "");
+}
+
+std::string split_text(const SplitFound& split) {
+  std::string text = fmt::format("{}: {} samples in {} file{}, {:.3g} GB\n", split.part, split.shape.samples,
+                                 split.spec.files.size(), split.spec.files.size() == 1 ? "" : "s", split.bytes / 1e9);
+  if (!split.shape.skipped.empty()) {
+    text += fmt::format("  {} rows hold NaN or infinity:\n", split.shape.skipped.size());
+    for (const std::string& rows : skipped_texts(split.spec, split.shape)) text += "    " + rows + "\n";
+  }
+  text += numbers_text("samples", split.samples) + numbers_text("labels", split.labels);
+  if (!split.class_counts.empty()) text += fmt::format("    {:>7} {:>12}\n", "class", "labels");
+  for (std::size_t c = 0; c < std::min(split.class_counts.size(), kMostLines); ++c)
+    text += fmt::format("    {:>7} {:>12}\n", c, split.class_counts[c]);
+  return text + "\n";
+}
+
+nlohmann::json to_json(const NumbersFound& found) {
+  nlohmann::json json{{"name", found.name}, {"types", found.types}, {"storage", found.storage}, {"shape", found.shape}};
+  if (found.facts)
+    json["channels"] = {{"least", found.facts->least},
+                        {"mean", found.facts->mean},
+                        {"deviation", found.facts->deviation},
+                        {"most", found.facts->most}};
+  return json;
+}
+
+std::string to_json(const DataFound& found) {
+  nlohmann::json json{{"advice", found.advice}};
+  for (const SplitFound& split : found.splits)
+    json[split.part] = {
+        {"samples", split.shape.samples},    {"files", split.spec.files},          {"bytes", split.bytes},
+        {"not_finite", split.shape.skipped}, {"class_counts", split.class_counts}, {"sample", to_json(split.samples)},
+        {"label", to_json(split.labels)}};
+  return json.dump() + "\n";
+}
+
+void print_data(const DataOptions& options, Comm& world) {
+  const Config config = read_config(options.config, options.overrides);
+  const DataFound found = survey(config, options.headers, world);
+  if (!world.root()) return;
+  if (options.json) {
+    std::cout << to_json(found);
+    return;
+  }
+  for (const SplitFound& split : found.splits) std::cout << split_text(split);
+  for (const std::string& line : found.advice) std::cout << "advice: " << line << "\n";
+  if (found.advice.empty())
+    std::cout << (options.headers ? "the headers give no cause for advice\n"
+                                  : "nothing stands in the way of training\n");
+}
+
+}  // namespace
+
+void add_data(Subcommands& commands) {
+  CLI::App* data = commands.app.add_subcommand(
+      "data",
+      "print what the data of a configuration are: shapes, types, ranges, rows that are not finite, classes; and "
+      "what will be slow or go wrong, with what to do about it");
+  auto options = std::make_shared<DataOptions>();
+  add_config(*data, options->config, options->overrides);
+  data->add_flag("--headers", options->headers, "read no samples or labels: no ranges, no search for NaN");
+  data->add_flag("--json", options->json, "as JSON, one object");
+  commands.run(*data, [=, &world = commands.world] { print_data(*options, world); });
+}
+
+}  // namespace mrmf

@@ -1,0 +1,280 @@
+// Keys of the data: files, axes, splits, normalisation, how samples are read.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+#include "io/axis_order.hpp"
+#include "io/file_patterns.hpp"
+#include "kernels/check.hpp"
+#include "kernels/random.hpp"
+#include "src/config/keys.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+using Keys = std::vector<Key<DataConfig>>;
+
+template <class Field>
+void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  keys.push_back(make_key<DataConfig>(path, field, rule, meaning));
+}
+
+constexpr const char* kMemory = "a number of GB above 0, or a text such as \"8 GB\", \"500 MB\" or \"1.5 TB\"";
+
+// "8 GB" in GB; 0 for any other kind of text.
+double gigabytes(const std::string& text) {
+  constexpr std::array<std::pair<const char*, double>, 6> units{
+      {{"MB", 1e-3}, {"GB", 1}, {"TB", 1e3}, {"MiB", 0x1p20 / 1e9}, {"GiB", 0x1p30 / 1e9}, {"TiB", 0x1p40 / 1e9}}};
+  std::istringstream words(text);
+  double number = 0;
+  std::string unit, rest;
+  words >> number >> unit;
+  if (words.fail() || words >> rest) return 0;
+  for (const auto& [name, size] : units)
+    if (unit == name) return number * size;
+  return 0;
+}
+
+Key<DataConfig> memory_key() {
+  return {"memory", kMemory,
+          "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
+          [](DataConfig& data, const Value& value, const std::string& path) {
+            const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+            const double wanted = number                            ? read_real(value, path, {})
+                                  : value.kind == Value::Kind::text ? gigabytes(value.text)
+                                                                    : 0;
+            if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
+            data.memory = wanted;
+          },
+          [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }};
+}
+
+const Rule& unit_words() {
+  static const Rule rule = one_of({"none", "log1p", "mean_std", "log1p_mean_std"});
+  return rule;
+}
+
+// data.normalise.samples, sample_mean and sample_std, or the same of labels.
+template <class Field>
+void add_normalisation(Keys& keys, const std::string& one, Field field, const std::string& more) {
+  const std::string path = "normalise." + one;
+  keys.push_back({path + "s", expected_word(unit_words()),
+                  "units in which the network sees " + one +
+                      "s: as they are, log(1 + x), (x - mean) / std per channel, or both, "
+                      "the logarithm first" +
+                      more,
+                  [=](DataConfig& data, const Value& value, const std::string& full) {
+                    const std::size_t word = read_word(value, full, unit_words());
+                    field(data).log1p = word % 2 == 1;
+                    field(data).mean_std = word >= 2;
+                  },
+                  [=](const DataConfig& data) {
+                    const Normalisation& units = field(data);
+                    return quoted(unit_words().words[(units.log1p ? 1U : 0U) + (units.mean_std ? 2U : 0U)]);
+                  }});
+  add(
+      keys, path + "_mean", [=](auto& d) -> auto& { return field(d).mean; }, {},
+      "mean_std: one number, or one per channel; measured over the training samples unless set");
+  add(
+      keys, path + "_std", [=](auto& d) -> auto& { return field(d).std; }, above(0),
+      "mean_std: the same for the divisor; mean 0 and std 255 bring pixels to 0 to 1");
+}
+
+void add_files(Keys& keys) {
+  add(keys, "files", MRMF_FIELD(train.files), {},
+      "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
+      "order; relative paths start at the current directory");
+  add(keys, "train.samples", MRMF_FIELD(train.samples), {}, "data set of the training samples");
+  add(keys, "train.labels", MRMF_FIELD(train.labels), {}, "data set of the training labels");
+  add(keys, "validation.files", MRMF_FIELD(validation.files), {},
+      "files of the validation split; data.files unless set");
+  add(keys, "validation.samples", MRMF_FIELD(validation.samples), {}, "data set of the validation samples");
+  add(keys, "validation.labels", MRMF_FIELD(validation.labels), {}, "data set of the validation labels");
+  add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
+      "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
+      "names, chosen at random, or the rows that a data set of the files marks");
+  add(keys, "split.validation", MRMF_FIELD(split.validation), within(0.0001, 0.9999),
+      "rows, files: the share that validates");
+  add(keys, "split.column", MRMF_FIELD(split.column), {},
+      "column: a data set of one number per row; rows of 0 train, all others validate");
+  add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
+}
+
+void add_meaning(Keys& keys) {
+  add(keys, "axes", MRMF_FIELD(train.axes), {},
+      "axes of the samples in the order of the files: n for samples, c for channels, any other name for a position, "
+      "such as \"n c y x\"; without c there is one channel; samples first and channels last unless set");
+  add(keys, "channels", MRMF_FIELD(channels), at_least(1),
+      "channels of a sample: other data is refused, and a shape that looks unusual is taken as meant");
+  add(keys, "layout", MRMF_FIELD(train.layout), one_of({"transpose", "reinterpret"}),
+      "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
+  add(keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),
+      "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
+      "value for them");
+  add(keys, "not_finite", MRMF_FIELD(train.not_finite), one_of({"refuse", "skip"}),
+      "rows with NaN or infinity among their samples or labels: end with an error, or leave them out and list them, "
+      "for "
+      "which all data is read once more at the start");
+  add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that");
+  add_normalisation(keys, "label", MRMF_FIELD(normalise_labels),
+                    "; evaluate and predict give their results in the files' own units");
+}
+
+void add_augmentation(Keys& keys) {
+  const std::string counted = "; axes of positions count from 0";
+  add(keys, "augment.flip", MRMF_FIELD(augment.flip), within(0, 2),
+      "training samples are mirrored at random along these axes, such as [0, 1]" + counted);
+  add(keys, "augment.turn", MRMF_FIELD(augment.turn), within(0, 2),
+      "training samples have these axes in a random order, such as [0, 1]; with flip of the same axes, all turns by "
+      "right angles and their mirror images" +
+          counted);
+  add(keys, "augment.shift", MRMF_FIELD(augment.shift), at_least(0),
+      "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
+      "comes "
+      "in at the other");
+}
+
+void add_reading(Keys& keys) {
+  add(keys, "shards", MRMF_FIELD(shards), at_least(0),
+      "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
+  add(keys, "shuffle", MRMF_FIELD(shuffle), {}, "visit the samples in a new order every epoch");
+  add(keys, "shuffle_over", MRMF_FIELD(shuffle_over), one_of({"shard", "all"}),
+      "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
+      "streams, the whole data set");
+  add(keys, "load", MRMF_FIELD(load), one_of({"auto", "memory", "stream"}),
+      "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
+  keys.push_back(memory_key());
+  add(keys, "averaging", MRMF_FIELD(averaging), one_of({"load", "epoch"}),
+      "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
+  add(keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
+      "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
+}
+
+/// Reports keys of [data] by the place where they were set.
+struct Place {
+  const Places& places;
+  const std::string& origin;
+
+  std::string of(const std::string& key) const {
+    const auto found = places.find(key);
+    return found == places.end() ? origin : found->second;
+  }
+  void require(bool good, const std::string& key, const std::string& message) const {
+    if (!good) throw ConfigError(of(key) + ": " + message);
+  }
+  bool given(const std::string& key) const { return places.contains(key); }
+};
+
+// Chooses whole files at random: as many as the share says, at least one for either part.
+void split_files(DataConfig& data, const Place& place) {
+  const std::vector<std::string> all = data.train.files;
+  if (all.size() == 1 && is_pattern(all.front())) return;  // reported when files are opened
+  place.require(all.size() > 1, "data.split.by",
+                "data.split.by = \"files\" needs at least two files, and data.files names one; use \"rows\"");
+  const auto count = static_cast<double>(all.size());
+  const auto wanted = static_cast<std::size_t>(std::clamp(std::round(data.split.validation * count), 1.0, count - 1));
+  std::vector<std::size_t> order(all.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return mix(data.split.seed, 0x66696c6573, i); });
+  order.resize(wanted);
+  data.train.files.clear();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (std::ranges::find(order, i) == order.end() ? data.train : data.validation).files.push_back(all[i]);
+}
+
+void complete_split(DataConfig& data, const Place& place) {
+  const SplitSettings& split = data.split;
+  const bool by_rows = split.by == SplitBy::rows || split.by == SplitBy::column;
+  place.require(split.column.empty() || split.by == SplitBy::column, "data.split.column",
+                "data.split.column goes with data.split.by = \"column\"");
+  place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
+                "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  if (split.by == SplitBy::given) return;
+  const auto share = [&](std::string& name, const std::string& of_training, const std::string& key) {
+    place.require(
+        name.empty() || name == of_training, key,
+        key + " names data of its own, and data.split.by takes validation samples from data.train; remove one");
+    name = of_training;
+  };
+  share(data.validation.samples, data.train.samples, "data.validation.samples");
+  share(data.validation.labels, data.train.labels, "data.validation.labels");
+  if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
+  if (!by_rows) return;
+  place.require(data.validation.files.empty() || data.validation.files == data.train.files, "data.validation.files",
+                "data.validation.files are files of their own, and data.split.by takes validation samples from "
+                "data.files; remove one");
+  const double rows = split.by == SplitBy::rows ? split.validation : 0;
+  data.train.choice = {RowPart::train, split.column, rows, split.seed};
+  data.validation.choice = {RowPart::validation, split.column, rows, split.seed};
+}
+
+void check_normalisation(const Normalisation& units, const std::string& of, const Place& place) {
+  const std::string key = "data.normalise." + of;
+  const bool given = !units.mean.empty() || !units.std.empty();
+  place.require(!given || units.mean_std, key + "_mean",
+                fmt::format("{0}_mean and {0}_std go with {0}s = \"mean_std\"", key));
+  place.require(units.mean.size() == units.std.size(), key + (units.mean.empty() ? "_std" : "_mean"),
+                fmt::format("{0}_mean has {1} and {0}_std {2} entries; give both, one number each or one per channel",
+                            key, units.mean.size(), units.std.size()));
+}
+
+}  // namespace
+
+template <>
+std::vector<std::string> words_of<MissingRule>() {
+  return {"refuse", "fill"};
+}
+
+std::vector<Key<DataConfig>> data_keys() {
+  Keys keys;
+  add_files(keys);
+  add_meaning(keys);
+  add_augmentation(keys);
+  add_reading(keys);
+  return keys;
+}
+
+void complete_data(DataConfig& data, const Places& places, const std::string& origin) {
+  const Place place{places, origin};
+  const auto require = [&](const std::string& key, bool present, const std::string& hint) {
+    place.require(present, key, key + " is missing; " + hint);
+  };
+  require("data.files", !data.train.files.empty(), "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
+  data.train.files = expand_patterns(data.train.files);
+  data.validation.files = expand_patterns(data.validation.files);
+  const std::string hint = "name the data set inside the files";
+  require("data.train.samples", !data.train.samples.empty(), hint);
+  require("data.train.labels", !data.train.labels.empty(), hint);
+  complete_split(data, place);
+  const std::string split = hint + ", or let data.split.by choose some of the training rows";
+  require("data.validation.samples", !data.validation.samples.empty(), split);
+  require("data.validation.labels", !data.validation.labels.empty(), split);
+  if (data.validation.files.empty()) data.validation.files = data.train.files;
+  AxisOrder order;
+  try {
+    order = parse_axes(data.train.axes);
+  } catch (const ConfigError& error) {
+    throw ConfigError(place.of("data.axes") + ": " + error.what());
+  }
+  place.require(!order.given() || data.train.layout == SampleLayout::transpose, "data.axes",
+                "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
+  place.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+                "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
+  data.validation.axes = data.train.axes;
+  data.validation.layout = data.train.layout;
+  data.validation.missing = data.train.missing;
+  data.validation.not_finite = data.train.not_finite;
+  check_normalisation(data.normalise_samples, "sample", place);
+  check_normalisation(data.normalise_labels, "label", place);
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

@@ -1,0 +1,33 @@
+// Facts of samples or labels, channel by channel: ranges, means and deviations over a data set.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/sample_order.hpp"
+
+namespace mrmf {
+
+/// The numbers of a data set, with channels last. Refers to the specification and shape it was made of.
+struct Numbers {
+  std::string what;  ///< for messages
+  Index samples = 0, channels = 1;
+  /// Calls back with the values of each of these samples, in their order. On any rank by itself.
+  std::function<void(Range, const std::function<void(ConstSpan)>&)> read;
+};
+Numbers samples_of(const DatasetSpec& spec, const DatasetShape& shape);
+/// Of labels that are numbers.
+Numbers labels_of(const DatasetSpec& spec, const DatasetShape& shape);
+
+/// One entry per channel.
+struct ChannelFacts {
+  std::vector<double> least, most;      ///< of the numbers as they are
+  std::vector<double> mean, deviation;  ///< of the numbers, or of log(1 + x); NaN where a number has no logarithm
+};
+
+/// Reads everything once. The results have the same bits on any number of ranks. Collective.
+ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm);
+
+}  // namespace mrmf

@@ -1,0 +1,41 @@
+// A first look at a file that nothing is known of: which of its data sets are samples and labels, and what these are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+
+namespace mrmf {
+
+/// An array of a file.
+struct FileArray {
+  std::string name;
+  std::vector<Index> shape;
+  ElementType type = ElementType::other;
+  std::string type_name;
+  Index rows() const { return shape.empty() ? 0 : shape.front(); }
+  Index per_row() const;
+};
+
+/// All data sets of a file but single values, by name. DataError when the file cannot be read.
+std::vector<FileArray> arrays_of(const std::string& path);
+
+/// Names given by the user; "" is looked for.
+struct GivenNames {
+  std::string samples, labels, axes;
+};
+
+struct FirstLook {
+  std::string samples, labels;
+  std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
+  std::string axes;                                   ///< data.axes; "": samples first, channels last
+  LabelKind kind = LabelKind::numbers;
+  Index outputs = 1;                 ///< classes, or numbers per sample or position
+  std::vector<std::string> reasons;  ///< a line for each guess, for people
+};
+
+/// Chooses by shapes, types and names, and reads the labels. DataError, with all data sets, when no two fit together.
+FirstLook look_at_file(const std::string& path, const GivenNames& given);
+
+}  // namespace mrmf

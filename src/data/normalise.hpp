@@ -1,0 +1,23 @@
+// The units in which a network sees samples and labels: measured once over the training samples, kept in the run's
+// configuration.
+#pragma once
+
+#include <string>
+
+#include "io/channel_map.hpp"
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// Measures what data.normalise leaves open, over all training samples at full resolution, and checks what is given.
+/// The numbers have the same bits on any number of ranks. Collective: ranks share the reading. DataError: a channel
+/// that is the same everywhere, or a number of which there is no logarithm. ConfigError: as many numbers as neither one
+/// nor the channels. Nothing is read where nothing is open.
+void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
+
+/// What settled settings come to. `key` ("data.normalise.sample") is for messages.
+ChannelMap channel_map(const Normalisation& units, Index channels, const std::string& key);
+ChannelMap sample_map(const Config& config, const Shape& sample);
+ChannelMap label_map(const Config& config, const Shape& label);
+
+}  // namespace mrmf

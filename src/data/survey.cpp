@@ -1,0 +1,149 @@
+#include "src/data/survey.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/hdf5_file.hpp"
+#include "io/labels.hpp"
+#include "io/sample_files.hpp"
+#include "mpi/comm.hpp"
+#include "src/plan/labels.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+void add_once(std::vector<std::string>& texts, const std::string& text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+}
+
+/// The headers, as every rank sees them.
+NumbersFound numbers_found(const DatasetSpec& spec, const std::string& name, const Shape& shape) {
+  NumbersFound found{name, {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
+  for (const std::string& path : spec.files) {
+    const RowReader reader(path, name);
+    add_once(found.types, to_string(reader.type()));
+    add_once(found.storage, reader.way().text);
+  }
+  return found;
+}
+
+std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(split.spec.form.classes));
+  collective_try(comm, [&] {
+    const Labels labels(split.spec, split.shape, piece(split.shape.samples, comm.rank(), comm.size()));
+    std::ranges::copy(labels.counts(), counts.begin());
+  });
+  comm.sum(counts);
+  return {counts.begin(), counts.end()};
+}
+
+SplitFound look_at(const Config& config, bool validation, bool headers_only, Comm& comm) {
+  SplitFound split;
+  split.part = validation ? "validation" : "training";
+  split.spec = validation ? config.data.validation : config.data.train;
+  split.spec.not_finite = headers_only ? NotFiniteRule::refuse : NotFiniteRule::skip;
+  split.shape = inspect_dataset(split.spec, comm);
+  collective_try(comm, [&] {
+    split.samples = numbers_found(split.spec, split.spec.samples, split.shape.sample);
+    split.labels = numbers_found(split.spec, split.spec.labels, split.shape.label);
+    const RowReader first(split.spec.files.front(), split.spec.samples);
+    split.bytes = static_cast<double>(split.shape.samples * first.row_bytes());
+  });
+  if (headers_only) return split;
+  split.samples.facts = channel_facts(samples_of(split.spec, split.shape), false, comm);
+  if (split.spec.form.kind == LabelKind::classes) {
+    if (split.spec.form.classes == 0) {
+      Config settled = config;
+      settle_labels(settled, split.shape, {{1, 1, 1}});
+      split.spec.form.classes = settled.data.train.form.classes;
+    }
+    split.class_counts = count_classes(split, comm);
+  } else {
+    split.labels.facts = channel_facts(labels_of(split.spec, split.shape), false, comm);
+  }
+  return split;
+}
+
+// Numbers that a network learns from badly: far from 0 for their spread, very large, very small, or of channels whose
+// sizes are orders apart.
+std::optional<std::string> odd_scale(const ChannelFacts& facts) {
+  constexpr double kFar = 10, kOrders = 30;
+  const auto [least, most] = std::ranges::minmax(facts.deviation);
+  if (most > kOrders || (most > 0 && most < 1 / kOrders)) return fmt::format("their deviation is {:.3g}", most);
+  if (least > 0 && most / least > kOrders)
+    return fmt::format("the deviations of their channels are {:.3g} to {:.3g}", least, most);
+  for (std::size_t c = 0; c < facts.mean.size(); ++c)
+    if (std::abs(facts.mean[c]) > kFar * std::max(facts.deviation[c], 0.1))
+      return fmt::format("the mean of channel {} is {:.3g} and its deviation {:.3g}", c, facts.mean[c],
+                         facts.deviation[c]);
+  return {};
+}
+
+void advise_on_numbers(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
+    if (!numbers.facts || units.mean_std || units.log1p) return;
+    if (const auto odd = odd_scale(*numbers.facts))
+      advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
+                                   numbers.name, *odd, of));
+  };
+  look(split.samples, config.data.normalise_samples, "samples");
+  if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, "labels");
+  for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+    if (split.samples.facts->least[c] == split.samples.facts->most[c])
+      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",
+                                   c, split.samples.name, split.samples.facts->least[c]));
+  if (!split.shape.skipped.empty() && config.data.train.not_finite == NotFiniteRule::refuse)
+    advice.push_back(
+        fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
+                    "leave them out, or mend the files",
+                    split.shape.skipped.size(), split.part));
+}
+
+void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
+  if (split.class_counts.empty()) return;
+  const auto [least, most] = std::ranges::minmax_element(split.class_counts);
+  if (*least == 0)
+    advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
+                                 split.part, split.labels.name));
+  else if (*most > 20 * *least)
+    advice.push_back(
+        fmt::format("class {} occurs {} times and class {} {} times; consider training.class_weights, and "
+                    "training.metric = \"iou\"",
+                    most - split.class_counts.begin(), *most, least - split.class_counts.begin(), *least));
+}
+
+void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
+  for (const std::string& path : split.spec.files) {
+    const RowReader reader(path, split.spec.samples);
+    if (reader.way().direct) continue;
+    const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
+    advice.push_back(
+        fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
+                    "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
+                    split.spec.samples, reader.way().text, path, more));
+    return;
+  }
+}
+
+}  // namespace
+
+DataFound survey(const Config& config, bool headers_only, Comm& comm) {
+  DataFound found;
+  for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
+  const SplitFound& train = found.splits.front();
+  found.advice = sample_warnings(config, train.shape.sample);
+  for (const SplitFound& split : found.splits) {
+    advise_on_classes(split, found.advice);
+    if (&split == &train) advise_on_numbers(config, split, found.advice);
+  }
+  collective_try(comm, [&] {
+    if (comm.root()) advise_on_storage(train, found.advice);
+  });
+  return found;
+}
+
+}  // namespace mrmf

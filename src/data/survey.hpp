@@ -1,0 +1,40 @@
+// What a configuration's data are: found by reading them once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config/config.hpp"
+#include "src/data/channel_facts.hpp"
+
+namespace mrmf {
+
+/// Samples or labels of one split.
+struct NumbersFound {
+  std::string name;                   ///< of the data set
+  std::vector<std::string> types;     ///< in the files, such as "float64"; those that occur
+  std::vector<std::string> storage;   ///< "contiguous", "compressed (1 row a chunk)", ...
+  std::string shape;                  ///< of one sample, channels last
+  std::optional<ChannelFacts> facts;  ///< of numbers; missing where labels are classes, or nothing was read
+};
+
+struct SplitFound {
+  std::string part;  ///< "training" or "validation"
+  DatasetShape shape;
+  DatasetSpec spec;
+  double bytes = 0;  ///< of samples in the files, unpacked
+  NumbersFound samples, labels;
+  std::vector<Index> class_counts;  ///< empty where labels are no classes
+};
+
+struct DataFound {
+  std::vector<SplitFound> splits;
+  std::vector<std::string> advice;  ///< what will be slow or go wrong, each with what to do about it
+};
+
+/// Reads all headers and, unless `headers_only`, every sample and label once, by all ranks together. Rows that are not
+/// finite are found and left out, whatever data.not_finite says. Collective. DataError as inspect_dataset's.
+DataFound survey(const Config& config, bool headers_only, Comm& comm);
+
+}  // namespace mrmf

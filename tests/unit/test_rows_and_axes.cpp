@@ -1,0 +1,146 @@
+// Which rows are samples, in which order their axes lie, and in which units a network sees them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "io/axis_order.hpp"
+#include "io/channel_map.hpp"
+#include "io/file_patterns.hpp"
+#include "io/row_choice.hpp"
+#include "io/stored_rows.hpp"
+#include "kernels/check.hpp"
+#include "tests/support/data_files.hpp"
+
+using namespace mrmf;
+using test::message;
+
+TEST_CASE("axes: names say where channels are") {
+  CHECK_FALSE(parse_axes("").given());
+  CHECK(parse_axes("n t c").channel == 1);
+  CHECK_FALSE(parse_axes("n t c").moves());
+  CHECK(parse_axes("n,c,y,x").channel == 0);
+  CHECK(parse_axes("ncyx").moves());
+  CHECK(parse_axes("n y c x").channel == 1);
+  CHECK(parse_axes("n y x").channel == -1);
+  CHECK_FALSE(parse_axes("n y x").moves());
+  for (const char* bad : {"n", "t n c", "n t t", "n a b d e", "n a b d e c"})
+    CHECK_MESSAGE(!message<ConfigError>([&] { parse_axes(bad); }).empty(), bad);
+
+  CHECK(channels_last({7, 2, 4, 5}, parse_axes("n c y x"), "x") == std::vector<Index>{7, 4, 5, 2});
+  CHECK(channels_last({7, 4, 2, 5}, parse_axes("n y c x"), "x") == std::vector<Index>{7, 4, 5, 2});
+  CHECK(channels_last({7, 4, 5}, parse_axes("n y x"), "x") == std::vector<Index>{7, 4, 5, 1});
+  CHECK(message<DataError>([&] { channels_last({7, 4}, parse_axes("n y x"), "x"); }).starts_with("x has 2 axes"));
+}
+
+TEST_CASE("axes: channels move to the end, for every size of element") {
+  const Shape sample{0, {1, 3, 4}, 2, 2};
+  const ChannelBox box = channel_box(sample, parse_axes("n y c x"));
+  CHECK(box.before == 3);
+  CHECK(box.after == 4);
+  const auto check = [&]<class Element>(Element) {
+    std::vector<Element> stored(48), moved(48);
+    for (std::size_t i = 0; i < 48; ++i) stored[i] = static_cast<Element>(i + 1);
+    move_channels_last(box, 2, sizeof(Element), reinterpret_cast<const std::byte*>(stored.data()),
+                       reinterpret_cast<std::byte*>(moved.data()));
+    for (std::size_t n = 0; n < 2; ++n)
+      for (std::size_t y = 0; y < 3; ++y)
+        for (std::size_t x = 0; x < 4; ++x)
+          for (std::size_t c = 0; c < 2; ++c)
+            CHECK(moved[((n * 3 + y) * 4 + x) * 2 + c] == stored[((n * 3 + y) * 2 + c) * 4 + x]);
+  };
+  check(std::uint8_t{});
+  check(std::uint16_t{});
+  check(1.0F);
+  check(1.0);
+}
+
+TEST_CASE("rows: both parts of a split make up all rows, by seed") {
+  const RowChoice train{RowPart::train, "", 0.25, 3}, validation{RowPart::validation, "", 0.25, 3};
+  const std::vector<Index> a = choose_rows(train, 40, {}), b = choose_rows(validation, 40, {});
+  CHECK(b.size() == 10);
+  std::vector<Index> all;
+  std::ranges::merge(a, b, std::back_inserter(all));
+  std::vector<Index> expected(40);
+  std::iota(expected.begin(), expected.end(), 0);
+  CHECK(all == expected);
+  CHECK(choose_rows(validation, 40, {}) == b);
+  CHECK(choose_rows({RowPart::validation, "", 0.25, 4}, 40, {}) != b);
+  CHECK(choose_rows({RowPart::validation, "", 0.001, 3}, 40, {}).size() == 1);
+  CHECK(choose_rows({RowPart::train, "", 0.999, 3}, 40, {}).size() == 1);
+  // Most rows stay where they are when the data grow.
+  const std::vector<Index> more = choose_rows({RowPart::validation, "", 0.25, 3}, 44, {});
+  CHECK(std::ranges::count_if(b, [&](Index row) { return std::ranges::binary_search(more, row); }) >= 8);
+
+  const std::vector<float> column{0, 1, 0, 2, 0};
+  CHECK(choose_rows({RowPart::train, "column", 0, 1}, 5, column) == std::vector<Index>{0, 2, 4});
+  CHECK(choose_rows({RowPart::validation, "column", 0, 1}, 5, column) == std::vector<Index>{1, 3});
+  CHECK(choose_rows({}, 3, {}) == std::vector<Index>{0, 1, 2});
+}
+
+TEST_CASE("rows: samples are runs of rows of files") {
+  const auto runs_of = [](const DatasetShape& shape, Range samples) {
+    std::string text;
+    StoredRows(shape).for_each_run(samples, [&](const RowRun& run) {
+      text +=
+          std::to_string(run.file) + ":" + std::to_string(run.rows.first) + "+" + std::to_string(run.rows.count) + " ";
+    });
+    return text;
+  };
+  DatasetShape all;
+  all.samples = 7;
+  all.file_samples = {3, 4};
+  CHECK(runs_of(all, {0, 7}) == "0:0+3 1:0+4 ");
+  CHECK(runs_of(all, {2, 2}) == "0:2+1 1:0+1 ");
+  DatasetShape some;
+  some.rows = {0, 2, 3, 4, 6};
+  some.samples = 5;
+  some.file_rows = {3, 4};
+  some.file_samples = {2, 3};
+  CHECK(runs_of(some, {0, 5}) == "0:0+1 0:2+1 1:0+2 1:3+1 ");
+  CHECK(runs_of(some, {1, 2}) == "0:2+1 1:0+1 ");
+  CHECK(StoredRows(some).rows_of_file(1) == 4);
+}
+
+TEST_CASE("rows: ranges for people") {
+  CHECK(ranges_text({}) == "");
+  CHECK(ranges_text({3}) == "3");
+  CHECK(ranges_text({3, 4, 7, 8, 9}) == "3, 4, 7-9");
+}
+
+TEST_CASE("units: there and back, per channel and for all") {
+  const std::vector<float> x{0, 10, 3, 40, 8, 90};
+  const auto round_trip = [&](const ChannelMap& map) {
+    std::vector<float> y = x;
+    apply(map, 0, y);
+    std::vector<float> parts = x;  // in parts that begin anywhere
+    apply(map, 0, Span(parts).first(3));
+    apply(map, 3, Span(parts).subspan(3));
+    CHECK(parts == y);
+    std::vector<float> back = y;
+    undo(map, 0, back);
+    for (std::size_t i = 0; i < x.size(); ++i) CHECK(back[i] == doctest::Approx(x[i]).epsilon(1e-5));
+    return y;
+  };
+  CHECK(round_trip({}) == x);
+  CHECK(round_trip({false, {2}, {1}})[4] == 17);
+  const std::vector<float> two = round_trip({false, {2, 0.5F}, {1, -1}});
+  CHECK(two[2] == 7);
+  CHECK(two[3] == 19);
+  CHECK(round_trip({true, {}, {}})[1] == doctest::Approx(std::log(11.0)));
+  CHECK(round_trip({true, {1, 3}, {0, 0}})[1] == doctest::Approx(3 * std::log(11.0)));
+}
+
+TEST_CASE("files: patterns") {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"b.h5", "a.h5", "c.txt", "odd[1].h5"}) test::write_bytes(folder.file(name), "");
+  const std::string a = folder.file("a.h5"), b = folder.file("b.h5"), odd = folder.file("odd[1].h5");
+  CHECK(expand_patterns({folder.file("*.h5")}) == std::vector<std::string>{a, b, odd});
+  CHECK(expand_patterns({b, folder.file("?.h5")}) == std::vector<std::string>{b, a});
+  CHECK(expand_patterns({a, a}) == std::vector<std::string>{a, a});  // meant, as it is written out
+  CHECK(expand_patterns({odd}) == std::vector<std::string>{odd});
+  CHECK(expand_patterns({folder.file("*.hdf")}) == std::vector<std::string>{folder.file("*.hdf")});
+  CHECK(is_pattern(folder.file("*.hdf")));
+  CHECK_FALSE(is_pattern(odd));
+}
