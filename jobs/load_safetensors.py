@@ -46,8 +46,10 @@ class Network(nn.Module):
             for name in [name for name in tensors if name.rpartition(".")[0] == layer["name"]]:
                 part = f"{name.rpartition('.')[2]}_{i}"
                 self.names[name] = part
-                trained = not part.startswith("running_")
-                self.register_parameter(part, nn.Parameter(tensors[name])) if trained else self.register_buffer(part, tensors[name])
+                if part.startswith("running_"):
+                    self.register_buffer(part, tensors[name])
+                else:
+                    self.register_parameter(part, nn.Parameter(tensors[name]))
 
     def forward(self, x):
         x = normalised(x, self.what["samples"])

@@ -100,14 +100,16 @@ SafetensorsPlace read_place(const Json& entry, const std::string& path, const st
 void require_filled(const std::string& path, const std::map<std::string, SafetensorsPlace>& tensors,
                     std::uint64_t size) {
   std::vector<std::pair<SafetensorsPlace, std::string>> ordered;
-  for (const auto& [name, place] : tensors) ordered.emplace_back(place, name);
-  std::ranges::sort(ordered, {}, [](const auto& one) { return std::pair(one.first.first, one.first.last); });
-  std::uint64_t end = 0;
-  for (const auto& [place, name] : ordered) {
+  for (const auto& [name, place] : tensors) {
     if (place.last > size)
       refuse(path, name,
              fmt::format("its bytes end at {}, and the file has {} behind its header; is it cut short?", place.last,
                          size));
+    ordered.emplace_back(place, name);
+  }
+  std::ranges::sort(ordered, {}, [](const auto& one) { return std::pair(one.first.first, one.first.last); });
+  std::uint64_t end = 0;
+  for (const auto& [place, name] : ordered) {
     if (place.first < end) refuse(path, name, "its bytes overlap those of another tensor");
     if (place.first > end) refuse(path, name, fmt::format("there is a hole of {} bytes before it", place.first - end));
     end = place.last;

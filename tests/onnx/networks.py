@@ -74,7 +74,7 @@ CUBES = """layers = [
   { type = "conv", filters = 5, kernel = [2, 1, 2], dilation = [2, 1, 1] }, { type = "leaky_relu" },
   { type = "conv_transpose", filters = 3, kernel = [2, 3, 2], stride = [2, 1, 2], padding = [[0, 1], [1, 0], 0], dilation = [1, 2, 1] },
   { type = "group_norm", groups = 1 }, { type = "upsample", factor = [1, 2, 1], mode = "linear" },
-  { type = "average_pool", window = [2, 1, 2] }, { type = "global_average_pool" }, { type = "dense", units = 2 },
+  { type = "average_pool", window = [1, 3, 2] }, { type = "global_average_pool" }, { type = "dense", units = 2 },
 ]"""
 
 MASKS = """layers = [
