@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   }
   const MpiSession session(argc, argv);
   const ChannelMap by_channel{.log1p = false, .scale = {2e6F, 0.7F, 5e-6F}, .shift = {-1, -1.5F, -1.2F}};
-  const ChannelMap far{.log1p = false, .scale = {3e-4F, 20}, .shift = {-300, 1}};
+  const ChannelMap far{.log1p = false, .scale = {3e-4F, 20}, .shift = {-3, 1}};
   const ChannelMap logarithm{.log1p = true, .scale = {}, .shift = {}};
   ChannelMap both = by_channel, both_far = far;
   both.log1p = both_far.log1p = true;

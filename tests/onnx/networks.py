@@ -161,3 +161,10 @@ def deviation(got, want):
     if got.shape != want.shape:
         return float("inf")
     return float(np.abs(got.astype("f8") - want).max() / np.abs(want).max())
+
+
+def deviation_by_output(got, want):
+    """The same of the worst output by itself: outputs may be orders apart."""
+    if got.shape != want.shape:
+        return float("inf")
+    return max(deviation(got[..., output], want[..., output]) for output in range(want.shape[-1]))
