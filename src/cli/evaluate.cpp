@@ -1,15 +1,12 @@
-// `mrmf evaluate` and `mrmf predict`: a run's model, finished or from its newest checkpoint, on any data of the same
-// kind.
+// `mrmf evaluate` and `mrmf predict`: a trained model, of a run or in a file, on any data of the same kind.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <regex>
 #include <string>
 
 #include "io/channel_map.hpp"
@@ -19,6 +16,7 @@
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/model_choice.hpp"
 #include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
@@ -32,13 +30,11 @@
 namespace mrmf {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// The split whose data set names are used.
 enum class SplitName { train, validation };
 
 struct ModelOptions {
-  std::string run;                 ///< a run folder: finished, or with a checkpoint where that is asked for
+  std::string model;               ///< a run's folder, or a model file
   std::vector<std::string> files;  ///< replace the run's own data
   SplitName split = SplitName::validation;
   std::string samples, labels;         ///< data set names if not the run's; predict needs no labels
@@ -47,95 +43,6 @@ struct ModelOptions {
   Replace replace = Replace::nothing;
   bool checkpoint = false;  ///< use the newest checkpoint of an unfinished run
 };
-
-struct ModelChoice {
-  std::string file;  ///< final.h5, or a checkpoint
-  Extent resolution{1, 1, 1};
-  std::string text;  ///< describes a model that is not a finished run's; else ""
-};
-
-std::string whole(const fs::path& path) {
-  std::error_code none;
-  const fs::path all = fs::absolute(path, none);
-  return none ? path.string() : all.lexically_normal().string();
-}
-
-// The number of the newest checkpoint; 0 when there is none.
-int newest_checkpoint(const fs::path& run) {
-  const std::regex form("step-([0-9]{1,9})\\.h5");
-  int newest = 0;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
-    const std::string name = entry.path().filename().string();
-    std::smatch number;
-    if (std::regex_match(name, number, form)) newest = std::max(newest, std::stoi(number[1]));
-  }
-  return newest;
-}
-
-ModelChoice checkpoint_of(const fs::path& run, const Plan& plan, int number) {
-  const std::vector<Phase> phases = plan.phases();
-  if (number < 1 || number > static_cast<int>(phases.size()))
-    throw DataError(
-        fmt::format("{}: there is a checkpoint of phase {}, and the run's plan has {}; is the "
-                    "folder of one run?",
-                    run.string(), number, phases.size()));
-  const Phase& phase = phases[static_cast<std::size_t>(number) - 1];
-  const std::string file = (run / "checkpoints" / fmt::format("step-{}.h5", number)).string();
-  return {file, phase.resolution,
-          fmt::format("{}: the {} model of stage {} at resolution {}, not a finished run's", file,
-                      to_string(phase.role), phase.stage, resolution_text(phase.resolution, phase.axes))};
-}
-
-// The effective configuration of a run folder. DataError when there is no such folder, or it is not a run's; says what
-// was looked for where. The same on every rank.
-Config read_run_config(const std::string& run) {
-  std::error_code none;
-  if (!fs::is_directory(run, none))
-    throw DataError(run + ": there is no such run folder (looked for " + whole(run) +
-                    "); give the path from here, or the whole path");
-  const fs::path config = fs::path(run) / "config.toml";
-  if (!fs::exists(config, none))
-    throw DataError(run + ": not a run folder: there is no " + whole(config) +
-                    "; name the folder that mrmf train made");
-  return read_config(config.string(), {}, Writer::run);
-}
-
-// The finished run's model or, with `checkpoint`, the newest checkpoint's. DataError when there is none, with what to
-// do.
-ModelChoice choose_model(const std::string& run, const Config& config, bool checkpoint) {
-  const Plan plan = make_plan(config);
-  const fs::path model = fs::path(run) / "checkpoints" / "final.h5";
-  std::error_code none;
-  const bool done = fs::exists(model, none);
-  const int newest = newest_checkpoint(run);
-  if (checkpoint && newest > 0) return checkpoint_of(run, plan, newest);
-  if (checkpoint)
-    throw DataError(
-        fmt::format("{}: there is no checkpoint in {}{}", run, whole(fs::path(run) / "checkpoints"),
-                    done ? "; the run is done: leave --checkpoint out" : "; the run was stopped before its first"));
-  if (!done)
-    throw DataError(
-        fmt::format("{}: the run is not done: there is no {}; start the same mrmf train again to finish it{}", run,
-                    whole(model), newest > 0 ? ", or take its newest checkpoint with --checkpoint" : ""));
-  return {model.string(), plan.last.resolution, ""};
-}
-
-// Looks for missing relative files where the run was started, too: above its folder, according to run.folder.
-void find_from_run(std::vector<std::string>& files, const std::string& run, const Config& config) {
-  const fs::path folder = fs::path(config.run.folder).lexically_normal();
-  if (folder.is_absolute()) return;
-  fs::path start = whole(run);
-  if (!start.has_filename()) start = start.parent_path();
-  std::vector<fs::path> parts(folder.begin(), folder.end());
-  while (!parts.empty() && (parts.back().empty() || parts.back() == ".")) parts.pop_back();
-  for (; !parts.empty(); parts.pop_back(), start = start.parent_path())
-    if (parts.back() != start.filename()) return;  // the folder was moved
-  std::error_code none;
-  for (std::string& file : files)
-    if (fs::path(file).is_relative() && !fs::exists(file, none) && fs::exists(start / file, none))
-      file = (start / file).string();
-}
 
 enum class Labels { needed, unread };
 
@@ -167,37 +74,21 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels 
   return spec;
 }
 
-// Needs no agreement between ranks: all have the same values.
-void require_finite(Backend& backend, Model& model, const std::string& file) {
-  const auto check = [&](const std::string& group, const PartPlace& part, Span arena) {
-    const Span place = part.in(arena);
-    std::vector<float> values(place.size());
-    backend.read(place, values);
-    if (!std::ranges::all_of(values, [](float w) { return std::isfinite(w); }))
-      throw DataError(
-          fmt::format("{}: data set '{}/{}' holds NaN or an infinity: this model cannot compute; train it "
-                      "again, or restore the file from a copy",
-                      file, group, part.name));
-  };
-  for (const PartPlace& part : parameter_places(model.network())) check("parameters", part, model.params());
-  for (const PartPlace& part : state_places(model.network())) check("state", part, model.state());
-}
-
 // Checks the output before any work: it may not be one of the command's inputs.
 void require_free(const ModelOptions& options, const DatasetSpec& spec, const ModelChoice& choice) {
   if (options.output.empty()) return;
-  std::vector<std::string> inputs = spec.files;
-  inputs.insert(inputs.end(), {choice.file, options.run + "/config.toml"});
+  std::vector<std::string> inputs = choice.inputs();
+  inputs.insert(inputs.end(), spec.files.begin(), spec.files.end());
   require_output(options.output, options.replace, inputs);
 }
 
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   Trained t;
-  t.config = read_run_config(options.run);
-  const ModelChoice choice = choose_model(options.run, t.config, options.checkpoint);
+  const ModelChoice choice = choose_model(options.model, options.checkpoint, world);
+  t.config = choice.config;
   t.resolution = choice.resolution;
   t.spec = dataset(options, t.config.data, labels);
-  if (options.files.empty()) find_from_run(t.spec.files, options.run, t.config);
+  if (options.files.empty()) find_from_run(t.spec.files, choice);
   collective_try(world, [&] {
     if (world.root()) require_free(options, t.spec, choice);
   });
@@ -368,7 +259,7 @@ void write_predictions(const ModelOptions& options, Comm& world) {
 }
 
 void add_model_options(CLI::App& sub, ModelOptions& options) {
-  sub.add_option("run", options.run, "folder of a finished run")->required();
+  sub.add_option("model", options.model, "folder of a finished run, or a model file")->required();
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
   const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
   add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");

@@ -47,19 +47,29 @@ void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm)
   label_map(config, train.label);
 }
 
-ChannelMap channel_map(const Normalisation& units, Index channels, const std::string& key) {
-  ChannelMap map{units.log1p, {}, {}};
-  if (!units.mean_std) return map;
-  MRMF_CHECK(!units.mean.empty(), key + ": mean and std are not settled");
-  const auto count = std::ssize(units.mean);
-  if (count != 1 && count != channels)
+ChannelMap channel_map(const Normalisation& normalisation, Index channels, const std::string& key) {
+  ChannelMap map{.log1p = normalisation.log1p, .scale = {}, .shift = {}};
+  const std::size_t means = normalisation.mean.size(), deviations = normalisation.std.size();
+  if (means == 0 && deviations == 0) {
+    if (normalisation.mean_std)
+      throw ConfigError(key +
+                        ": mean and standard deviation are still to be measured: this configuration is of no run; name "
+                        "the folder of a finished one");
+    return map;
+  }
+  const auto count = static_cast<std::size_t>(channels);
+  const auto fits = [&](std::size_t numbers) { return numbers == 1 || numbers == count; };
+  if (!fits(means) || !fits(deviations))
     throw ConfigError(
-        fmt::format("{}_mean and {}_std have {} entries, and the data {} channels; give one number each, "
-                    "or one per channel",
-                    key, key, count, channels));
-  for (std::size_t c = 0; c < units.mean.size(); ++c) {
-    map.scale.push_back(static_cast<float>(1 / units.std[c]));
-    map.shift.push_back(static_cast<float>(-units.mean[c] / units.std[c]));
+        fmt::format("{}: {} means and {} standard deviations for {} channels; give one of each, or one "
+                    "per channel",
+                    key, means, deviations, channels));
+  for (std::size_t c = 0; c < count; ++c) {
+    const double mean = normalisation.mean[means == 1 ? 0 : c], deviation = normalisation.std[deviations == 1 ? 0 : c];
+    if (!(deviation > 0))
+      throw ConfigError(fmt::format("{}: a standard deviation of {}; it must be above 0", key, deviation));
+    map.scale.push_back(static_cast<float>(1 / deviation));
+    map.shift.push_back(static_cast<float>(-mean / deviation));
   }
   return map;
 }

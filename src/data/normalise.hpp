@@ -15,7 +15,8 @@ namespace mrmf {
 /// nor the channels. Nothing is read where nothing is open.
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
-/// What settled settings come to. `key` ("data.normalise.sample") is for messages.
+/// What settled settings come to over so many channels. ConfigError where numbers are still to be measured, or are for
+/// another number of channels; `key` ("data.normalise.sample") is for messages.
 ChannelMap channel_map(const Normalisation& units, Index channels, const std::string& key);
 ChannelMap sample_map(const Config& config, const Shape& sample);
 ChannelMap label_map(const Config& config, const Shape& label);

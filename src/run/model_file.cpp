@@ -1,5 +1,9 @@
 #include "src/run/model_file.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "io/checksummed_file.hpp"
@@ -27,9 +31,11 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
   for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
 }
 
-void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
+void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+                 Replace replace) {
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
+  file.write_attribute("sample", to_string(model.network().input()));
   constexpr std::size_t most = 60000;  // of an attribute, with room for its header
   if (config_toml.size() < most)
     file.write_attribute("config", config_toml);
@@ -41,7 +47,29 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
                   backend.read(values, host);
                   file.add(name, shape, host);
                 });
-  write_checksummed(path, file.bytes(), Replace::file);
+  write_checksummed(path, file.bytes(), replace);
+}
+
+// Before HDF5 opens the file. The same on every rank.
+Checksum require_whole(const std::string& path, Comm& comm) {
+  std::int64_t checksum = 0;
+  collective_try(comm, [&] {
+    if (comm.root()) checksum = static_cast<std::int64_t>(verify(path));
+  });
+  comm.broadcast(std::span(&checksum, 1), 0);
+  if (static_cast<Checksum>(checksum) == Checksum::wrong)
+    throw DataError(path +
+                    ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
+                    "copy, or train again");
+  return static_cast<Checksum>(checksum);
+}
+
+// Whether it is a checkpoint's.
+bool require_format(const Hdf5File& file, const std::string& path) {
+  const std::string format = file.read_attribute("format");
+  if (format != kFormat && format != kCheckpointFormat)
+    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  return format == kCheckpointFormat;
 }
 
 // Otherwise a run would silently compute without data for which this model has no place. Checkpoints hold more than a
@@ -72,27 +100,16 @@ std::vector<PartPlace> state_places(const Network& network) {
 
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm) {
+                Comm& comm, Replace replace) {
   collective_try(comm, [&] {
-    if (comm.root()) write_model(backend, path, model, config_toml);
+    if (comm.root()) write_model(backend, path, model, config_toml, replace);
   });
 }
 
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
-  std::int64_t checksum = 0;
-  collective_try(comm, [&] {
-    if (!comm.root()) return;
-    checksum = static_cast<std::int64_t>(verify(path));
-  });
-  comm.broadcast(std::span(&checksum, 1), 0);
-  if (static_cast<Checksum>(checksum) == Checksum::wrong)
-    throw DataError(path +
-                    ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
-                    "copy, or train again");
+  const Checksum checksum = require_whole(path, comm);
   const Hdf5File file = Hdf5File::open(path, comm);
-  const std::string format = file.read_attribute("format");
-  if (format != kFormat && format != kCheckpointFormat)
-    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  require_format(file, path);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, Span values) {
                   const DatasetInfo info = file.info(name);
@@ -108,7 +125,31 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
   collective_try(comm, [&] {
     if (comm.root()) require_nothing_else(path, model.network());
   });
-  return static_cast<Checksum>(checksum);
+  return checksum;
+}
+
+void require_finite(Backend& backend, const Model& model, const std::string& file) {
+  for_each_part(model.network(), model.params(), model.state(),
+                [&](const std::string& name, const std::vector<Index>&, ConstSpan values) {
+                  std::vector<float> host(values.size());
+                  backend.read(values, host);
+                  if (!std::ranges::all_of(host, [](float w) { return std::isfinite(w); }))
+                    throw DataError(fmt::format(
+                        "{}: data set '{}' holds NaN or an infinity: this model cannot compute; train it again, or "
+                        "restore the file from a copy",
+                        file, name));
+                });
+}
+
+ModelFacts read_model_facts(const std::string& path, Comm& comm) {
+  require_whole(path, comm);
+  const Hdf5File file = Hdf5File::open(path, comm);
+  ModelFacts facts;
+  facts.checkpoint = require_format(file, path);
+  facts.sample = file.read_attribute("sample");
+  facts.config = file.read_attribute("config");
+  if (facts.config.empty() && file.has("config")) facts.config = file.read_text("config");
+  return facts;
 }
 
 }  // namespace mrmf

@@ -1,13 +1,14 @@
 // Files of trained models. HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>: one array per part
 // of a layer, channels-last and float32. The configuration that made the model is the attribute "config", or a data set
-// of that name if it is longer than an attribute may be. A checksum follows. Portable between backends and resolutions
-// of the same network.
+// of that name if it is longer than an attribute may be; the attribute "sample" is the shape of the network's input. A
+// checksum follows. Portable between backends and resolutions of the same network.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "io/checksummed_file.hpp"
+#include "io/output_file.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
@@ -32,11 +33,25 @@ std::vector<PartPlace> state_places(const Network& network);
 
 /// Collective; writes the root's values. The file appears whole or not at all.
 void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm);
+                Comm& comm, Replace replace = Replace::file);
+
+/// What a model file says beside its numbers.
+struct ModelFacts {
+  std::string config;       ///< TOML
+  std::string sample;       ///< of the network's input, such as "1600x3"; "" in files of earlier versions
+  bool checkpoint = false;  ///< of a run under way
+};
+
+/// Collective; the same on every rank. DataError when the file is damaged, or is not a model.
+ModelFacts read_model_facts(const std::string& path, Comm& comm);
 
 /// Collective; every rank ends with the same values. A checkpoint's model can be loaded too. Returns whether the file
 /// had a checksum, which those of earlier versions lack. DataError when the file is damaged, which is noticed before
 /// HDF5 reads it, or when a data set is missing or has another shape.
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm);
+
+/// DataError, with the data set of `file`, when a parameter or a statistic is NaN or infinite. Needs no agreement
+/// between ranks: all have the same values.
+void require_finite(Backend& backend, const Model& model, const std::string& file);
 
 }  // namespace mrmf

@@ -108,6 +108,11 @@ def old_output(folder):
     mrmf(folder, "predict", "run", "-o", "out.h5", "--split", "train")
 
 
+def exported(folder):
+    finished()(folder)
+    mrmf(folder, "export", "run", "-o", "in.safetensors")
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
@@ -165,6 +170,10 @@ CASES = {case.name: case for case in (
     Case("predict over an older file", ("predict", "run", "-o", "out.h5", "--overwrite"), old_output, outputs=("out.h5",),
          weight=2),
     Case("predict on 2 ranks", ("predict", "run", "-o", "out.h5"), finished(), 2, ("out.h5",), cost=3),
+    Case("export", ("export", "run", "-o", "out.onnx"), finished(), outputs=("out.onnx",),
+         inputs=("run/config.toml", *MODEL), trusted=MODEL, weight=2),
+    Case("import", ("import", "in.safetensors", "-o", "out.h5", "--config", "config.toml"), exported, outputs=("out.h5",),
+         inputs=("in.safetensors", "config.toml"), weight=2),
     Case("simulate neuron", NEURON, project, outputs=("out.h5",), inputs=(), weight=3),
     Case("simulate neuron on 2 ranks", NEURON, project, 2, ("out.h5",), (), cost=3),
     Case("simulate fields", FIELDS, project, outputs=("out.h5",), inputs=(), weight=3),

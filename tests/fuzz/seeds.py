@@ -1,4 +1,5 @@
-"""Records of a small run as inputs for fuzz_records: BUILD/fuzz/seeds/records. The first byte says which they are."""
+"""Records of a small run as inputs for fuzz_records: BUILD/fuzz/seeds/records. The first byte says which they are. And its
+model as safetensors for fuzz_safetensors."""
 import os
 import pathlib
 import sys
@@ -27,6 +28,8 @@ with tempfile.TemporaryDirectory() as scratch:
     for place, make in ((stopped, cases.stopped), (done, cases.finished())):
         place.mkdir()
         make(place)
+    cases.mrmf(done, "export", "run", "-o", str((BUILD / "fuzz/seeds/safetensors/model").resolve()), "--format", "safetensors",
+               "--overwrite")
     found = [*texts(stopped), *texts(done), (2, (done / "run/result.json").read_text())]
     for number, (kind, text) in enumerate(found):
         (BUILD / f"fuzz/seeds/records/{number}").write_bytes(bytes([kind]) + text.encode())

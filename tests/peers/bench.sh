@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 
 fail() { echo "bench: $*" >&2; exit 1; }
 
-have_torch() { [ -x $venv/bin/python ] && $venv/bin/python -c 'import torch, numpy' 2>/dev/null; }
+have_torch() { [ -x $venv/bin/python ] && $venv/bin/python -c 'import torch, numpy, h5py' 2>/dev/null; }
 
 install_torch() {
   local python attempt
@@ -71,3 +71,5 @@ for size in "${sizes[@]}"; do
   read -r length batch <<<"$size"
   compare "$length" "$batch"
 done
+echo "== exported networks in PyTorch beside mrmf predict: relative deviations"
+$venv/bin/python -B tests/peers/torch/exported.py --build "$build"
