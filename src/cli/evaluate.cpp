@@ -12,6 +12,7 @@
 #include <regex>
 #include <string>
 
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
@@ -22,6 +23,7 @@
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/records.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
@@ -41,7 +43,8 @@ struct ModelOptions {
   std::optional<MissingRule> missing;  ///< if other than the run's data.missing
   std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
-  bool checkpoint = false;  ///< use the newest checkpoint of an unfinished run
+  bool checkpoint = false;          ///< use the newest checkpoint of an unfinished run
+  std::optional<WhichEpoch> epoch;  ///< of a finished run's models; the best one unless given
 };
 
 struct ModelChoice {
@@ -97,20 +100,25 @@ Config read_run_config(const std::string& run) {
   return read_config(config.string(), {}, Writer::run);
 }
 
-// The finished run's model or, with `checkpoint`, the newest checkpoint's. DataError when there is none, with what to
+// The finished run's model or, with --checkpoint, the newest checkpoint's. DataError when there is none, with what to
 // do.
-ModelChoice choose_model(const std::string& run, const Config& config, bool checkpoint) {
+ModelChoice choose_model(const ModelOptions& options, const Config& config) {
+  const std::string& run = options.run;
+  if (options.checkpoint && options.epoch)
+    throw ConfigError(
+        "--epoch chooses between the models of a run that is done, and --checkpoint takes one that is "
+        "not; leave one of them out");
   const Plan plan = make_plan(config);
-  const fs::path model = fs::path(run) / "checkpoints" / "final.h5";
+  const fs::path model = model_path(run, options.epoch.value_or(WhichEpoch::best));
   std::error_code none;
-  const bool done = fs::exists(model, none);
+  const bool done = fs::exists(fs::path(run) / "result.json", none);
   const int newest = newest_checkpoint(run);
-  if (checkpoint && newest > 0) return checkpoint_of(run, plan, newest);
-  if (checkpoint)
+  if (options.checkpoint && newest > 0 && !done) return checkpoint_of(run, plan, newest);
+  if (options.checkpoint)
     throw DataError(
         fmt::format("{}: there is no checkpoint in {}{}", run, whole(fs::path(run) / "checkpoints"),
                     done ? "; the run is done: leave --checkpoint out" : "; the run was stopped before its first"));
-  if (!done)
+  if (!fs::exists(model, none))
     throw DataError(
         fmt::format("{}: the run is not done: there is no {}; start the same mrmf train again to finish it{}", run,
                     whole(model), newest > 0 ? ", or take its newest checkpoint with --checkpoint" : ""));
@@ -186,10 +194,20 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const Mo
   require_output(options.output, options.replace, inputs);
 }
 
+// Says which epoch's model it is, where the file knows.
+void tell_epoch(const std::string& file, Comm& world) {
+  const std::string text = Hdf5File::open(file, world).read_attribute("epoch");
+  if (text.empty() || !world.root()) return;
+  const ModelNote note = note_from_json(text, file);
+  const bool last = note.epoch == note.epochs;
+  std::cout << fmt::format("{}: {}{}{}\n", file, to_text(note), note.best ? ", the best one" : "",
+                           note.best && !last ? "; --epoch last takes the last one" : "");
+}
+
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   Trained t;
   t.config = read_run_config(options.run);
-  const ModelChoice choice = choose_model(options.run, t.config, options.checkpoint);
+  const ModelChoice choice = choose_model(options, t.config);
   t.resolution = choice.resolution;
   t.spec = dataset(options, t.config.data, labels);
   if (options.files.empty()) find_from_run(t.spec.files, options.run, t.config);
@@ -216,6 +234,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);
   if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  tell_epoch(choice.file, world);
   if (world.root() && checksum == Checksum::missing)
     std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
   return t;
@@ -332,6 +351,9 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
+  const Choices<WhichEpoch> epochs{{"best", WhichEpoch::best}, {"last", WhichEpoch::last}};
+  add_choice(sub, "--epoch", options.epoch, epochs,
+             "best or last: which epoch's model to use; the best one unless given");
   sub.add_flag("--checkpoint", options.checkpoint, "use the newest checkpoint of a run that is not done");
 }
 

@@ -29,7 +29,13 @@ struct Phase {
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
-  std::uint64_t seed = 1;  ///< initial parameters, when this phase makes a new model
+  std::uint64_t seed = 1;        ///< initial parameters, when this phase makes a new model
+  bool hands_over_best = false;  ///< it ends with the model of its best epoch
+
+  /// The plan ends with it.
+  bool last() const { return role == Role::baseline || role == Role::finetune; }
+  /// The best epoch's model is kept beside the last one.
+  bool keeps_best() const { return last() || hands_over_best; }
 };
 
 /// Handover of the coarse model's bottom (and what `top` says) to the dense model.

@@ -1,5 +1,6 @@
 #include "src/run/model_file.hpp"
 
+#include <filesystem>
 #include <set>
 
 #include "io/checksummed_file.hpp"
@@ -27,14 +28,15 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
   for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
 }
 
-void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml) {
+void write_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts) {
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
   constexpr std::size_t most = 60000;  // of an attribute, with room for its header
-  if (config_toml.size() < most)
-    file.write_attribute("config", config_toml);
+  if (texts.config.size() < most)
+    file.write_attribute("config", texts.config);
   else
-    file.write_text("config", config_toml);
+    file.write_text("config", texts.config);
+  if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
                   std::vector<float> host(values.size());
@@ -70,29 +72,49 @@ std::vector<PartPlace> state_places(const Network& network) {
   return places;
 }
 
+std::string last_model_path(const std::string& run) {
+  return (std::filesystem::path(run) / "checkpoints" / "final.h5").string();
+}
+
+std::string best_model_path(const std::string& run) {
+  return (std::filesystem::path(run) / "checkpoints" / "best.h5").string();
+}
+
+std::string model_path(const std::string& run, WhichEpoch which) {
+  std::error_code none;
+  const std::string best = best_model_path(run);
+  return which == WhichEpoch::best && std::filesystem::exists(best, none) ? best : last_model_path(run);
+}
+
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
-void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm) {
+void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm) {
   collective_try(comm, [&] {
-    if (comm.root()) write_model(backend, path, model, config_toml);
+    if (comm.root()) write_model(backend, path, model, texts);
   });
 }
 
-Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
-  std::int64_t checksum = 0;
+Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
+  std::int64_t found = 0;
   collective_try(comm, [&] {
     if (!comm.root()) return;
-    checksum = static_cast<std::int64_t>(verify(path));
+    found = static_cast<std::int64_t>(verify(path));
   });
-  comm.broadcast(std::span(&checksum, 1), 0);
-  if (static_cast<Checksum>(checksum) == Checksum::wrong)
+  comm.broadcast(std::span(&found, 1), 0);
+  checksum = static_cast<Checksum>(found);
+  if (checksum == Checksum::wrong)
     throw DataError(path +
                     ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
                     "copy, or train again");
-  const Hdf5File file = Hdf5File::open(path, comm);
+  Hdf5File file = Hdf5File::open(path, comm);
   const std::string format = file.read_attribute("format");
   if (format != kFormat && format != kCheckpointFormat)
     throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  return file;
+}
+
+Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
+  Checksum checksum{};
+  const Hdf5File file = open_model(path, comm, checksum);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, Span values) {
                   const DatasetInfo info = file.info(name);
@@ -108,7 +130,7 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
   collective_try(comm, [&] {
     if (comm.root()) require_nothing_else(path, model.network());
   });
-  return static_cast<Checksum>(checksum);
+  return checksum;
 }
 
 }  // namespace mrmf

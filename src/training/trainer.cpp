@@ -76,9 +76,6 @@ constexpr std::size_t kLookEvery = 64;
 // with its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
-// The end of the plan's last phase is the end of the run: its model and result are written instead.
-bool ends_run(const Phase& phase) { return phase.role == Role::baseline || phase.role == Role::finetune; }
-
 }  // namespace
 
 Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed)
@@ -90,7 +87,10 @@ Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double ela
 
 PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
   std::optional<TrainState> state = saved(model_state, phase);
-  if (!state) state.emplace(phase);
+  if (!state) {
+    state.emplace(phase);
+    model_state.best = {};
+  }
   if (!state->finished()) begin(model_state, phase, *state);
   while (!state->finished()) {
     const double train_loss = run_epoch(model_state, phase, *state);
@@ -99,7 +99,16 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
     pause(model_state, phase, *state);
   }
   replicas_.reset();
+  if (phase.hands_over_best) hand_over_best(model_state, phase, *state);
   return std::move(state->history);
+}
+
+void Trainer::hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state) {
+  if (model_state.best.empty()) return;
+  model_state.swap_best(ctx_.backend);
+  model_state.best = {};
+  ctx_.report.log(fmt::format("{} hands over the model of its best epoch, {} of {}", place_text(phase),
+                              state.best.epoch, state.stop.epochs()));
 }
 
 double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainState& state) {
@@ -316,11 +325,15 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
                     "extreme values in the validation data",
                     std::isnan(epoch.validation_loss) ? "nan" : "inf", place_text(phase), epoch.epoch));
   state.rate.epoch_done(epoch.validation_loss);
-  const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss,
-                                              epoch.metric ? std::optional(epoch.metric->value) : std::nullopt);
+  const auto metric = epoch.metric ? std::optional(epoch.metric->value) : std::nullopt;
+  if (phase.keeps_best() &&
+      state.best.update(epoch.epoch, monitored(phase.stop.monitor, epoch.validation_loss, metric)))
+    model_state.keep_best(ctx_.backend);
+  const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss, metric);
   clock_.end_epoch(epoch, ctx_.team);
   epoch.split.averaging = ctx_.team.sum(ctx_.data.take_averaging_seconds()) / ctx_.team.size();
   state.history.record.add(epoch);
+  state.history.record.best_epoch = state.best.epoch;
   state.history.epochs.push_back(epoch);
   if (reason != StopReason::none) state.history.record.reason = to_string(reason);
   state.step = 0;
@@ -366,7 +379,6 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
     if (signal != 0) throw Stopped{signal};
     return;
   }
-  if (state.finished() && ends_run(phase)) return compare_ranks(model_state, state, position_text(phase, state));
   SaveTimes& times = ctx_.saving->times;
   const Timer asking;
   const SaveTimes::Wish wish = times.ask(ctx_.team);
@@ -381,7 +393,7 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
   clock_.save(state, ctx_.team);
   ctx_.saving->checkpoints.save(ctx_.backend, model_state.arrays(), phase, state, ctx_.team);
   times.saved();
-  if (wish.signal == 0) return;
+  if (wish.signal == 0 || (state.finished() && phase.last())) return;  // then there is nothing left to stop
   ctx_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),
                               position_text(phase, state)));
   throw Stopped{wish.signal};

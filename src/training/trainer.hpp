@@ -33,10 +33,11 @@ class Trainer {
   /// searching.
   void autotune(const Config& config, const Plan& plan, const Phase& phase);
 
-  /// Trains the model as the phase says, from the saved state if there is one. Returns the contents of the report's
-  /// lines. DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the
-  /// parameters (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws
-  /// Stopped when a signal came and the run is saved.
+  /// Trains the model as the phase says, from the saved state if there is one. The model ends as it was after the last
+  /// epoch, or after the best one where the phase hands that over. Returns the contents of the report's lines.
+  /// DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
+  /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
+  /// signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
@@ -64,6 +65,7 @@ class Trainer {
   /// none.
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
+  void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.

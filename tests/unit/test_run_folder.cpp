@@ -96,7 +96,7 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
   CHECK(contains(refused(path), "holds a finished run; give --overwrite to replace it"));
   CHECK(refused(path, true).empty());
 
-  remove_result(path);
+  remove_result(path, Models::remove);
   remove_checkpoints(path);
   remove_team_records(path);
   std::vector<std::string> left;
