@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/formulas.hpp"
 
@@ -311,6 +312,56 @@ struct Adam {
   }
 };
 
+/// Reads x and y, writes y.
+struct Accumulate {
+  Arrays arrays;
+  const float* x;
+  float* y;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const std::size_t first = std::size_t{4} * vector;
+    float summand[4], sum[4];
+    arrays.read(x, first, summand);
+    arrays.read(y, first, sum);
+    for (int i = 0; i < 4; ++i) sum[i] += summand[i];
+    arrays.write(sum, y, first);
+  }
+};
+
+/// Adds the squares of x, a vector of four at a time; finish() leaves what x is to be multiplied by.
+struct Squares {
+  static constexpr int unroll = 4;
+  Arrays arrays;
+  const float* x;
+  float most;
+  float* factor;
+
+  MRMF_HD auto at(std::uint32_t) const {
+    return [f = *this](std::uint32_t vector, float(&sums)[1][1]) {
+      float values[4];
+      f.arrays.read(f.x, std::size_t{4} * vector, values);
+      for (const float value : values) sums[0][0] += value * value;
+    };
+  }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const { *factor = clip_factor(totals[0], most); }
+};
+
+/// Reads and writes x.
+struct Multiply {
+  Arrays arrays;
+  const float* factor;
+  float* x;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    if (*factor == 1.0F) return;
+    const std::size_t first = std::size_t{4} * vector;
+    float values[4];
+    arrays.read(x, first, values);
+    for (float& value : values) value *= *factor;
+    arrays.write(values, x, first);
+  }
+};
+
 Arrays arrays_of(std::initializer_list<const float*> pointers, std::size_t count) {
   const bool aligned = std::all_of(pointers.begin(), pointers.end(),
                                    [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
@@ -320,6 +371,30 @@ Arrays arrays_of(std::initializer_list<const float*> pointers, std::size_t count
 Index vectors_of(Span w) { return (std::ssize(w) + 3) / 4; }
 
 }  // namespace
+
+void accumulate(cudaStream_t stream, ConstSpan x, Span y) {
+  for_each(stream, vectors_of(y), Accumulate{arrays_of({x.data(), y.data()}, y.size()), x.data(), y.data()});
+}
+
+namespace {
+
+// A row is a vector; the factor lies behind the partial sums.
+Reduction squares(Index count, void* scratch) { return {(count + 3) / 4, 1, 1, static_cast<double*>(scratch)}; }
+
+}  // namespace
+
+std::size_t clip_bytes(Index count) {
+  return static_cast<std::size_t>(squares(count, nullptr).partial_doubles(1) + 1) * sizeof(double);
+}
+
+void clip(cudaStream_t stream, Span x, float most, void* scratch) {
+  if (x.empty()) return;
+  const Reduction sum = squares(std::ssize(x), scratch);
+  auto* const factor = reinterpret_cast<float*>(sum.partials + sum.partial_doubles(1));
+  const Arrays arrays = arrays_of({x.data()}, x.size());
+  reduce<1, 1>(stream, sum, Squares{arrays, x.data(), most, factor});
+  for_each(stream, vectors_of(x), Multiply{arrays, factor, x.data()});
+}
 
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
   const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());

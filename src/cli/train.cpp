@@ -109,10 +109,10 @@ void check_batches(const Plan& plan, const Config& config, Index samples, int ra
       if (teams) require_trainable(config, stage, *teams, samples);
       continue;
     }
-    require_batches(config.data, samples, stage.coarse, ranks);
-    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks);
+    require_batches(config.data, samples, stage.coarse, ranks, config.training.accumulate);
+    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks, config.training.accumulate);
   }
-  require_batches(config.data, samples, plan.last, ranks);
+  require_batches(config.data, samples, plan.last, ranks, config.training.accumulate);
 }
 
 // Runs before any data is read, so that an impossible plan costs nothing.
@@ -271,6 +271,10 @@ void run_training(const TrainOptions& options, Comm& world) {
   require_end(asked, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
+  if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
+    throw ConfigError(
+        "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "
+        "computed by itself: more shards take less memory; remove one of them");
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);

@@ -194,6 +194,8 @@ struct TrainingConfig {
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   int precise_batch_norm = 0;     ///< batches for new statistics at a phase's end; 0: the running averages stay
+  /// Rows of a batch of this size that are computed at once: of the largest of its parts.
+  int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
   bool operator==(const TrainingConfig&) const = default;
 };
 

@@ -65,6 +65,10 @@ std::vector<Key<TrainingConfig>> training_keys() {
       "end a phase after so many epochs running without a better `monitor`; 0 for never");
   add(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),
       "early stopping: a change that is smaller, relative to the best value so far, is no improvement");
+  add(keys, "clip_norm", MRMF_FIELD(clip_norm), at_least(0),
+      "largest L2 norm of all gradients together, to which a step's larger ones are scaled; 0 for any");
+  add(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
+      "parts of a step's batch that a rank computes one after the other: activations take so much less memory");
   add(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");
   add(keys, "seed", MRMF_FIELD(seed), at_least(0), "of parameters, sample order and dropout");
   add(keys, "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs of every phase of the plan");

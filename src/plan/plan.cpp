@@ -241,7 +241,8 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
                                  const Extent& resolution) {
   NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.bottom};
   for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, phase.batch);
+    if (phase.resolution == resolution)
+      settings.max_rows = std::max<Index>(settings.max_rows, config.training.rows_at_once(phase.batch));
   return settings;
 }
 

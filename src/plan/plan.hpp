@@ -71,8 +71,8 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there. ConfigError when
-/// the resolution does not divide the sample.
+/// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
+/// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
 /// Arithmetic of the plan's training on such samples, in epochs at its last resolution. ConfigError as above.

@@ -107,9 +107,9 @@ TEST_CASE("stop rule: early stopping counts epochs since the best validation los
 TEST_CASE("stop rule: a change below the least one is no improvement, unless such changes add up") {
   StopRule rule(early(2, 0.25));
   CHECK(rule.update(9.0, 1.0) == StopReason::none);
-  CHECK(rule.update(9.0, 0.8) == StopReason::none);   // not below 0.75: 1
-  CHECK(rule.update(9.0, 0.7) == StopReason::none);   // below it: 0
-  CHECK(rule.update(9.0, 0.6) == StopReason::none);   // not below 0.525: 1
+  CHECK(rule.update(9.0, 0.8) == StopReason::none);  // not below 0.75: 1
+  CHECK(rule.update(9.0, 0.7) == StopReason::none);  // below it: 0
+  CHECK(rule.update(9.0, 0.6) == StopReason::none);  // not below 0.525: 1
   CHECK(rule.update(9.0, 0.55) == StopReason::early_stopping);
 }
 
