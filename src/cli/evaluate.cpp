@@ -234,9 +234,9 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);
   if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
-  tell_epoch(choice.file, world);
   if (world.root() && checksum == Checksum::missing)
     std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  tell_epoch(choice.file, world);
   return t;
 }
 

@@ -238,7 +238,7 @@ std::string to_json(const ModelNote& note) { return note_json(note).dump(); }
 std::string to_text(const ModelNote& note) {
   const std::string metric =
       note.metric ? fmt::format(", {} {:.5f}", to_string(note.metric->metric), note.metric->value) : "";
-  return fmt::format("epoch {} of {}, validation loss {:.5f}{}", note.epoch, note.epochs, note.validation_loss, metric);
+  return fmt::format("epoch {} of {}, validation {:.5f}{}", note.epoch, note.epochs, note.validation_loss, metric);
 }
 
 std::string to_json(const RunResult& r) {

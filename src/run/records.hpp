@@ -81,7 +81,7 @@ struct ModelNote {
   bool best = false;  ///< of all these epochs, by training.monitor
   bool operator==(const ModelNote&) const = default;
 };
-std::string to_text(const ModelNote& note);  ///< "epoch 7 of 10, validation loss 0.01234"
+std::string to_text(const ModelNote& note);  ///< "epoch 7 of 10, validation 0.01234"
 
 /// One phase: a line of stages.jsonl.
 struct PhaseRecord {

@@ -1,4 +1,5 @@
 """Gradients clipped by their norm, batches computed in parts, and losses that are far above the labels' variance."""
+import re
 import unittest
 
 import h5py
@@ -71,21 +72,19 @@ class Parts(LargeSteps):
         np.testing.assert_allclose(self.losses("clipped", *clip, "--set", "training.accumulate=4"),
                                    self.losses("clipped whole", *clip), rtol=2e-4)
 
-    def test_reading_and_stops_do_not_change_it(self):
+    def test_reading_does_not_change_it(self):
         words = ("--set", "training.accumulate=4", "--set", "training.precise_batch_norm=2")
         memory = self.losses("memory", *words)
         self.assertEqual(self.losses("stream", *words, "--set", "data.load=stream"), memory)
-        np.testing.assert_allclose(self.losses("ranks", *words, "--set", "training.batch=8", "--set", "data.shards=2",
-                                               ranks=2),
-                                   self.losses("alone", *words, "--set", "data.shards=2"), rtol=1e-3)
 
     def test_activations_take_less_memory(self):
-        megabytes = []
-        for parts in (1, 8):
-            table = self.mrmf("inspect", "config.toml", "--set", "training.batch=96", "--set",
-                              f"training.accumulate={parts}")
-            megabytes.append(table)
-        self.assertNotEqual(*megabytes)
+        def arena(parts):
+            text = self.mrmf("inspect", "config.toml", "--set", "training.batch=96", "--set",
+                             f"training.accumulate={parts}")
+            size, unit = re.search(r"activations and their gradients lie in one arena of ([0-9.]+) ([kM])B", text).groups()
+            return float(size) * {"k": 1e3, "M": 1e6}[unit]
+
+        self.assertAlmostEqual(arena(8) / arena(1), 1 / 8, delta=0.01)
 
     def test_what_is_refused(self):
         self.fails(2, "train", "config.toml", "--set", "training.accumulate=16",
@@ -112,7 +111,7 @@ class FarLosses(LargeSteps):
         output = self.train()
         self.assertEqual(output.count(self.WARNING), 1)
         self.assertRegex(output, r"warning: after epoch 1 of stage 1 \(baseline, resolution \[1\]\) the losses \(training "
-                                 r"1e\+06, validation 9\.\d+e\+05\) are more than 1000 times .* \(0\.3\d*\)")
+                                 r"1e\+06, validation 1e\+06\) are more than 1000 times .* \(0\.3\d*\)")
         self.assertIn('set data.normalise.labels = "mean_std"', output)
         self.assertEqual(self.train("--set", "training.batch=8", ranks=2).count(self.WARNING), 1)
         # What does not say the labels' scale does not warn.
