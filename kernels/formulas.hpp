@@ -109,6 +109,12 @@ MRMF_HD void for_each_reader(UpsampleKind kind, Index position, Index factor, In
   }
 }
 
+/// What values are multiplied by so that their norm, the root of `squares`, is at most `most`.
+MRMF_HD inline float clip_factor(double squares, float most) {
+  const double norm = std::sqrt(squares);
+  return norm > most ? static_cast<float>(most / norm) : 1.0F;
+}
+
 /// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.
 MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw, float& velocity) {
   velocity = s.momentum * velocity + (dw + s.weight_decay * w);

@@ -207,6 +207,15 @@ class LossOp {
   virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
 };
 
+/// Limits the L2 norm of so many float32 values, such as all gradients of a model.
+class ClipOp {
+ public:
+  virtual ~ClipOp() = default;
+  /// Where the norm of x is above `most`, x becomes x * most / norm. The order of the sum depends on the length alone,
+  /// not on threads. x without a norm (NaN) stays as it is.
+  virtual void run(Span x, float most) = 0;
+};
+
 // What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend
 // (kernels/*/backend.hpp) overrides: each is defined in the file of the operation, and without it a backend does not
 // link.
@@ -250,6 +259,11 @@ class LossOp {
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
   /* what they are. Where those are y's last channels, its pads become zero. With Backend::slices(), x may be one. */  \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
+                                                                                                                       \
+  /* y += x, of float32 values in an arena; spans of equal length. The only sum into what is there. */                 \
+  OP(void, accumulate, (ConstSpan x, Span y))                                                                          \
+  /* Of spans of `count` values. */                                                                                    \
+  OP(std::unique_ptr<ClipOp>, clip, (Index count))                                                                     \
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length. */                           \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \

@@ -45,6 +45,26 @@ void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }
 
+void CudaBackend::accumulate(ConstSpan x, Span y) { cuda::accumulate(device_.stream(), x, y); }
+
+namespace {
+
+class Clip final : public ClipOp {
+ public:
+  Clip(Device& device, Index count) : device_(device) { device.reserve(Device::Scratch::sums, clip_bytes(count)); }
+
+  void run(Span x, float most) override {
+    cuda::clip(device_.stream(), x, most, device_.scratch(Device::Scratch::sums));
+  }
+
+ private:
+  Device& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<ClipOp> CudaBackend::clip(Index count) { return std::make_unique<Clip>(device_, count); }
+
 void CudaBackend::sgd(const Step&, Span w, ConstSpan dw, Span velocity) {
   cuda::sgd(device_.stream(), device_.step(), w, dw, velocity);
 }

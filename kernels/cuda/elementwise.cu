@@ -1,4 +1,4 @@
-// Activations, dropout, sums, channels, fill and swap, the history of losses, and optimizer steps.
+// Activations, dropout, sums, channels, fill and swap, and the history of losses.
 #include <type_traits>
 
 #include "kernels/cuda/kernels.hpp"
@@ -246,89 +246,6 @@ struct Keep {
 
 void keep(cudaStream_t stream, const StepBlock* step, const float* value, float* history) {
   for_each(stream, 1, Keep{step, value, history});
-}
-
-namespace {
-
-/// Four parameters from `first` on, as one vector where the arrays allow it; zeros behind the end.
-struct Arrays {
-  std::size_t count;
-  bool aligned;
-
-  MRMF_HD void read(const float* from, std::size_t first, float (&v)[4]) const {
-    if (aligned && first + 4 <= count) return load(from, first / 4, v);
-    for (std::size_t i = 0; i < 4; ++i) v[i] = first + i < count ? from[first + i] : 0;
-  }
-  MRMF_HD void write(const float (&v)[4], float* to, std::size_t first) const {
-    if (aligned && first + 4 <= count) return store(v, to, first / 4);
-    for (std::size_t i = 0; i < 4; ++i)
-      if (first + i < count) to[first + i] = v[i];
-  }
-};
-
-/// Reads w, dw and velocity, writes w and velocity.
-struct Sgd {
-  Arrays arrays;
-  const StepBlock* step;
-  float* w;
-  const float* dw;
-  float* velocity;
-
-  MRMF_HD void operator()(std::uint32_t vector) const {
-    const SgdStep numbers = step->sgd;
-    const std::size_t first = std::size_t{4} * vector;
-    float weight[4], gradient[4], speed[4];
-    arrays.read(w, first, weight);
-    arrays.read(dw, first, gradient);
-    arrays.read(velocity, first, speed);
-    for (int i = 0; i < 4; ++i) sgd_update(numbers, weight[i], gradient[i], speed[i]);
-    arrays.write(weight, w, first);
-    arrays.write(speed, velocity, first);
-  }
-};
-
-/// Reads w, dw, m and v, writes w, m and v.
-struct Adam {
-  Arrays arrays;
-  const StepBlock* step;
-  std::size_t group;
-  float* w;
-  const float* dw;
-  float *m, *v;
-
-  MRMF_HD void operator()(std::uint32_t vector) const {
-    const AdamStep numbers = step->adam[group];
-    const std::size_t first = std::size_t{4} * vector;
-    float weight[4], gradient[4], mean[4], square[4];
-    arrays.read(w, first, weight);
-    arrays.read(dw, first, gradient);
-    arrays.read(m, first, mean);
-    arrays.read(v, first, square);
-    for (int i = 0; i < 4; ++i) adam_update(numbers, weight[i], gradient[i], mean[i], square[i]);
-    arrays.write(weight, w, first);
-    arrays.write(mean, m, first);
-    arrays.write(square, v, first);
-  }
-};
-
-Arrays arrays_of(std::initializer_list<const float*> pointers, std::size_t count) {
-  const bool aligned = std::all_of(pointers.begin(), pointers.end(),
-                                   [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
-  return {count, aligned};
-}
-
-Index vectors_of(Span w) { return (std::ssize(w) + 3) / 4; }
-
-}  // namespace
-
-void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
-  const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
-  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
-}
-
-void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
-  const Arrays arrays = arrays_of({w.data(), dw.data(), m.data(), v.data()}, w.size());
-  for_each(stream, vectors_of(w), Adam{arrays, step, group, w.data(), dw.data(), m.data(), v.data()});
 }
 
 }  // namespace mrmf::cuda

@@ -108,6 +108,13 @@ void loss(const Work& work, const LossWork& loss, const void* y, const float* ta
 /// history[step->index] = value[0]
 void keep(cudaStream_t stream, const StepBlock* step, const float* value, float* history);
 
+/// y += x, of equal length.
+void accumulate(cudaStream_t stream, ConstSpan x, Span y);
+
+/// x *= most / norm where the norm of x is above `most`; `scratch` has clip_bytes() for at least as many values.
+void clip(cudaStream_t stream, Span x, float most, void* scratch);
+std::size_t clip_bytes(Index count);
+
 // Updates of parameters in float32 arenas; their numbers come from the step block.
 
 /// Spans of equal length. `group` is an index of step->adam.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/formulas.hpp"
 #include "kernels/onednn/backend.hpp"
@@ -13,14 +14,46 @@
 namespace mrmf::onednn {
 namespace {
 
+constexpr Index kPiece = 8192;  // so few floats that a few pieces fit the L1 cache together
+Index pieces_of(Index total) { return (total + kPiece - 1) / kPiece; }
+
 /// Calls body(first, count) on pieces of [0, total): whole cache lines, always the same piece for the same thread.
 template <class Body>
 void for_ranges(Index total, const Body& body) {
-  constexpr Index piece = 8192;  // so few floats that a few pieces fit the L1 cache together
-  const Index pieces = (total + piece - 1) / piece;
+  const Index pieces = pieces_of(total);
 #pragma omp parallel for schedule(static) if (pieces > 1)
-  for (Index p = 0; p < pieces; ++p) body(p * piece, std::min(piece, total - p * piece));
+  for (Index p = 0; p < pieces; ++p) body(p * kPiece, std::min(kPiece, total - p * kPiece));
 }
+
+/// In double, and without the instruction set's own loops: the same bits on every rank, whatever its processor.
+double squares_of(const float* x, Index count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < count; ++i) sum += double{x[i]} * x[i];
+  return sum;
+}
+
+class Clip final : public ClipOp {
+ public:
+  explicit Clip(Index count) : squares_(static_cast<std::size_t>(pieces_of(count))) {}
+
+  void run(Span x, float most) override {
+    const Index count = std::ssize(x);
+    for_ranges(count, [&](Index first, Index rows) {
+      squares_[static_cast<std::size_t>(first / kPiece)] = squares_of(x.data() + first, rows);
+    });
+    double squares = 0;
+    for (Index p = 0; p < pieces_of(count); ++p) squares += squares_[static_cast<std::size_t>(p)];
+    const float factor = clip_factor(squares, most);
+    if (factor == 1) return;
+    for_ranges(count, [&](Index first, Index rows) {
+      for (float& value : x.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows))) value *= factor;
+    });
+  }
+
+ private:
+  std::vector<double> squares_;  // of each piece: they are added in their order
+};
 
 /// Calls body(offsets, count) on pieces of tensors of one shape, one offset for each; positions where one is a slice.
 template <std::size_t N, class Body>
@@ -281,6 +314,14 @@ inline void adam_range(const AdamStep& step, float* __restrict w, const float* _
 }
 
 }  // namespace
+
+void OnednnBackend::accumulate(ConstSpan x, Span y) {
+  for_ranges(std::ssize(x), [&](Index first, Index count) {
+    for (Index i = first; i < first + count; ++i) y[static_cast<std::size_t>(i)] += x[static_cast<std::size_t>(i)];
+  });
+}
+
+std::unique_ptr<ClipOp> OnednnBackend::clip(Index count) { return std::make_unique<Clip>(count); }
 
 void OnednnBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {

@@ -46,6 +46,26 @@ void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index 
       y.data[position * y.shape.channels + to + c] = x.data[position * x.shape.channels + from + c];
 }
 
+void ReferenceBackend::accumulate(ConstSpan x, Span y) {
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] += x[i];
+}
+
+namespace {
+
+class Clip final : public ClipOp {
+ public:
+  void run(Span x, float most) override {
+    double squares = 0;
+    for (const float value : x) squares += double{value} * value;
+    const float factor = clip_factor(squares, most);
+    for (float& value : x) value *= factor;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ClipOp> ReferenceBackend::clip(Index) { return std::make_unique<Clip>(); }
+
 void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step.sgd, w[i], dw[i], velocity[i]);
 }

@@ -11,6 +11,7 @@
 
 #include "io/channel_map.hpp"
 #include "io/file_patterns.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
@@ -24,6 +25,7 @@
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/records.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 
@@ -41,7 +43,7 @@ struct ModelOptions {
   std::optional<MissingRule> missing;  ///< if other than the run's data.missing
   std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
-  bool checkpoint = false;  ///< use the newest checkpoint of an unfinished run
+  WantedModel wanted{};
 };
 
 enum class Labels { needed, unread };
@@ -84,7 +86,7 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const Mo
 
 Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   Trained t;
-  const ModelChoice choice = choose_model(options.model, options.checkpoint, world);
+  const ModelChoice choice = choose_model(options.model, options.wanted, world);
   t.config = choice.config;
   t.resolution = choice.resolution;
   t.spec = dataset(options, t.config.data, labels);
@@ -119,6 +121,7 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
     if (world.root()) std::cout << line << "\n";
   if (world.root() && checksum == Checksum::missing)
     std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  tell_epoch(choice.file, world);
   return t;
 }
 
@@ -266,7 +269,7 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
-  sub.add_flag("--checkpoint", options.checkpoint, "use the newest checkpoint of a run that is not done");
+  add_wanted(sub, options.wanted);
 }
 
 }  // namespace

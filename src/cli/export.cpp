@@ -36,7 +36,7 @@ struct ExportOptions {
   std::optional<ModelFormat> format;  ///< empty: by the output's ending
   std::string sample;                 ///< "1600x3"; empty: from the model file, else from the run's data
   Replace replace = Replace::nothing;
-  bool checkpoint = false;
+  WantedModel wanted;
 };
 
 ModelFormat format_of(const ExportOptions& options) {
@@ -80,7 +80,7 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
 
 void export_model(const ExportOptions& options, Comm& world) {
   const ModelFormat format = format_of(options);
-  const ModelChoice choice = choose_model(options.model, options.checkpoint, world);
+  const ModelChoice choice = choose_model(options.model, options.wanted, world);
   collective_try(world, [&] {
     if (world.root()) require_output(options.output, options.replace, choice.inputs());
   });
@@ -119,7 +119,7 @@ void add_export(Subcommands& commands) {
              fmt::format("onnx (opset {}) or safetensors; default: by the ending of the output's name", kOnnxOpset));
   sub->add_option("--sample", options->sample,
                   "shape of a sample at the original resolution, e.g. 1600x3; default: the model's own");
-  sub->add_flag("--checkpoint", options->checkpoint, "use the newest checkpoint of a run that is not done");
+  add_wanted(*sub, options->wanted);
   add_overwrite(*sub, options->replace);
   sub->footer("Example: mrmf export runs/mine -o mine.onnx");
   commands.run(*sub, [=, &world = commands.world] { export_model(*options, world); });

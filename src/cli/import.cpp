@@ -56,7 +56,7 @@ void import_model(const ImportOptions& options, Comm& world) {
                       config.model.bottom};
   Model model(*backend, settings);
   collective_try(world, [&] { read_parameters(*backend, file, model); });
-  save_model(*backend, options.output, model, to_toml(config), world, options.replace);
+  save_model(*backend, options.output, model, {to_toml(config)}, world, options.replace);
   if (world.root())
     std::cout << fmt::format("{}: {} parameters of {}, sample {}, output {}\n", options.output,
                              model.network().trainable(), options.file, to_string(model.network().input()),

@@ -112,7 +112,7 @@ std::string peak_text(const RunMemory& m, bool with_data) {
 // `ranks` is the run's number of ranks.
 std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
                          const std::optional<HeldData>& held, int ranks) {
-  MemoryCount memory(backend, config.training.optimizer, own_replicas(config, ranks));
+  MemoryCount memory(backend, config.training, own_replicas(config, ranks));
   const Plan plan = make_plan(config);
   std::string text;
   for (const Extent& resolution : plan.resolutions()) {

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <regex>
 
+#include "io/hdf5_file.hpp"
 #include "kernels/check.hpp"
+#include "src/cli/commands.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/model_file.hpp"
+#include "src/run/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -62,28 +65,34 @@ Config read_run_config(const std::string& run) {
   return read_config(config.string(), {}, Writer::run);
 }
 
-ModelChoice choose_of_run(const std::string& run, bool checkpoint) {
+ModelChoice choose_of_run(const std::string& run, const WantedModel& wanted) {
   const Config config = read_run_config(run);
+  if (wanted.checkpoint && wanted.epoch)
+    throw ConfigError(
+        "--epoch chooses between the models of a run that is done, and --checkpoint takes one that is not; leave one "
+        "of "
+        "them out");
   const Plan plan = make_plan(config);
-  const fs::path model = fs::path(run) / "checkpoints" / "final.h5";
+  const fs::path model = model_path(run, wanted.epoch.value_or(WhichEpoch::best));
   std::error_code none;
-  const bool done = fs::exists(model, none);
+  const bool done = fs::exists(fs::path(run) / "result.json", none);
   const int newest = newest_checkpoint(run);
-  if (checkpoint && newest > 0) return checkpoint_of(run, config, plan, newest);
-  if (checkpoint)
+  if (wanted.checkpoint && newest > 0 && !done) return checkpoint_of(run, config, plan, newest);
+  if (wanted.checkpoint)
     throw DataError(
         fmt::format("{}: there is no checkpoint in {}{}", run, whole(fs::path(run) / "checkpoints"),
                     done ? "; the run is done: leave --checkpoint out" : "; the run was stopped before its first"));
-  if (!done)
+  if (!fs::exists(model, none))
     throw DataError(
         fmt::format("{}: the run is not done: there is no {}; start the same mrmf train again to finish it{}", run,
                     whole(model), newest > 0 ? ", or take its newest checkpoint with --checkpoint" : ""));
   return {config, run, model.string(), plan.last.resolution, ""};
 }
 
-ModelChoice choose_file(const std::string& file, bool checkpoint, Comm& world) {
-  if (checkpoint)
-    throw ConfigError(file + ": --checkpoint is for the folder of a run, and this is a file; leave it out");
+ModelChoice choose_file(const std::string& file, const WantedModel& wanted, Comm& world) {
+  if (wanted.checkpoint || wanted.epoch)
+    throw ConfigError(file + ": " + (wanted.checkpoint ? "--checkpoint" : "--epoch") +
+                      " is for the folder of a run, and this is a file; leave it out");
   if (fs::path(file).extension() == ".toml")
     throw DataError(file + ": a configuration, not a model; name the folder of its run (run.folder), or a model file");
   const ModelFacts facts = read_model_facts(file, world);
@@ -101,9 +110,25 @@ std::vector<std::string> ModelChoice::inputs() const {
   return run.empty() ? std::vector{file} : std::vector{file, run + "/config.toml"};
 }
 
-ModelChoice choose_model(const std::string& from, bool checkpoint, Comm& world) {
+ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Comm& world) {
   std::error_code none;
-  return fs::is_regular_file(from, none) ? choose_file(from, checkpoint, world) : choose_of_run(from, checkpoint);
+  return fs::is_regular_file(from, none) ? choose_file(from, wanted, world) : choose_of_run(from, wanted);
+}
+
+void add_wanted(CLI::App& app, WantedModel& wanted) {
+  const Choices<WhichEpoch> epochs{{"best", WhichEpoch::best}, {"last", WhichEpoch::last}};
+  add_choice(app, "--epoch", wanted.epoch, epochs,
+             "best or last: which epoch's model to use; the best one unless given");
+  app.add_flag("--checkpoint", wanted.checkpoint, "use the newest checkpoint of a run that is not done");
+}
+
+void tell_epoch(const std::string& file, Comm& world) {
+  const std::string text = Hdf5File::open(file, world).read_attribute("epoch");
+  if (text.empty() || !world.root()) return;
+  const ModelNote note = note_from_json(text, file);
+  const bool last = note.epoch == note.epochs;
+  std::cout << fmt::format("{}: {}{}{}\n", file, to_text(note), note.best ? ", the best one" : "",
+                           note.best && !last ? "; --epoch last takes the last one" : "");
 }
 
 void find_from_run(std::vector<std::string>& files, const ModelChoice& choice) {

@@ -1,11 +1,14 @@
 // The trained model that a command line names: a run's folder, or a model file. Private to src/cli.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/run/model_file.hpp"
 
 namespace mrmf {
 
@@ -20,9 +23,20 @@ struct ModelChoice {
   std::vector<std::string> inputs() const;
 };
 
-/// `from` is a run's folder or a model file. Of a run: the finished model or, with `checkpoint`, the newest
-/// checkpoint's. DataError when there is none, with what to do. Collective.
-ModelChoice choose_model(const std::string& from, bool checkpoint, Comm& world);
+/// Which of a run's models is wanted.
+struct WantedModel {
+  bool checkpoint = false;          ///< the newest checkpoint's, of a run that is not done
+  std::optional<WhichEpoch> epoch;  ///< of a run that is done; the best unless given
+};
+
+/// `from` is a run's folder or a model file. DataError when there is no such model, with what to do. Collective.
+ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Comm& world);
+
+/// Adds the options that say which.
+void add_wanted(CLI::App& app, WantedModel& wanted);
+
+/// Prints of which epoch a model's file is, where it knows. Collective.
+void tell_epoch(const std::string& file, Comm& world);
 
 /// Looks for missing relative files where the run was started, too: above its folder, according to run.folder.
 void find_from_run(std::vector<std::string>& files, const ModelChoice& choice);

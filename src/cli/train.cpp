@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
+#include "src/run/start_model.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/augment.hpp"
@@ -30,7 +32,60 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool overwrite = false;
+  std::string run;  ///< instead of `config`: the folder of a run that goes on
 };
+
+/// What is to be trained.
+struct Asked {
+  Config config;
+  bool continued = false;  ///< with a run by its folder, whose last phase may have more epochs than it was saved with
+  bool more = false;       ///< it has
+};
+
+// The configuration of a run that goes on, with other epochs for its last phase if that is asked for.
+Asked read_continued(const TrainOptions& options) {
+  const std::string file = options.run + "/config.toml";
+  std::error_code none;
+  if (!std::filesystem::exists(file, none))
+    throw ConfigError("--continue " + options.run + ": is no run's folder: there is no " + file +
+                      "; name the folder that mrmf train made");
+  const Config kept = read_config(file, {}, Writer::run);
+  Config config = read_config(file, options.overrides, Writer::run);
+  if (config.run.folder != kept.run.folder)
+    throw ConfigError("--continue " + options.run + " goes on in that folder; leave --set run.folder out");
+  const bool by_training = config.training.epochs != kept.training.epochs;
+  const int had = last_epochs(kept), wanted = by_training ? config.training.epochs : last_epochs(config);
+  if (wanted < had)
+    throw ConfigError(fmt::format("--continue {}: the last phase has {} epochs, and {} are fewer; give more",
+                                  options.run, had, wanted));
+  if (wanted == had && std::filesystem::exists(options.run + "/result.json", none))
+    throw ConfigError(
+        fmt::format("--continue {}: the run is done; for more than its {} epochs give --set "
+                    "training.epochs=...",
+                    options.run, had));
+  config.training.epochs = kept.training.epochs;
+  set_last_epochs(config, wanted);
+  config.run.folder = options.run;
+  return {std::move(config), true, wanted > had};
+}
+
+Asked read_asked(const TrainOptions& options) {
+  if (options.run.empty() == options.config.empty())
+    throw ConfigError("train: name a configuration file, or a run's folder with --continue, and not both");
+  if (options.run.empty()) return {read_config(options.config, options.overrides)};
+  if (options.overwrite)
+    throw ConfigError("train: --continue goes on with a run, and --overwrite begins anew; keep one");
+  return read_continued(options);
+}
+
+// What a longer phase does with the learning rate.
+void tell_more_epochs(const Plan& plan, RunReport& report) {
+  const RateRule rule = plan.last.optimizer.rule;
+  const bool curve = rule == RateRule::cosine || rule == RateRule::linear;
+  report.log(fmt::format("more epochs: {} goes on until {} epochs are done; its {} rate {}", place_text(plan.last),
+                         plan.last.stop.epochs, to_string(rule),
+                         curve ? "goes on along the curve of that length" : "goes on as it was"));
+}
 
 // Ranks with different configurations or data would hang later; this reports it at once.
 void require_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
@@ -56,10 +111,10 @@ void check_batches(const Plan& plan, const Config& config, Index samples, int ra
       if (teams) require_trainable(config, stage, *teams, samples);
       continue;
     }
-    require_batches(config.data, samples, stage.coarse, ranks);
-    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks);
+    require_batches(config.data, samples, stage.coarse, ranks, config.training.accumulate);
+    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks, config.training.accumulate);
   }
-  require_batches(config.data, samples, plan.last, ranks);
+  require_batches(config.data, samples, plan.last, ranks, config.training.accumulate);
 }
 
 // Runs before any data is read, so that an impossible plan costs nothing.
@@ -78,6 +133,25 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
+}
+
+// More epochs go on from the end of those that there are. The same on every rank.
+void require_end(const Asked& asked, const Checkpoints& checkpoints) {
+  const std::string& run = asked.config.run.folder;
+  std::error_code none;
+  if (asked.more && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
+    throw ConfigError(run +
+                      ": there is no checkpoint of the run's end (checkpoints/step-<n>.h5), which earlier versions did "
+                      "not keep; begin a new run with model.start = \"" +
+                      run + "\"");
+}
+
+// Runs before any data is read. A run that goes on does not look at its start again: it may be gone.
+void check_start(const Plan& plan, const Config& config, const DatasetShape& shape, Comm& world) {
+  if (config.model.start.empty()) return;
+  const auto backend = make_reference_backend();
+  const Network first(*backend, network_settings(config, plan, shape.sample, plan.resolutions().front()));
+  look_at_start(config, first, world);
 }
 
 // A command does not replace what it reads: --set would change the configuration that a run keeps.
@@ -141,10 +215,33 @@ std::string replicas_text(int shards, int ranks) {
       shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
 }
 
+// Writes the last epoch's model and, where it is another, the best one's. Returns what their files say of the best one.
+std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const Config& config, Comm& world) {
+  const PhaseRecord& phase = outcome.phases.back();
+  const auto note = [&](int epoch) {
+    const EpochRecord& record = outcome.epochs.at(static_cast<std::size_t>(epoch) - 1);
+    return ModelNote{epoch, phase.epochs, record.validation_loss, record.metric, epoch == phase.best_epoch};
+  };
+  const auto save = [&](const std::string& path, int epoch) {
+    save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world);
+  };
+  const std::string& run = config.run.folder;
+  if (phase.best_epoch > 0 && phase.best_epoch != phase.epochs) {
+    outcome.model_state.swap_best(backend);
+    save(best_model_path(run), phase.best_epoch);
+    outcome.model_state.swap_best(backend);
+  } else if (world.root()) {
+    remove_best_model(run);  // of fewer epochs, which the run has gone on from
+  }
+  save(last_model_path(run), phase.epochs);
+  return phase.best_epoch > 0 ? std::optional(note(phase.best_epoch)) : std::nullopt;
+}
+
 // Throws Stopped (src/run/signals.hpp) when a signal came and the run is saved.
 void run_training(const TrainOptions& options, Comm& world) {
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
-  Config config = read_config(options.config, options.overrides);
+  const Asked asked = read_asked(options);
+  Config config = asked.config;
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
@@ -169,12 +266,19 @@ void run_training(const TrainOptions& options, Comm& world) {
   const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
-    folder.emplace(config.run.folder, options.overwrite);
+    folder.emplace(config.run.folder, options.overwrite || asked.more);
     require_kept_config(*folder, options);
   }
-  Checkpoints checkpoints(config, plan, shape.samples, world.size());
+  Checkpoints checkpoints(config, plan, shape.samples, world.size(),
+                          asked.continued ? Checkpoints::Epochs::more : Checkpoints::Epochs::same);
   if (!options.overwrite) checkpoints.find(world);
+  require_end(asked, checkpoints);
+  if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
+  if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
+    throw ConfigError(
+        "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "
+        "computed by itself: more shards take less memory; remove one of them");
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
@@ -186,6 +290,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   if (folder) folder->keep();  // from here on there are records
   RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(world)));
+  if (asked.more) tell_more_epochs(plan, report);
   warnings.log(report);
   for (const std::string& reason : reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
@@ -205,14 +310,15 @@ void run_training(const TrainOptions& options, Comm& world) {
   Saving saving{checkpoints, times};
   Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas});
 
-  save_model(*backend, config.run.folder + "/checkpoints/final.h5", outcome.model_state.model, to_toml(config), world);
+  const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);
+  result.best = best;
   result.automatic = automatic;
   result.ranks = world.size();
   result.machine = this_machine();
   result.versions = these_versions(backend->description());
   report.finish(result);
-  checkpoints.clear(world);
+  checkpoints.keep_last(world);
   forget_teams(config.run, world);
 }
 
@@ -222,7 +328,11 @@ void add_train(Subcommands& commands) {
   CLI::App* train =
       commands.app.add_subcommand("train", "train a model as the configuration says, into its run folder");
   auto options = std::make_shared<TrainOptions>();
-  add_config(*train, options->config, options->overrides);
+  add_config(*train, options->config, options->overrides, "configuration file (TOML), unless --continue is given");
+  train->get_option("config")->required(false);
+  train->add_option("--continue", options->run,
+                    "folder of a run to go on with, instead of a configuration; with --set training.epochs=N its last "
+                    "phase goes on until N epochs are done");
   train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
   commands.run(*train, [=, &world = commands.world] { run_training(*options, world); });
 }

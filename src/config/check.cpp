@@ -273,6 +273,7 @@ void complete(Config& config, const Places& places, const std::string& origin) {
   check_optimizer(config, checker);
   complete_task(config, places, origin);
   complete_method(config, checker);
+  check_training(config, places, origin);
 }
 
 }  // namespace mrmf

@@ -104,6 +104,16 @@ std::string describe_keys() {
   return text;
 }
 
+int last_epochs(const Config& config) { return config.method.finetune.epochs.value_or(config.training.epochs); }
+
+void set_last_epochs(Config& config, int epochs) {
+  const bool only_phase = config.method.resolutions.size() == 1;
+  if (only_phase && !config.method.finetune.epochs)
+    config.training.epochs = epochs;
+  else
+    config.method.finetune.epochs = epochs;
+}
+
 std::vector<KeyDifference> differences(const Config& was, const Config& is) {
   std::vector<KeyDifference> found;
   for (const Key<Config>& key : config_keys()) {

@@ -63,6 +63,16 @@ struct OptimizerSettings {
   bool operator==(const OptimizerSettings&) const = default;
 };
 
+/// What tells whether one epoch's model is better than another's: the validation loss, or training.metric.
+enum class Monitor { loss, metric };
+
+/// Ends a phase when validation has not improved for so many epochs. 0: it never does.
+struct EarlyStopping {
+  int patience = 0;
+  double least_change = 0;  ///< relative to the best value so far; a smaller one is no improvement
+  bool operator==(const EarlyStopping&) const = default;
+};
+
 /// When a phase of the plan ends: whichever comes first. `epochs` is always the upper bound.
 struct StopSettings {
   int epochs = 100;
@@ -70,8 +80,10 @@ struct StopSettings {
   int patience = 3;                           ///< paper 3.2: consecutive epochs below it
   std::optional<double> target;               ///< validation loss; method.target sets it for the plan's last phase
   std::optional<MetricTarget> metric_target;  ///< of a metric: a role's, or method.target's in the last phase
+  EarlyStopping early_stopping;               ///< by `monitor`
+  Monitor monitor = Monitor::loss;            ///< also tells which epoch was the best
   /// It may end before its epochs are done.
-  bool early() const { return threshold || target || metric_target; }
+  bool early() const { return threshold || target || metric_target || early_stopping.patience > 0; }
 };
 
 /// Settings of one role (coarse, dense, finetune); empty means "as under [training]".
@@ -103,6 +115,8 @@ template <>
 std::vector<std::string> words_of<TopRule>();
 std::string to_string(TopRule top);
 enum class BottomRule { coarse, fresh };
+/// Which of a coarse model's epochs a fusion hands over.
+enum class Handover { last, best };
 enum class Moments { reset, carry };
 enum class RateCurve { stage, run };
 enum class ShuffleOver { shard, all };
@@ -165,16 +179,6 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// What tells whether one epoch's model is better than another's: the validation loss, or training.metric.
-enum class Monitor { loss, metric };
-
-/// Ends a phase when validation has not improved for so many epochs. 0: it never does.
-struct EarlyStopping {
-  int patience = 0;
-  double least_change = 0;  ///< relative to the best value so far; a smaller one is no improvement
-  bool operator==(const EarlyStopping&) const = default;
-};
-
 struct TrainingConfig {
   OptimizerSettings optimizer;
   LossSettings loss;             ///< with the weights of classes
@@ -190,6 +194,8 @@ struct TrainingConfig {
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   int precise_batch_norm = 0;     ///< batches for new statistics at a phase's end; 0: the running averages stay
+  /// Rows of a batch of this size that are computed at once: of the largest of its parts.
+  int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
   bool operator==(const TrainingConfig&) const = default;
 };
 
@@ -199,6 +205,7 @@ struct MethodConfig {
   int axes = 0;  ///< factors per resolution, as many as the data have axes; 0: only [1], which suits any data
   BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
+  Handover handover = Handover::last;
   Moments moments = Moments::reset;
   RateCurve curve = RateCurve::stage;
   TeamMode teams = TeamMode::sequential;
@@ -272,6 +279,10 @@ Config parse_config(const std::string& text, const std::string& origin, const st
 std::string to_toml(const Config& config);
 /// Every key with its type, default and meaning, for the documentation and `mrmf presets --keys`.
 std::string describe_keys();
+
+/// The number of epochs of the plan's last phase, and a change of it that leaves the phases before it as they are.
+int last_epochs(const Config& config);
+void set_last_epochs(Config& config, int epochs);
 
 /// A key in which two configurations differ.
 struct KeyDifference {

@@ -92,10 +92,6 @@ void read_resolutions(MethodConfig& method, const Value& value, const std::strin
 
 using Keys = std::vector<Key<Config>>;
 
-// Such a batch does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or summed over all
-// ranks.
-constexpr double kMostBatch = 1 << 22;
-
 template <class Field>
 void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
   keys.push_back(make_key<Config>(path, field, rule, meaning));
@@ -133,46 +129,6 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
 }
 
-void add_optimizer(Keys& keys) {
-  const std::string path = "training.optimizer.";
-  add(keys, path + "name", MRMF_FIELD(training.optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
-  add(keys, path + "learning_rate", MRMF_FIELD(training.optimizer.learning_rate), above(0), "learning rate");
-  add(keys, path + "rule", MRMF_FIELD(training.optimizer.rule), one_of(words_of<RateRule>()), "learning-rate rule");
-  add(keys, path + "warmup", MRMF_FIELD(training.optimizer.warmup), at_least(0),
-      "epochs of linear warm-up: rate * (epoch + 1) / warmup");
-  add(keys, path + "boundaries", MRMF_FIELD(training.optimizer.boundaries), above(0),
-      "piecewise: epochs at which the rate is multiplied by `factor`");
-  add(keys, path + "factor", MRMF_FIELD(training.optimizer.factor), above(0),
-      "piecewise, plateau: multiplies the rate");
-  add(keys, path + "patience", MRMF_FIELD(training.optimizer.patience), at_least(0),
-      "plateau: epochs without improvement before the rate falls");
-  add(keys, path + "cooldown", MRMF_FIELD(training.optimizer.cooldown), at_least(0),
-      "plateau: epochs to wait after the rate fell");
-  add(keys, path + "plateau_threshold", MRMF_FIELD(training.optimizer.plateau_threshold), from_below(0, 1),
-      "plateau: relative improvement that counts");
-  add(keys, path + "momentum", MRMF_FIELD(training.optimizer.momentum), from_below(0, 1), "sgd: momentum");
-  add(keys, path + "beta1", MRMF_FIELD(training.optimizer.beta1), from_below(0, 1), "adam, adamw: decay of the mean");
-  add(keys, path + "beta2", MRMF_FIELD(training.optimizer.beta2), from_below(0, 1),
-      "adam, adamw: decay of the mean square");
-  add(keys, path + "epsilon", MRMF_FIELD(training.optimizer.epsilon), above(0), "adam, adamw: added to the root");
-  add(keys, path + "weight_decay", MRMF_FIELD(training.optimizer.weight_decay), at_least(0),
-      "sgd, adam: added to the gradient; adamw: decoupled");
-}
-
-void add_training(Keys& keys) {
-  add_optimizer(keys);
-  for (const Key<TrainingConfig>& key : task_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
-  add(keys, "training.batch", MRMF_FIELD(training.batch), within(1, kMostBatch), "samples per rank and step");
-  add(keys, "training.seed", MRMF_FIELD(training.seed), at_least(0), "of parameters, sample order and dropout");
-  add(keys, "training.epochs", MRMF_FIELD(training.epochs), at_least(1),
-      "largest number of epochs of every phase of the plan");
-  add(keys, "training.batch_norm", MRMF_FIELD(training.global_batch_norm), one_of({"local", "global"}),
-      "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
-  add(keys, "training.precise_batch_norm", MRMF_FIELD(training.precise_batch_norm), at_least(0),
-      "batches from which batch norms take new statistics, without training, before a validation that may end a phase; "
-      "0 keeps the running averages");
-}
-
 void add_method(Keys& keys) {
   add(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
       "how to get to a model at the last resolution");
@@ -182,6 +138,8 @@ void add_method(Keys& keys) {
       "ones, and no coarse model is trained: to measure what the top alone adds");
   add(keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
       "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
+  add(keys, "method.handover", MRMF_FIELD(method.handover), one_of({"last", "best"}),
+      "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
@@ -232,18 +190,6 @@ void add_run(Keys& keys) {
 }
 
 }  // namespace
-
-template <>
-std::vector<std::string> words_of<OptimizerKind>() {
-  return {"adam", "adamw", "sgd"};
-}
-std::string to_string(OptimizerKind kind) { return word_of(kind); }
-
-template <>
-std::vector<std::string> words_of<RateRule>() {
-  return {"constant", "cosine", "linear", "piecewise", "plateau"};
-}
-std::string to_string(RateRule rule) { return word_of(rule); }
 
 template <>
 std::vector<std::string> words_of<MethodName>() {
@@ -316,12 +262,16 @@ std::vector<Key<Config>> config_keys() {
   for (const Key<DataConfig>& key : data_keys()) keys.push_back(lift("data.", MRMF_FIELD(data), key));
   for (const Key<ModelConfig>& key : preset_keys()) keys.push_back(lift("model.", MRMF_FIELD(model), key));
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
+  add(keys, "model.start", MRMF_FIELD(model.start), {},
+      "a run's folder or a model file: layers of the first model that is trained begin with the parameters of the "
+      "layer "
+      "of the same name and shapes there, the others anew");
   add(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
       "name of the first top layer: fusion hands over those below it; the first flatten unless set");
   add(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},
       "instead of model.cut: names of the layers that fusion hands over; \"down*\" stands for all that begin with "
       "down");
-  add_training(keys);
+  for (const Key<TrainingConfig>& key : training_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
   add_method(keys);
   add_run(keys);
   return keys;

@@ -38,6 +38,13 @@ std::vector<Key<DataConfig>> data_keys();
 /// other.
 void complete_data(DataConfig& data, const Places& places, const std::string& origin);
 
+/// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or
+/// summed over all ranks.
+inline constexpr double kMostBatch = 1 << 22;
+/// Every key of [training] (training_keys.cpp).
+std::vector<Key<TrainingConfig>> training_keys();
+/// ConfigError where keys of [training] do not go with each other or with the method.
+void check_training(const Config& config, const Places& places, const std::string& origin);
 /// Of [training]: the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
 /// method.target.validation_accuracy and so on.

@@ -5,6 +5,7 @@
 
 #include "src/method/fusion.hpp"
 #include "src/method/teams.hpp"
+#include "src/run/start_model.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/trainer.hpp"
 
@@ -34,6 +35,14 @@ std::vector<PhaseRecord> earlier_records(const RunContext& ctx, std::size_t coun
   return records;
 }
 
+// A run that goes on has its start in its checkpoint.
+void start_model(const RunContext& ctx, const Config& config, ModelState& model_state) {
+  if (config.model.start.empty() || (ctx.saving && ctx.saving->checkpoints.found())) return;
+  const StartLayers start = look_at_start(config, model_state.model.network(), ctx.team);
+  take_start(ctx.backend, start, model_state.model, ctx.team);
+  for (const std::string& line : start.lines) ctx.report.log(line);
+}
+
 }  // namespace
 
 // Figure 2 of the paper. A coarse and a dense model are trained at two resolutions, one after the other or at once. The
@@ -48,6 +57,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
 
   const Phase& first = begin == plan.stages.size() ? plan.last : plan.stages[begin].coarse;
   ModelState coarse = make_model_state(plan, config, ctx, first.resolution, first.seed);
+  start_model(ctx, config, coarse);
 
   for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
     if (stage.at_once) {
@@ -72,8 +82,9 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
     ctx.data.release(stage.fuse.from);
   }
 
-  done.push_back(trainer->train(coarse, plan.last).record);
-  return {std::move(coarse), std::move(done), trainer->total_seconds()};
+  PhaseHistory last = trainer->train(coarse, plan.last);
+  done.push_back(last.record);
+  return {std::move(coarse), std::move(done), std::move(last.epochs), trainer->total_seconds()};
 }
 
 }  // namespace mrmf

@@ -10,6 +10,7 @@ namespace mrmf {
 struct Outcome {
   ModelState model_state;           ///< the trained model, at the finest resolution of the plan
   std::vector<PhaseRecord> phases;  ///< in order
+  std::vector<EpochRecord> epochs;  ///< of the last phase
   double seconds = 0;               ///< of everything, including validation and coarsening
 };
 

@@ -171,7 +171,7 @@ TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ra
 void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples) {
   const auto require = [&](const Phase& phase, int ranks, const std::string& who) {
     try {
-      require_batches(config.data, samples, phase, ranks);
+      require_batches(config.data, samples, phase, ranks, config.training.accumulate);
     } catch (const ConfigError& error) {
       throw ConfigError(who + error.what());
     }

@@ -34,6 +34,8 @@ Phase make_phase(const Config& config, int stage, Role role, const Extent& resol
   phase.batch = config.training.batch;
   phase.optimizer = config.training.optimizer;
   phase.stop.epochs = config.training.epochs;
+  phase.stop.early_stopping = config.training.early_stopping;
+  phase.stop.monitor = config.training.monitor;
   const MethodConfig& method = config.method;
   const std::size_t i = static_cast<std::size_t>(stage) - 1;
   switch (role) {
@@ -95,7 +97,17 @@ nlohmann::json to_json(const Phase& phase) {
   if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
   if (phase.stop.target) json["target"] = *phase.stop.target;
   if (const auto& target = phase.stop.metric_target) json["target_" + to_string(target->metric)] = target->least;
+  if (const EarlyStopping& early = phase.stop.early_stopping; early.patience > 0)
+    json["early_stopping"] = {{"monitor", phase.stop.monitor == Monitor::loss ? "loss" : "metric"},
+                              {"patience", early.patience},
+                              {"least_change", early.least_change}};
   return json;
+}
+
+// What a fusion hands over from the coarse model.
+std::string bottom_text(const Stage& stage) {
+  if (!stage.coarse_trained) return "fresh";
+  return stage.coarse.hands_over_best ? "from coarse at its best epoch" : "from coarse";
 }
 
 const char* top_text(const Fusion& fuse, bool dense_trained) {
@@ -118,6 +130,10 @@ std::string stop_text(const StopSettings& stop) {
   if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
   if (const auto& target = stop.metric_target)
     text += fmt::format("validation {} >= {}, or ", to_string(target->metric), target->least);
+  if (const EarlyStopping& early = stop.early_stopping; early.patience > 0)
+    text +=
+        fmt::format("no better validation {} for {} epoch{}, or ", stop.monitor == Monitor::loss ? "loss" : "metric",
+                    early.patience, early.patience == 1 ? "" : "s");
   if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
   return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
 }
@@ -180,6 +196,7 @@ Plan make_plan(const Config& config) {
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
     stage.coarse_trained = method.bottom == BottomRule::coarse;
+    stage.coarse.hands_over_best = method.handover == Handover::best && stage.coarse_trained;
     stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
     if (method.name == MethodName::progressive) stage.fuse.matching = true;
@@ -224,7 +241,8 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
                                  const Extent& resolution) {
   NetworkSettings settings{coarse_shape(sample, resolution), 1, config.model.layers, config.model.bottom};
   for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution) settings.max_rows = std::max<Index>(settings.max_rows, phase.batch);
+    if (phase.resolution == resolution)
+      settings.max_rows = std::max<Index>(settings.max_rows, config.training.rows_at_once(phase.batch));
   return settings;
 }
 
@@ -257,7 +275,7 @@ std::string to_text(const Plan& plan) {
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
-                    stage.coarse_trained ? "from coarse" : "fresh", top_text(stage.fuse, stage.dense.has_value()),
+                    bottom_text(stage), top_text(stage.fuse, stage.dense.has_value()),
                     stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
@@ -280,6 +298,7 @@ std::string to_json(const Plan& plan) {
                      {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
+    if (stage.coarse.hands_over_best) steps.back()["handover"] = "best";
   }
   steps.push_back(to_json(plan.last));
   return nlohmann::json{{"method", to_string(plan.method)}, {"steps", steps}}.dump(2) + "\n";

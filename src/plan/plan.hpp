@@ -29,7 +29,13 @@ struct Phase {
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
-  std::uint64_t seed = 1;  ///< initial parameters, when this phase makes a new model
+  std::uint64_t seed = 1;        ///< initial parameters, when this phase makes a new model
+  bool hands_over_best = false;  ///< it ends with the model of its best epoch
+
+  /// The plan ends with it.
+  bool last() const { return role == Role::baseline || role == Role::finetune; }
+  /// The best epoch's model is kept beside the last one.
+  bool keeps_best() const { return last() || hands_over_best; }
 };
 
 /// Handover of the coarse model's bottom (and what `top` says) to the dense model.
@@ -65,8 +71,8 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there. ConfigError when
-/// the resolution does not divide the sample.
+/// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
+/// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
 /// Arithmetic of the plan's training on such samples, in epochs at its last resolution. ConfigError as above.

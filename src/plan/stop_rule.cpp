@@ -1,5 +1,9 @@
 #include "src/plan/stop_rule.hpp"
 
+#include <cmath>
+
+#include "src/plan/best_epoch.hpp"
+
 namespace mrmf {
 
 std::string to_string(StopReason reason) {
@@ -8,8 +12,17 @@ std::string to_string(StopReason reason) {
     case StopReason::epochs: return "epochs";
     case StopReason::plateau: return "plateau";
     case StopReason::target: return "target";
+    case StopReason::early_stopping: return "early_stopping";
   }
   return "";
+}
+
+// A change that is too small does not count, but small ones that add up do: `best` stays where it was.
+void StopRule::count_unimproved(double value) {
+  const auto change = [&](double best) { return settings_.early_stopping.least_change * std::abs(best); };
+  const bool better = !std::isnan(value) && (!memory_.best || value < *memory_.best - change(*memory_.best));
+  if (better) memory_.best = value;
+  memory_.unimproved = better ? 0 : memory_.unimproved + 1;
 }
 
 StopReason StopRule::update(double train_loss, double validation_loss, std::optional<double> metric) {
@@ -17,9 +30,12 @@ StopReason StopRule::update(double train_loss, double validation_loss, std::opti
   const bool slow = memory_.previous && settings_.threshold && *memory_.previous - train_loss < *settings_.threshold;
   memory_.slow_epochs = slow ? memory_.slow_epochs + 1 : 0;
   memory_.previous = train_loss;
+  count_unimproved(monitored(settings_.monitor, validation_loss, metric));
   if (settings_.target && validation_loss <= *settings_.target) return StopReason::target;
   if (settings_.metric_target && metric && *metric >= settings_.metric_target->least) return StopReason::target;
   if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
+  const int patience = settings_.early_stopping.patience;
+  if (patience > 0 && memory_.unimproved >= patience) return StopReason::early_stopping;
   if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;
 }

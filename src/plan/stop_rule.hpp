@@ -9,12 +9,13 @@
 namespace mrmf {
 
 /// Why a phase ended; none: it goes on.
-enum class StopReason { none, epochs, plateau, target };
+enum class StopReason { none, epochs, plateau, target, early_stopping };
 std::string to_string(StopReason reason);
 
 /// The end of a phase. Paper section 3.2: "If the training loss reduction is smaller than the threshold for a
-/// consecutive of T_p epochs, we stop". Also an upper bound of epochs and, in the last phase, a target of the
-/// validation loss or of a metric. Its inputs are equal on every rank, so that all ranks stop together.
+/// consecutive of T_p epochs, we stop". Also an upper bound of epochs, a number of epochs without a better validation
+/// and, in the last phase, a target of the validation loss or of a metric. Its inputs are equal on every rank, so that
+/// all ranks stop together.
 class StopRule {
  public:
   explicit StopRule(const StopSettings& settings) : settings_(settings) {}
@@ -27,6 +28,8 @@ class StopRule {
     int epochs = 0;
     int slow_epochs = 0;             ///< consecutive epochs below the threshold so far
     std::optional<double> previous;  ///< training loss of the last epoch
+    int unimproved = 0;              ///< consecutive epochs in which `best` did not improve
+    std::optional<double> best{};    ///< monitored() of the last epoch that counted as better (best_epoch.hpp)
     bool operator==(const Memory&) const = default;
   };
   const Memory& memory() const { return memory_; }
@@ -36,6 +39,8 @@ class StopRule {
   int slow_epochs() const { return memory_.slow_epochs; }
 
  private:
+  void count_unimproved(double value);
+
   StopSettings settings_;
   Memory memory_;
 };

@@ -44,6 +44,8 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
          "method.teams is \"sequential\"");
   unread(method.moments == Moments::carry && method.name == MethodName::baseline, "method.moments = \"carry\"",
          "a baseline fuses nothing");
+  unread(method.handover == Handover::best && method.name == MethodName::baseline, "method.handover = \"best\"",
+         "a baseline fuses nothing");
 }
 
 // Keys of [training.optimizer] that only another rule or optimizer reads, if they are not at their defaults.

@@ -17,6 +17,7 @@
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/config/toml.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/host.hpp"
@@ -30,12 +31,19 @@ constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of a
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                   // in the backend's memory
+  Span place;                   // in the backend's memory, or
+  bool on_host = false;         // in the host's
   std::size_t rows = 1;         // one per rank if ranks differ
   std::vector<float> values{};  // on the host, while they are needed
 
   std::size_t bytes() const { return rows * place.size_bytes(); }
   void make_room() { values.resize(rows * place.size()); }
+  void read(Backend& backend, std::span<float> to) const {
+    on_host ? (void)std::ranges::copy(place, to.begin()) : backend.read(place, to);
+  }
+  void write(Backend& backend, std::span<const float> from) const {
+    on_host ? (void)std::ranges::copy(from, place.begin()) : backend.write(from, place);
+  }
   void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
   std::span<float> row(int rank) {
     return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
@@ -44,6 +52,13 @@ struct Array {
 
 Array make_array(const std::string& group, const PartPlace& part, Span arena) {
   return {group + part.name, part.shape, part.in(arena)};
+}
+
+void add_best(std::vector<Array>& arrays, const Network& network, HostModel& best) {
+  for (const PartPlace& part : parameter_places(network))
+    arrays.push_back(make_array("best/parameters/", part, best.params)), arrays.back().on_host = true;
+  for (const PartPlace& part : state_places(network))
+    arrays.push_back(make_array("best/state/", part, best.state)), arrays.back().on_host = true;
 }
 
 std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks) {
@@ -61,6 +76,7 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
     }
     arrays.push_back(std::move(array));
   }
+  if (model.best != nullptr && !model.best->empty()) add_best(arrays, model.network, *model.best);
   return arrays;
 }
 
@@ -69,7 +85,7 @@ void collect(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
     if (array.rows == 1) continue;
     array.make_room();
-    backend.read(array.place, array.row(team.rank()));
+    array.read(backend, array.row(team.rank()));
     for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
   }
 }
@@ -78,7 +94,7 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
     array.make_room();
     team.broadcast(array.values, 0);
-    backend.write(array.row(team.rank()), array.place);
+    array.write(backend, array.row(team.rank()));
     array.give_back();
   }
 }
@@ -93,7 +109,7 @@ std::string image(Backend& backend, const std::string& path, std::vector<Array>&
   for (Array& array : arrays) {
     if (array.values.empty()) {
       array.make_room();
-      backend.read(array.place, array.values);
+      array.read(backend, array.values);
     }
     file.add(array.name, array.shape, array.values);
     array.give_back();
@@ -251,8 +267,8 @@ void require_continuable(const RunStart& was, const RunStart& is) {
         fmt::format("{}on {} training samples, and the data now has {}; {}", holds, was.samples, is.samples, kAdvice));
 }
 
-Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks)
-    : config_(config), phases_(plan.phases()), samples_(samples), ranks_(ranks) {}
+Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks, Epochs epochs)
+    : config_(config), phases_(plan.phases()), samples_(samples), ranks_(ranks), epochs_(epochs) {}
 
 void Checkpoints::find(Comm& world) {
   std::vector<CheckpointTexts> files(phases_.size());
@@ -273,10 +289,12 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const std::string origin = path(phase.number);
   require_shallow_json(texts.progress, origin);
   const Json json = Json::parse(texts.progress);
-  require_continuable({parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
-                       whole_number<int>(json.at("ranks"))},
-                      {config_, samples_, ranks_});
+  RunStart was{parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
+               whole_number<int>(json.at("ranks"))};
+  if (epochs_ == Epochs::more) set_last_epochs(was.config, last_epochs(config_));
+  require_continuable(was, {config_, samples_, ranks_});
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
+  if (epochs_ == Epochs::more && phase.last()) go_further(state);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
   for (const Json& earlier : json.at("history"))
     ended_.insert_or_assign(whole_number<int>(earlier.at("number")),
@@ -288,6 +306,18 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
 } catch (const std::exception& error) {
   throw DataError(fmt::format("{}: not a checkpoint of this mrmf ({}); begin anew with --overwrite", path(phase.number),
                               error.what()));
+}
+
+// A phase that its number of epochs has ended has not ended yet when there are more.
+void Checkpoints::go_further(TrainState& state) const {
+  PhaseRecord& record = state.history.record;
+  if (!state.finished() || state.stop.epochs() >= phases_.back().stop.epochs) return;
+  if (record.reason != to_string(StopReason::epochs))
+    throw ConfigError(fmt::format(
+        "{}: the last phase was ended after {} epochs by \"{}\", not by its number of epochs, so more of them change "
+        "nothing; begin a new run with model.start = {}",
+        config_.run.folder, state.stop.epochs(), record.reason, quoted(config_.run.folder)));
+  record.reason.clear();
 }
 
 std::string Checkpoints::path(int number) const {
@@ -315,10 +345,19 @@ void Checkpoints::clear(const Comm& world) {
   if (world.root()) remove_checkpoints(config_.run.folder);
 }
 
+void Checkpoints::keep_last(const Comm& world) {
+  if (world.root()) remove_checkpoints(config_.run.folder, fs::path(path(phases_.back().number)).filename().string());
+}
+
 std::optional<Restored> Checkpoints::load(Backend& backend, const SavedArrays& model, const Phase& phase,
                                           Comm& team) const {
   const auto saved = found_.find(phase.number);
   if (saved == found_.end()) return {};
+  if (model.best != nullptr) {
+    *model.best = {};
+    if (saved->second.restored.state.best.epoch > 0)
+      *model.best = {std::vector<float>(model.params.size()), std::vector<float>(model.state.size())};
+  }
   load_checkpoint(backend, path(phase.number), model, rows_of(config_), team);
   return saved->second.restored;
 }

@@ -1,6 +1,7 @@
 // Checkpoints of a run, and whether it may go on from them. A checkpoint is an HDF5 file with
 // /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. It also
-// has the texts /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
+// has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
+// /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
 // more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
 // target and renamed, so that it is there whole or not at all.
 #pragma once
@@ -20,12 +21,19 @@ namespace mrmf {
 class Backend;
 class Network;
 
+/// A model's parameters and state in the host's memory, laid out as in its arenas; empty: there is none.
+struct HostModel {
+  std::vector<float> params, state;
+  bool empty() const { return params.empty(); }
+};
+
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
 struct SavedArrays {
   const Network& network;
   Span params, state;
   std::vector<Span> moments;  ///< of the optimizer, laid out as params
   MomentAges ages;            ///< of the moments
+  HostModel* best = nullptr;  ///< of the best epoch, the same on every rank; null or empty: none
 };
 
 struct CheckpointTexts {
@@ -70,15 +78,18 @@ struct Restored {
 /// that phase. From them, the same command goes on where the run was saved.
 ///
 /// A stage's files are kept until the next stage's coarse model (or the last model), which was fused from its models,
-/// is on disk. So a run goes on at the last stage whose coarse model has a file, and repeats a fusion without one.
+/// is on disk. So a run goes on at the last stage whose coarse model has a file, and repeats a fusion without one. The
+/// last phase's file stays when the run is done, so that the run may go on for more epochs.
 class Checkpoints {
  public:
+  /// Whether the last phase may have more epochs than when the run was saved.
+  enum class Epochs { same, more };
   /// `samples` is the number of training samples. Does not look for files yet.
-  Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks);
+  Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks, Epochs epochs = Epochs::same);
 
   /// Looks for an earlier start's files in run.folder. Collective over the world. DataError for a torn or damaged file.
   /// ConfigError when the run was begun with another configuration, on other data, or on a number of ranks that changes
-  /// its mini-batches.
+  /// its mini-batches; and when more epochs are wanted and something else has ended the last phase.
   void find(Comm& world);
   bool found() const { return !found_.empty(); }
   /// The run's position in words. Requires found().
@@ -91,10 +102,13 @@ class Checkpoints {
   /// Adds a phase that other ranks have trained to its end: its history is saved from now on.
   void add(const Phase& phase, const PhaseHistory& history);
 
-  /// Removes all files, found or not, of a run that begins anew or is done.
+  /// Removes all files, found or not, of a run that begins anew.
   void clear(const Comm& world);
+  /// Removes all files but the last phase's, of a run that is done.
+  void keep_last(const Comm& world);
 
-  /// The saved state of this phase, with the arrays as they were then; none if the phase was not begun. Collective.
+  /// The saved state of this phase, with the arrays as they were then, and `best` with it; none if the phase was not
+  /// begun. Collective.
   std::optional<Restored> load(Backend& backend, const SavedArrays& model, const Phase& phase, Comm& team) const;
   /// Collective. DataError when the file cannot be written; the earlier one is then still there.
   void save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state, Comm& team);
@@ -106,12 +120,14 @@ class Checkpoints {
   };
   std::string path(int number) const;
   void adopt(const Phase& phase, const CheckpointTexts& texts);
+  void go_further(TrainState& state) const;
   CheckpointTexts texts(const MomentAges& ages, const Phase& phase, const TrainState& state) const;
 
   Config config_;
   std::vector<Phase> phases_;  // of the plan
   Index samples_;
   int ranks_;
+  Epochs epochs_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
   std::map<int, PhaseHistory> ended_;  // of phases that have ended

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "io/checksummed_file.hpp"
@@ -31,16 +32,17 @@ void for_each_part(const Network& network, Floats params, Floats state, const Vi
   for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
 }
 
-void write_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
+void write_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts,
                  Replace replace) {
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
   file.write_attribute("sample", to_string(model.network().input()));
   constexpr std::size_t most = 60000;  // of an attribute, with room for its header
-  if (config_toml.size() < most)
-    file.write_attribute("config", config_toml);
+  if (texts.config.size() < most)
+    file.write_attribute("config", texts.config);
   else
-    file.write_text("config", config_toml);
+    file.write_text("config", texts.config);
+  if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
                   std::vector<float> host(values.size());
@@ -62,14 +64,6 @@ Checksum require_whole(const std::string& path, Comm& comm) {
                     ": damaged or cut short: it does not end with the checksum of what it holds; restore it from a "
                     "copy, or train again");
   return static_cast<Checksum>(checksum);
-}
-
-// Whether it is a checkpoint's.
-bool require_format(const Hdf5File& file, const std::string& path) {
-  const std::string format = file.read_attribute("format");
-  if (format != kFormat && format != kCheckpointFormat)
-    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
-  return format == kCheckpointFormat;
 }
 
 // Otherwise a run would silently compute without data for which this model has no place. Checkpoints hold more than a
@@ -98,18 +92,40 @@ std::vector<PartPlace> state_places(const Network& network) {
   return places;
 }
 
+std::string last_model_path(const std::string& run) {
+  return (std::filesystem::path(run) / "checkpoints" / "final.h5").string();
+}
+
+std::string best_model_path(const std::string& run) {
+  return (std::filesystem::path(run) / "checkpoints" / "best.h5").string();
+}
+
+std::string model_path(const std::string& run, WhichEpoch which) {
+  std::error_code none;
+  const std::string best = best_model_path(run);
+  return which == WhichEpoch::best && std::filesystem::exists(best, none) ? best : last_model_path(run);
+}
+
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
-void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm, Replace replace) {
+void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
+                Replace replace) {
   collective_try(comm, [&] {
-    if (comm.root()) write_model(backend, path, model, config_toml, replace);
+    if (comm.root()) write_model(backend, path, model, texts, replace);
   });
 }
 
+Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
+  checksum = require_whole(path, comm);
+  Hdf5File file = Hdf5File::open(path, comm);
+  const std::string format = file.read_attribute("format");
+  if (format != kFormat && format != kCheckpointFormat)
+    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  return file;
+}
+
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
-  const Checksum checksum = require_whole(path, comm);
-  const Hdf5File file = Hdf5File::open(path, comm);
-  require_format(file, path);
+  Checksum checksum{};
+  const Hdf5File file = open_model(path, comm, checksum);
   for_each_part(model.network(), model.params(), model.state(),
                 [&](const std::string& name, const std::vector<Index>& shape, Span values) {
                   const DatasetInfo info = file.info(name);
@@ -142,10 +158,10 @@ void require_finite(Backend& backend, const Model& model, const std::string& fil
 }
 
 ModelFacts read_model_facts(const std::string& path, Comm& comm) {
-  require_whole(path, comm);
-  const Hdf5File file = Hdf5File::open(path, comm);
+  Checksum checksum{};
+  const Hdf5File file = open_model(path, comm, checksum);
   ModelFacts facts;
-  facts.checkpoint = require_format(file, path);
+  facts.checkpoint = file.read_attribute("format") == kCheckpointFormat;
   facts.sample = file.read_attribute("sample");
   facts.config = file.read_attribute("config");
   if (facts.config.empty() && file.has("config")) facts.config = file.read_text("config");

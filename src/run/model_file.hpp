@@ -1,13 +1,14 @@
 // Files of trained models. HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>: one array per part
 // of a layer, channels-last and float32. The configuration that made the model is the attribute "config", or a data set
-// of that name if it is longer than an attribute may be; the attribute "sample" is the shape of the network's input. A
-// checksum follows. Portable between backends and resolutions of the same network.
+// of that name if it is longer than an attribute may be; "sample" is the shape of the network's input, and "epoch" says
+// of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "io/checksummed_file.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
@@ -31,9 +32,15 @@ struct PartPlace {
 std::vector<PartPlace> parameter_places(const Network& network);
 std::vector<PartPlace> state_places(const Network& network);
 
+/// What a model's file says of it, as attributes.
+struct ModelTexts {
+  std::string config;      ///< TOML: what made the model
+  std::string epoch = {};  ///< JSON of a ModelNote (src/run/records.hpp); empty: it is not known
+};
+
 /// Collective; writes the root's values. The file appears whole or not at all.
-void save_model(Backend& backend, const std::string& path, const Model& model, const std::string& config_toml,
-                Comm& comm, Replace replace = Replace::file);
+void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
+                Replace replace = Replace::file);
 
 /// What a model file says beside its numbers.
 struct ModelFacts {
@@ -44,6 +51,19 @@ struct ModelFacts {
 
 /// Collective; the same on every rank. DataError when the file is damaged, or is not a model.
 ModelFacts read_model_facts(const std::string& path, Comm& comm);
+
+/// Collective: opens a model's or a checkpoint's file. DataError when it is damaged, which is noticed before HDF5 reads
+/// it, or something else. `checksum` tells whether it had one, which those of earlier versions lack.
+Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum);
+
+/// Which of a finished run's models is meant.
+enum class WhichEpoch { best, last };
+/// Where a run keeps the model of its last epoch, and the best one where that is another.
+std::string last_model_path(const std::string& run);
+std::string best_model_path(const std::string& run);
+/// Of these, the file of the epoch that is meant. Without a best one, which earlier versions did not keep, the last
+/// one's. It may not be there: the run is then not done.
+std::string model_path(const std::string& run, WhichEpoch which);
 
 /// Collective; every rank ends with the same values. A checkpoint's model can be loaded too. Returns whether the file
 /// had a checksum, which those of earlier versions lack. DataError when the file is damaged, which is noticed before

@@ -1,5 +1,7 @@
 #include "src/run/records.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -112,10 +114,28 @@ EpochRecord epoch_of(const Json& j) {
           .metric = metric_of(j)};
 }
 
+Json note_json(const ModelNote& note) {
+  Json json{{"epoch", note.epoch},
+            {"epochs", note.epochs},
+            {"best", note.best},
+            {"validation_loss", number(note.validation_loss)}};
+  if (note.metric) json[key_of(note.metric->metric)] = number(note.metric->value);
+  return json;
+}
+
+ModelNote note_of(const Json& j) {
+  return {.epoch = whole_number<int>(j.at("epoch")),
+          .epochs = whole_number<int>(j.at("epochs")),
+          .validation_loss = number_of(j.at("validation_loss")),
+          .metric = metric_of(j),
+          .best = j.at("best")};
+}
+
 Json phase_json(const PhaseRecord& r) {
   Json json{{"stage", r.stage},   {"role", to_string(r.role)},  {"resolution", factors(r.resolution, r.axes)},
             {"epochs", r.epochs}, {"seconds", r.seconds},       {"gflop", r.gflop},
             {"reason", r.reason}, {"waited_seconds", r.waited}, {"last", epoch_json(r.last)}};
+  if (r.best_epoch > 0) json["best_epoch"] = r.best_epoch;
   add_split(json, r.split);
   return json;
 }
@@ -131,6 +151,7 @@ PhaseRecord phase_of(const Json& j) {
           .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason"),
+          .best_epoch = j.contains("best_epoch") ? whole_number<int>(j.at("best_epoch")) : 0,
           .waited = j.value("waited_seconds", 0.0),
           .joined = j.contains("joined_after") && j.at("joined_after") > 0};
 }
@@ -162,6 +183,7 @@ RunResult result_of(const Json& j) {
   if (const auto target = j.find("metric_target"); target != j.end())
     r.metric_target = {word(target->at("metric"), Metric::r2), target->at("least")};
   r.target_reached = j.at("target_reached");
+  if (const auto best = j.find("best"); best != j.end()) r.best = note_of(*best);
   r.ranks = whole_number<int>(j.at("ranks"));
   const Json& m = j.at("machine");
   r.machine = {m.at("host"), m.at("processor"), whole_number<int>(m.at("cores")), m.at("memory_gib")};
@@ -211,6 +233,14 @@ void PhaseRecord::add(const EpochRecord& epoch) {
 std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string to_json(const PhaseRecord& r) { return phase_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+std::string to_json(const ModelNote& note) { return note_json(note).dump(); }
+
+std::string to_text(const ModelNote& note) {
+  const std::string metric =
+      note.metric ? fmt::format(", {} {:.5f}", to_string(note.metric->metric), note.metric->value) : "";
+  return fmt::format("epoch {} of {}, validation {:.5f}{}", note.epoch, note.epochs, note.validation_loss, metric);
+}
+
 std::string to_json(const RunResult& r) {
   Json resolutions = Json::array(), phases = Json::array();
   for (const Extent& resolution : r.resolutions) resolutions.push_back(factors(resolution, r.axes));
@@ -230,6 +260,7 @@ std::string to_json(const RunResult& r) {
                {"ranks", r.ranks},
                {"machine", machine_json(r.machine)},
                {"versions", versions_json(r.versions)}};
+  if (r.best) json["best"] = note_json(*r.best);
   if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
   if (r.metric_target)
     json["metric_target"] = {{"metric", to_string(r.metric_target->metric)}, {"least", r.metric_target->least}};
@@ -242,6 +273,7 @@ EpochRecord epoch_from_json(const std::string& text, const std::string& origin) 
 PhaseRecord phase_from_json(const std::string& text, const std::string& origin) {
   return parse(text, origin, phase_of);
 }
+ModelNote note_from_json(const std::string& text, const std::string& origin) { return parse(text, origin, note_of); }
 RunResult result_from_json(const std::string& text, const std::string& origin) {
   return parse(text, origin, result_of);
 }

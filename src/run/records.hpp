@@ -73,6 +73,16 @@ struct EpochRecord {
   bool operator==(const EpochRecord&) const = default;
 };
 
+/// Of which epoch a model is; stands in its file.
+struct ModelNote {
+  int epoch = 0, epochs = 0;  ///< 1-based, of so many epochs of its phase
+  double validation_loss = 0;
+  std::optional<MetricValue> metric{};
+  bool best = false;  ///< of all these epochs, by training.monitor
+  bool operator==(const ModelNote&) const = default;
+};
+std::string to_text(const ModelNote& note);  ///< "epoch 7 of 10, validation 0.01234"
+
 /// One phase: a line of stages.jsonl.
 struct PhaseRecord {
   int stage = 1;
@@ -84,7 +94,8 @@ struct PhaseRecord {
   TimeSplit split{};  ///< the epochs' sums
   double gflop = 0;
   EpochRecord last{};    ///< its losses are the phase's
-  std::string reason{};  ///< why it ended: epochs | plateau | target
+  std::string reason{};  ///< why it ended: epochs | plateau | target | early_stopping
+  int best_epoch = 0;    ///< whose model was kept beside the last one; 0: none was
   double waited = 0;     ///< seconds that its team, trained beside another, then waited for the other
   /// Of an earlier version: it was trained beside another team, which joined this one when ready. Not written.
   bool joined = false;
@@ -108,7 +119,8 @@ struct RunResult {
   std::optional<double> target;
   std::optional<MetricValue> metric;  ///< final
   std::optional<MetricTarget> metric_target;
-  bool target_reached = false;  ///< of the loss, or of the metric
+  bool target_reached = false;    ///< of the loss, or of the metric
+  std::optional<ModelNote> best;  ///< the best model of the last phase
   int ranks = 1;
   Machine machine;
   Versions versions;
@@ -118,11 +130,13 @@ struct RunResult {
 /// JSON on one line, without a line break at the end.
 std::string to_json(const EpochRecord& record);
 std::string to_json(const PhaseRecord& record);
+std::string to_json(const ModelNote& note);
 /// JSON over several lines.
 std::string to_json(const RunResult& result);
 /// `origin` names the text in the DataError when it is not such a record ("runs/a/epochs.jsonl:12").
 EpochRecord epoch_from_json(const std::string& text, const std::string& origin);
 PhaseRecord phase_from_json(const std::string& text, const std::string& origin);
+ModelNote note_from_json(const std::string& text, const std::string& origin);
 RunResult result_from_json(const std::string& text, const std::string& origin);
 
 }  // namespace mrmf

@@ -118,6 +118,8 @@ std::string result_table(const RunResult& result) {
     if (s.last.ranks < result.ranks)
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage,
                           to_string(s.role), s.last.ranks, result.ranks, s.waited);
+  if (const auto& best = result.best)
+    text += fmt::format("\nthe best model is of {}{}", to_text(*best), best->epoch == best->epochs ? ", the last" : "");
   text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method),
                       result.seed, result.validation_loss, result.total_seconds, target_line(result));
   return text;
@@ -184,7 +186,7 @@ RunReport::RunReport(const ReportSettings& settings, const std::string& config_t
     : settings_(settings) {
   const fs::path folder = settings.folder;
   if (earlier.empty()) remove_team_records(settings.folder);
-  remove_result(settings.folder);
+  remove_result(settings.folder, earlier.empty() ? Models::remove : Models::keep);
   state_ = std::make_unique<State>(settings, folder, !earlier.empty());
   state_->phases = earlier;
   state_->rewrite();

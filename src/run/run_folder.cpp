@@ -68,7 +68,8 @@ bool is_partial_of(const std::string& name, const std::string& target) {
 
 bool is_checkpoint(const std::string& name) {
   static const std::regex form("step-[0-9]+\\.h5(\\.partial(-[0-9a-f]{16})?)?");
-  return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "teams.json");
+  return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "best.h5") ||
+         is_partial_of(name, "teams.json");
 }
 
 // Names from jobs/submit.sh, jobs/reproduce.sh and the batch system.
@@ -226,18 +227,23 @@ bool RunFolder::is_own_config(const std::string& file) const {
   return fs::equivalent(file, fs::path(path_) / "config.toml", error) && !error;
 }
 
-void remove_result(const std::string& folder) {
+void remove_result(const std::string& folder, Models models) {
   remove_file(fs::path(folder) / "result.json");
+  if (models == Models::keep) return;
+  remove_best_model(folder);
   remove_file(fs::path(folder) / "checkpoints" / "final.h5");
 }
 
+void remove_best_model(const std::string& folder) { remove_file(fs::path(folder) / "checkpoints" / "best.h5"); }
+
 // By name, not by number: the plan may have been different. A file that cannot be removed is never read again.
-void remove_checkpoints(const std::string& folder) {
+void remove_checkpoints(const std::string& folder, const std::string& kept) {
   const fs::path checkpoints = fs::path(folder) / "checkpoints";
   std::error_code none;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(checkpoints, none))
-    if (is_checkpoint(entry.path().filename().string())) files.push_back(entry.path());
+    if (const std::string name = entry.path().filename().string(); name != kept && is_checkpoint(name))
+      files.push_back(entry.path());
   for (const fs::path& file : files) ::unlink(file.c_str());
 }
 

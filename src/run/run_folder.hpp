@@ -3,8 +3,8 @@
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
 //   plan.json     the plan                            result.json   written last: its presence means the run is done
-//   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5
-//   team/         the second team's lines, while two teams train at once
+//   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5,
+//   best.h5 team/         the second team's lines, while two teams train at once
 //
 // Nothing else in it is ever replaced or removed, and nothing is written through a link.
 #pragma once
@@ -57,10 +57,13 @@ class RunFolder {
   std::vector<std::string> made_folders_, made_files_;  // outermost first
 };
 
-/// Removes a finished run's result and model, for a run that begins anew in its folder. DataError when it cannot.
-void remove_result(const std::string& folder);
-/// Removes all checkpoints (step-<n>.h5), found by a run or not, and half-written ones.
-void remove_checkpoints(const std::string& folder);
+/// Removes a finished run's result and, unless the run goes on for more epochs, its models. DataError when it cannot.
+enum class Models { remove, keep };
+void remove_result(const std::string& folder, Models models);
+/// Removes the model of the best epoch, where it is the last one's. DataError when it cannot.
+void remove_best_model(const std::string& folder);
+/// Removes all checkpoints (step-<n>.h5) but `kept`, found by a run or not, and half-written ones.
+void remove_checkpoints(const std::string& folder, const std::string& kept = "");
 /// Removes the second team's records, and their folder if it is then empty.
 void remove_team_records(const std::string& folder);
 

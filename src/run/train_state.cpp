@@ -30,13 +30,25 @@ LearningRate::Memory rate_memory(const Json& j) {
 }
 
 Json json_of(const StopRule::Memory& m) {
-  return {{"epochs", m.epochs}, {"slow_epochs", m.slow_epochs}, {"previous", m.previous ? Json(*m.previous) : Json()}};
+  return {{"epochs", m.epochs},
+          {"slow_epochs", m.slow_epochs},
+          {"previous", m.previous ? Json(*m.previous) : Json()},
+          {"unimproved", m.unimproved},
+          {"best", m.best ? Json(*m.best) : Json()}};
 }
 
 StopRule::Memory stop_memory(const Json& j) {
   StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
+  if (!j.contains("best")) return memory;  // of an earlier version
+  memory.unimproved = whole_number<int>(j.at("unimproved"));
+  if (!j.at("best").is_null()) memory.best = j.at("best").get<double>();
   return memory;
+}
+
+BestEpoch best_of(const Json& j) {
+  if (!j.contains("best")) return {};  // of an earlier version
+  return {whole_number<int>(j.at("best").at("epoch")), j.at("best").at("value")};
 }
 
 Json json_of(const EpochTime& t) {
@@ -89,6 +101,7 @@ std::string position_text(const Phase& phase, const TrainState& state) {
 std::string to_json(const TrainState& s) {
   return Json{{"stop", json_of(s.stop.memory())},
               {"rate", json_of(s.rate.memory())},
+              {"best", {{"epoch", s.best.epoch}, {"value", s.best.value}}},
               {"history", json_of(s.history)},
               {"step", s.step},
               {"loss", s.loss},
@@ -104,6 +117,7 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
     TrainState state(phase);
     state.stop.recall(stop_memory(j.at("stop")));
     state.rate.recall(rate_memory(j.at("rate")));
+    state.best = best_of(j);
     state.history = history_of(j.at("history"), origin);
     state.step = whole_number<Index>(j.at("step"));
     state.loss = j.at("loss");

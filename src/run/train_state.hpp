@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/plan/best_epoch.hpp"
 #include "src/plan/learning_rate.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/stop_rule.hpp"
@@ -27,6 +28,7 @@ struct PhaseHistory {
 struct TrainState {
   StopRule stop;  ///< knows the number of epochs done
   LearningRate rate;
+  BestEpoch best;  ///< the epoch whose model is kept beside the last one, where the phase keeps it
   PhaseHistory history;
   Index step = 0;            ///< optimizer steps done in the epoch under way
   double loss = 0;           ///< sum over the rows of those steps

@@ -28,7 +28,12 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
   return std::span(order.shard_rows).subspan(k * own, own);
 }
 
-void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks) {
+Range part_of(const Range& step, int part, int parts) {
+  const Range within = piece(step.count, part, parts);
+  return {step.first + within.first, within.count};
+}
+
+void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks, int parts) {
   OrderSettings order = order_settings(data, samples, ranks, 0);
   order.batch = phase.batch;
   check(order);
@@ -37,6 +42,12 @@ void require_batches(const DataConfig& data, Index samples, const Phase& phase, 
         fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
                     "batch of at least {}",
                     phase.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
+  const Index least = order.shards / order.ranks * (samples / order.shards / steps_per_epoch(order));
+  if (parts > 1 && least < parts)
+    throw ConfigError(
+        fmt::format("training.accumulate = {}: batch {} brings a rank as few as {} samples in a step of {} "
+                    "({} samples on {} rank{}), and each part needs one; use fewer parts",
+                    parts, phase.batch, least, place_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
 }
 
 EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
@@ -47,9 +58,17 @@ EpochOrder BatchSampler::validation(int batch) const {
   return epoch_order(settings(data_->validation(), batch), seed_, 0, 0);
 }
 
+EpochOrder BatchSampler::in_parts(const EpochOrder& order) const {
+  if (parts_ == 1) return order;
+  EpochOrder split{order.ids, {}, {}, {}};
+  for (const Range& step : order.steps)
+    for (int part = 0; part < parts_; ++part) split.steps.push_back(part_of(step, part, parts_));
+  return split;
+}
+
 std::set<Index> BatchSampler::First::rows() const {
   std::set<Index> sizes;
-  for (const Range& step : training.steps) sizes.insert(step.count);
+  for (const Range& step : parts.steps) sizes.insert(step.count);
   for (const Range& step : validation.steps)
     if (step.count > 0) sizes.insert(step.count);
   return sizes;
@@ -69,24 +88,32 @@ BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
 
 BatchSampler::First BatchSampler::first(const Phase& phase) const {
   check(settings(data_->train(), phase.batch));
-  First first{training(phase, 0), validation(phase.batch)};
-  if (std::ranges::any_of(first.training.steps, [](const Range& rows) { return rows.count == 0; }))
+  First first{training(phase, 0), validation((phase.batch + parts_ - 1) / parts_), {}};
+  first.parts = in_parts(first.training);
+  if (std::ranges::any_of(first.parts.steps, [](const Range& rows) { return rows.count == 0; }))
     throw ConfigError(
-        fmt::format("batch {} leaves rank {} without samples in some steps of {}; use a larger batch or "
-                    "fewer ranks",
-                    phase.batch, team_->rank(), place_text(phase)));
+        fmt::format("batch {} leaves rank {} without samples in some steps{} of {}; use a larger batch or "
+                    "fewer ranks{}",
+                    phase.batch, team_->rank(), parts_ == 1 ? "" : ", or parts of them,", place_text(phase),
+                    parts_ == 1 ? "" : ", or a smaller training.accumulate"));
   return first;
 }
 
-std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& order) const {
+std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& parts) const {
   constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
   std::vector<std::int64_t> hashes;
-  for (const Range& rows : order.steps)
+  for (const Range& rows : parts.steps)
     hashes.push_back(static_cast<std::int64_t>(
         mix(static_cast<std::uint64_t>(team_->rank()), static_cast<std::uint64_t>(rows.count)) & hash_bits));
   team_->sum(hashes);
   std::vector<std::uint64_t> keys;
   for (const std::int64_t hash : hashes) keys.push_back(static_cast<std::uint64_t>(hash) | (std::uint64_t{1} << 63));
+  // The first part of a step begins its sums, and the last one ends the step.
+  for (std::size_t i = 0; parts_ > 1 && i < keys.size(); ++i) {
+    const std::size_t part = i % static_cast<std::size_t>(parts_);
+    const std::uint64_t place = part == 0 ? 1 : part + 1 == static_cast<std::size_t>(parts_) ? 2 : 3;
+    keys[i] |= place << 60;  // the sums of hashes are smaller
+  }
   return keys;
 }
 

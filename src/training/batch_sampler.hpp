@@ -23,17 +23,24 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
 /// The rows of each of this rank's shards in step k.
 std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 
+/// One of the parts of a step that are computed one after the other: their sizes differ by one at most.
+Range part_of(const Range& step, int part, int parts);
+
 /// ConfigError when a team of `ranks` cannot take this phase's batches from so many samples: more ranks than samples, a
-/// batch larger than a shard, ..., or steps that leave a rank without a sample.
-void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks);
+/// batch larger than a shard, ..., or steps that leave a rank, or one of its `parts`, without a sample.
+void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks, int parts);
 
 /// Sample orders over `data`, for this rank of the team. Keeps references to both.
 class BatchSampler {
  public:
-  BatchSampler(Data& data, Comm& team, std::uint64_t seed) : data_(&data), team_(&team), seed_(seed) {}
+  /// A step is computed in so many `parts`.
+  BatchSampler(Data& data, Comm& team, const TrainingConfig& config)
+      : data_(&data), team_(&team), seed_(config.seed), parts_(config.accumulate) {}
 
   EpochOrder training(const Phase& phase, int epoch) const;
   EpochOrder validation(int batch) const;
+  /// The same order with each step's parts in its place; without their global rows.
+  EpochOrder in_parts(const EpochOrder& order) const;
 
   struct Shards {
     int own = 1, all = 1;  ///< of this rank, of the team
@@ -44,7 +51,8 @@ class BatchSampler {
   /// The orders of a phase's first epoch. Batches have the same sizes in every epoch.
   struct First {
     EpochOrder training, validation;
-    /// The different numbers of rows in this rank's batches.
+    EpochOrder parts;  ///< of training
+                       /// The different numbers of rows that this rank computes at once.
     std::set<Index> rows() const;
     /// The different numbers of rows in one shard's shares of them.
     std::set<Index> shard_rows() const;
@@ -52,10 +60,10 @@ class BatchSampler {
   /// ConfigError when training leaves this rank without samples.
   First first(const Phase& phase) const;
 
-  /// A key for each step, under which a backend may record it. A recorded step holds the sums over the ranks, and NCCL
-  /// wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank in that step.
-  /// Validation has no such sums; its keys are the rows, which are smaller. Collective.
-  std::vector<std::uint64_t> record_keys(const EpochOrder& order) const;
+  /// A key for each part of each step, under which a backend may record it. A recorded step holds the sums over the
+  /// ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank in
+  /// that step. Validation has no such sums; its keys are the rows, which are smaller. Collective.
+  std::vector<std::uint64_t> record_keys(const EpochOrder& parts) const;
 
  private:
   OrderSettings settings(const Split& split, int batch) const;
@@ -63,6 +71,7 @@ class BatchSampler {
   Data* data_;
   Comm* team_;
   std::uint64_t seed_;
+  int parts_;
 };
 
 /// The batches of a split at one resolution, at the place where training steps find them. They are gathered on the host

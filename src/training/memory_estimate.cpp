@@ -43,10 +43,11 @@ struct MemoryCount::Built {
   }
 };
 
-MemoryCount::MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas)
+MemoryCount::MemoryCount(Backend& backend, const TrainingConfig& training, int replicas)
     : backend_(backend),
-      moments_(moment_count(optimizer.name)),
+      moments_(moment_count(training.optimizer.name)),
       replicas_(replicas),
+      accumulates_(training.accumulate > 1),
       program_(resident_bytes()),
       replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}
 
@@ -62,7 +63,8 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
   const Built& model = build(backend_, replicas_ > 0 ? 1 : settings.max_rows);
   const Index params = model.network.params_size(), state = model.network.state_size();
   const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
-  memory.models = model.execution.floats(model.network, moments_);
+  const Index best = params + state;  // of the best epoch
+  memory.models = model.execution.floats(model.network, moments_) + best + (accumulates_ ? params : 0);
   memory.workspace = model.workspace;
   if (replicas_ > 0) {  // each has a copy of its rows
     const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;
@@ -72,7 +74,7 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
   }
   constexpr Index splits = 2, images = 2;
   memory.batches = splits * settings.max_rows * sample;
-  memory.saving = images * ((1 + moments_) * params + state);
+  memory.saving = images * ((1 + moments_) * params + state + best);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return models_.emplace_back(memory);
 }

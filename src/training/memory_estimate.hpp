@@ -38,7 +38,7 @@ struct HeldData {
 class MemoryCount {
  public:
   /// `replicas` is a rank's number of them (src/training/shard_replicas.hpp); 0: it computes whole batches.
-  MemoryCount(Backend& backend, const OptimizerSettings& optimizer, int replicas);
+  MemoryCount(Backend& backend, const TrainingConfig& training, int replicas);
   ~MemoryCount();
 
   /// Adds the model at the plan's next resolution, and its batches.
@@ -52,6 +52,7 @@ class MemoryCount {
   struct Built;
   Backend& backend_;
   int moments_, replicas_;
+  bool accumulates_;
   Index program_;
   std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;

@@ -1,6 +1,8 @@
 // A model in training: its parameters, its optimizer, and the resolution it works at.
 #pragma once
 
+#include <utility>
+
 #include "layers/model.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
@@ -14,6 +16,7 @@ struct ModelState {
   NetworkSettings network;
   Model model;
   Optimizer optimizer;
+  HostModel best;  ///< of the best epoch of the phase under way or done, where the phase keeps it
 
   ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
              const Extent& at)
@@ -31,7 +34,23 @@ struct ModelState {
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
-    return {model.network(), model.params(), model.state(), optimizer.moments(), optimizer.ages()};
+    return {model.network(), model.params(), model.state(), optimizer.moments(), optimizer.ages(), &best};
+  }
+
+  /// The model as it is becomes the best one.
+  void keep_best(Backend& backend) {
+    best.params.resize(model.params().size());
+    best.state.resize(model.state().size());
+    backend.read(model.params(), best.params);
+    backend.read(model.state(), best.state);
+  }
+  /// Exchanges the model and the best one, which must be there.
+  void swap_best(Backend& backend) {
+    const HostModel taken = std::move(best);
+    best = {};
+    keep_best(backend);
+    backend.write(taken.params, model.params());
+    backend.write(taken.state, model.state());
   }
 };
 

@@ -10,7 +10,6 @@
 
 #include "mpi/comm.hpp"
 #include "src/training/data_parallel.hpp"
-#include "src/training/precise_batch_norm.hpp"
 
 namespace mrmf {
 
@@ -24,16 +23,20 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   const BatchSampler::First order = sampler_.first(phase);
   const Timer timer;
   collective_try(ctx_.team, [&] {
-    train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, phase.batch);
-    validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, phase.batch);
+    const Index rows = config_.rows_at_once(phase.batch);
+    train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, rows);
+    validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, rows);
   });
   clock_.time().io += timer.seconds();
-  record_keys_ = sampler_.record_keys(order.training);
+  record_keys_ = sampler_.record_keys(order.parts);
   losses_ = ctx_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
   objective_.emplace(ctx_.backend, config_, model_state.model.network().output(), *ctx_.data.train().store,
                      phase.resolution);
+  Model& model = model_state.model;
+  clip_ = config_.clip_norm > 0 ? ctx_.backend.clip(std::ssize(model.grads())) : nullptr;
+  summed_ = config_.accumulate > 1 ? ctx_.backend.allocate(std::ssize(model.reduced())) : Arena();
   if (ctx_.shard_replicas) return make_replicas(model_state, phase, order);
-  for (const Index rows : order.rows()) model_state.model.prepare(rows);
+  for (const Index rows : order.rows()) model.prepare(rows);
 }
 
 void Trainer::make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order) {
@@ -65,8 +68,8 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
 void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
-  train_->expect(left);
-  validation_->expect(sampler_.validation(batch));
+  train_->expect(sampler_.in_parts(left));
+  validation_->expect(sampler_.validation(config_.rows_at_once(batch)));
 }
 
 namespace {
@@ -76,21 +79,21 @@ constexpr std::size_t kLookEvery = 64;
 // with its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
-// The end of the plan's last phase is the end of the run: its model and result are written instead.
-bool ends_run(const Phase& phase) { return phase.role == Role::baseline || phase.role == Role::finetune; }
-
 }  // namespace
 
 Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed)
     : ctx_(ctx),
       config_(config),
-      sampler_(ctx.data, ctx.team, config.seed),
+      sampler_(ctx.data, ctx.team, config),
       all_reduce_(make_all_reduce(ctx.backend, ctx.team)),
       clock_(elapsed) {}
 
 PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
   std::optional<TrainState> state = saved(model_state, phase);
-  if (!state) state.emplace(phase);
+  if (!state) {
+    state.emplace(phase);
+    model_state.best = {};
+  }
   if (!state->finished()) begin(model_state, phase, *state);
   while (!state->finished()) {
     const double train_loss = run_epoch(model_state, phase, *state);
@@ -99,7 +102,16 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
     pause(model_state, phase, *state);
   }
   replicas_.reset();
+  if (phase.hands_over_best) hand_over_best(model_state, phase, *state);
   return std::move(state->history);
+}
+
+void Trainer::hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state) {
+  if (model_state.best.empty()) return;
+  model_state.swap_best(ctx_.backend);
+  model_state.best = {};
+  ctx_.report.log(fmt::format("{} hands over the model of its best epoch, {} of {}", place_text(phase),
+                              state.best.epoch, state.stop.epochs()));
 }
 
 double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainState& state) {
@@ -110,7 +122,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
   double shown = std::numeric_limits<double>::quiet_NaN();
   auto looked = static_cast<std::size_t>(state.step);
   for (std::size_t k = looked; k < steps; ++k) {
-    train_batch(model_state, phase, epoch, k);
+    for (int part = 0; part < config_.accumulate; ++part) train_batch(model_state, phase, epoch, k, part);
     const bool looking = k + 1 - looked == look || k + 1 == steps;
     if (looking) {
       const double sum = add_losses(phase, epoch, looked, k + 1);
@@ -127,7 +139,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
   }
   renew_statistics(model_state, phase, epoch);
   if (ctx_.data.streams() && epoch.number + 1 < phase.stop.epochs)
-    train_->expect(sampler_.training(phase, epoch.number + 1));  // while validation goes on
+    train_->expect(sampler_.in_parts(sampler_.training(phase, epoch.number + 1)));  // while validation goes on
   take_sum_time();
   count_samples(state);
   return state.loss / static_cast<double>(state.samples);
@@ -152,103 +164,58 @@ void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
   clock_.time().communication += timer.lap();
 }
 
-Step Trainer::training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch,
-                            std::size_t k) const {
+Step Trainer::training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
+                            int part) const {
   return {.training = true,
           .seed = mix(config_.seed, phase_key(phase)),
           .number = model_state.optimizer.steps(),
-          .ids = ids_of(epoch.order, epoch.order.steps[k]),
+          .ids = ids_of(epoch.order, part_of(epoch.order.steps[k], part, config_.accumulate)),
           .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
           .index = static_cast<Index>(k),
           .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
 }
 
-void Trainer::renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
-  statistics_rows_ = 0;
-  const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.early();
-  Model& model = model_state.model;
-  PreciseBatchNorm precise(ctx_.backend, model, model_state.network.layers);
-  if (config_.precise_batch_norm == 0 || !may_end || !precise.any()) return;
-  EpochOrder order = epoch.order;
-  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(config_.precise_batch_norm)));
-  train_->expect(order);
-  for (std::size_t k = 0; k < order.steps.size(); ++k) {
-    load(*train_, ids_of(order, order.steps[k]));
-    const Timer timer;
-    const Step now = training_step(model_state, phase, epoch, k);
-    precise.before();
-    ctx_.backend.begin(now);
-    const Feed::Batch batch = train_->batch(now);
-    if (replicas_)
-      replicas_->renew_state(now, shard_rows(order, k), batch);
-    else
-      model.forward(now, batch.x);
-    precise.after();
-    clock_.time().compute += timer.seconds();
-  }
-  precise.finish();
-  statistics_rows_ = epoch.rows(0, order.steps.size());
+// Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.
+// Backward overwrites gradients, so the sum is kept outside of the model until the last part.
+void Trainer::sum_parts(Model& model, int part) {
+  const bool last = part + 1 == config_.accumulate;
+  if (part == 0) return ctx_.backend.swap(model.reduced(), summed_.span());
+  if (!last) return ctx_.backend.accumulate(model.reduced(), summed_.span());
+  ctx_.backend.accumulate(summed_.span(), model.reduced());
+  if (!all_reduce_) return;
+  all_reduce_->start(model.reduced());
+  all_reduce_->finish();
 }
 
-// One optimizer step; keeps its loss, summed over the team's rows.
-void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) {
-  const Range rows = epoch.order.steps[k];
-  load(*train_, ids_of(epoch.order, rows));
+// One part of an optimizer step. The last one updates the parameters and keeps the loss, summed over the team's rows.
+void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part) {
+  const int parts = config_.accumulate;
+  const bool last = part + 1 == parts;
+  Step now = training_step(model_state, phase, epoch, k, part);
+  load(*train_, now.ids);
   const Timer timer;
   Model& model = model_state.model;
 
-  Step now = training_step(model_state, phase, epoch, k);
-  model_state.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
+  if (last) model_state.optimizer.advance(epoch.rate.at(epoch.number, now.index, epoch.steps()), now);
   ctx_.backend.begin(now);
-  ctx_.backend.run(record_keys_[k], [&] {
+  ctx_.backend.run(record_keys_[k * static_cast<std::size_t>(parts) + static_cast<std::size_t>(part)], [&] {
     const Feed::Batch batch = train_->batch(now);
     if (replicas_) {
       replicas_->train(now, shard_rows(epoch.order, k), batch);
     } else {
       const ConstTensor y = model.forward(now, batch.x);
-      objective_->loss().run(now, y, batch.targets, model.output_gradient(rows.count), model.loss());
-      model.backward(now, batch.x, {all_reduce_.get(), ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
+      objective_->loss().run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
+      AllReduce* const sums = parts == 1 ? all_reduce_.get() : nullptr;
+      model.backward(now, batch.x, {sums, ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
+      if (parts > 1) sum_parts(model, part);
     }
+    if (!last) return;
+    if (clip_) clip_->run(model.grads(), static_cast<float>(config_.clip_norm));
     model_state.optimizer.update(now, model.params(), model.grads());
     ctx_.backend.keep(now, model.loss(), losses_.span());
   });
   own_rows_ += std::ssize(now.ids);
   clock_.time().compute += timer.seconds();
-}
-
-Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
-  Timer timer;
-  objective_->begin();
-  const Split& split = ctx_.data.validation();
-  const EpochOrder order = sampler_.validation(batch_size);
-  Model& model = model_state.model;
-  Index done = 0;
-  for (std::size_t k = 0; k < order.steps.size(); ++k) {
-    const Index rows = order.steps[k].count;
-    load(*validation_, ids_of(order, order.steps[k]));
-    timer.lap();  // load() has counted its own seconds
-    if (rows == 0) continue;
-    const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
-    ctx_.backend.begin(now);
-    ctx_.backend.run(static_cast<std::uint64_t>(rows), [&] {
-      const Feed::Batch batch = validation_->batch(now);
-      if (replicas_) return replicas_->evaluate(now, shard_rows(order, k), batch);
-      const ConstTensor y = model.forward(now, batch.x);
-      objective_->loss().run(now, y, batch.targets, {}, model.loss());
-      ctx_.backend.keep(now, model.loss(), losses_.span());
-    });
-    if (!replicas_) objective_->add(model, *split.store, now.ids);
-    clock_.time().compute += timer.lap();
-  }
-  double loss = 0;
-  if (!replicas_)
-    for (const float part : kept_losses(0, static_cast<std::size_t>(done))) loss += part;
-  clock_.time().compute += timer.lap();
-  loss = replicas_ ? replicas_->take_loss() : ctx_.team.sum(loss);
-  if (objective_->measures())
-    replicas_ ? replicas_->take_metrics(objective_->sums()) : ctx_.team.sum(objective_->sums());
-  clock_.time().communication += timer.lap();
-  return {loss / static_cast<double>(split.shape.samples), objective_->metric()};
 }
 
 Index Trainer::Epoch::rows(std::size_t first, std::size_t last) const {
@@ -280,53 +247,6 @@ std::vector<float> Trainer::kept_losses(std::size_t first, std::size_t last) {
   std::vector<float> losses(last - first);
   ctx_.backend.read(losses_.span().subspan(first, losses.size()), losses);
   return losses;
-}
-
-EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
-  EpochRecord record;
-  record.stage = phase.stage;
-  record.role = phase.role;
-  record.resolution = phase.resolution;
-  record.axes = phase.axes;
-  record.epoch = state.stop.epochs() + 1;
-  record.samples = state.samples;
-  record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
-  record.batch = phase.batch;
-  record.ranks = ctx_.team.size();
-  const auto passes = static_cast<double>(3 * record.samples + statistics_rows_ + ctx_.data.validation().shape.samples);
-  record.gflop = 1e-9 * passes * model_state.model.network().flop();
-  record.statistics_gflop = 1e-9 * static_cast<double>(statistics_rows_) * model_state.model.network().flop();
-  return record;
-}
-
-void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState& state, double train_loss) {
-  EpochRecord epoch = new_record(model_state, phase, state);
-  epoch.train_loss = train_loss;
-  if (!config_.global_batch_norm && !replicas_) {  // replicas do so in every step
-    const Timer timer;
-    average_state(ctx_.backend, model_state.model, ctx_.team);
-    clock_.time().communication += timer.seconds();
-  }
-  const Validation validation = validate(model_state, phase.batch);
-  epoch.validation_loss = validation.loss;
-  epoch.metric = validation.metric;
-  if (!std::isfinite(epoch.validation_loss))
-    throw DivergedError(
-        fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
-                    "extreme values in the validation data",
-                    std::isnan(epoch.validation_loss) ? "nan" : "inf", place_text(phase), epoch.epoch));
-  state.rate.epoch_done(epoch.validation_loss);
-  const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss,
-                                              epoch.metric ? std::optional(epoch.metric->value) : std::nullopt);
-  clock_.end_epoch(epoch, ctx_.team);
-  epoch.split.averaging = ctx_.team.sum(ctx_.data.take_averaging_seconds()) / ctx_.team.size();
-  state.history.record.add(epoch);
-  state.history.epochs.push_back(epoch);
-  if (reason != StopReason::none) state.history.record.reason = to_string(reason);
-  state.step = 0;
-  state.loss = 0;
-  state.samples = 0;
-  ctx_.report.epoch(epoch);
 }
 
 std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& phase) {
@@ -366,7 +286,6 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
     if (signal != 0) throw Stopped{signal};
     return;
   }
-  if (state.finished() && ends_run(phase)) return compare_ranks(model_state, state, position_text(phase, state));
   SaveTimes& times = ctx_.saving->times;
   const Timer asking;
   const SaveTimes::Wish wish = times.ask(ctx_.team);
@@ -381,7 +300,7 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
   clock_.save(state, ctx_.team);
   ctx_.saving->checkpoints.save(ctx_.backend, model_state.arrays(), phase, state, ctx_.team);
   times.saved();
-  if (wish.signal == 0) return;
+  if (wish.signal == 0 || (state.finished() && phase.last())) return;  // then there is nothing left to stop
   ctx_.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(wish.signal),
                               position_text(phase, state)));
   throw Stopped{wish.signal};

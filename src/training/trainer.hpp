@@ -1,8 +1,8 @@
 // The training loop: one for every model, method, resolution and team.
 //
 // Synchronous SGD with data parallelism (paper sections 2.2, 3.4). Each rank computes the gradient of its rows of the
-// global mini-batch. An all-reduce sums the ranks' gradients, weighted by 1 / global rows, and every rank updates
-// alike.
+// global mini-batch, in one or several parts one after the other. An all-reduce sums the ranks' gradients, weighted by
+// 1 / global rows, and every rank updates alike.
 #pragma once
 
 #include <memory>
@@ -33,10 +33,11 @@ class Trainer {
   /// searching.
   void autotune(const Config& config, const Plan& plan, const Phase& phase);
 
-  /// Trains the model as the phase says, from the saved state if there is one. Returns the contents of the report's
-  /// lines. DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the
-  /// parameters (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws
-  /// Stopped when a signal came and the run is saved.
+  /// Trains the model as the phase says, from the saved state if there is one. The model ends as it was after the last
+  /// epoch, or after the best one where the phase hands that over. Returns the contents of the report's lines.
+  /// DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
+  /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
+  /// signal came and the run is saved.
   PhaseHistory train(ModelState& model_state, const Phase& phase);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
@@ -64,11 +65,14 @@ class Trainer {
   /// none.
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
+  void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
-  void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k);
+  void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);
+  void sum_parts(Model& model, int part);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
-  Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k) const;
+  Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
+                     int part) const;
   void make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order);
   void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last);
@@ -79,6 +83,7 @@ class Trainer {
   void compare_ranks(ModelState& model_state, const TrainState& state, const std::string& place);
   EpochRecord new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const;
   void end_epoch(ModelState& model_state, const Phase& phase, TrainState& state, double train_loss);
+  void warn_of_spread(const Phase& phase, const EpochRecord& epoch);
   void pause(ModelState& model_state, const Phase& phase, TrainState& state);
 
   RunContext ctx_;
@@ -88,8 +93,10 @@ class Trainer {
   std::optional<Batches> train_, validation_;  // of the phase under way
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
   std::optional<Objective> objective_;         // likewise
+  std::unique_ptr<ClipOp> clip_;               // likewise; null: gradients of any norm
+  Arena summed_;                               // likewise: of the parts of a step; empty: there is one
   Arena losses_;                               // of the steps of an epoch
-  std::vector<std::uint64_t> record_keys_;     // of the training steps of an epoch
+  std::vector<std::uint64_t> record_keys_;     // of the parts of an epoch's training steps
   Index own_rows_ = 0;                         // trained by this rank, not yet in a TrainState
   Index statistics_rows_ = 0;                  // of the team, taken for batch norms' statistics in this epoch
   EpochClock clock_;

@@ -121,6 +121,13 @@ class MrmfTest(unittest.TestCase):
     def lines(self, name):
         return [json.loads(line) for line in self.read(name).splitlines()]
 
+    def models_alone(self, run):
+        """A run that is done leaves its models, and one checkpoint: that of the last phase's end."""
+        names = set(os.listdir(self.path(run + "/checkpoints"))) - {"best.h5"}
+        self.assertEqual(len(names), 2, names)
+        self.assertIn("final.h5", names)
+        self.assertRegex(min(names - {"final.h5"}), r"^step-\d+\.h5$")
+
     def launch(self, *words, ranks=0, **options):
         """Starts mrmf, under mpirun when ranks > 0, with all its output in one pipe."""
         return subprocess.Popen(command(words, ranks), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -85,10 +85,10 @@ class Branches(support.MrmfTest):
         text = self.read("run/config.toml")
         self.assertIn('from = ["norm2", "relu1"]', text)
         self.assertIn('from = "input"', text)
-        output = self.mrmf("evaluate", "run")
+        output = self.mrmf("evaluate", "run", "--epoch", "last")
         mean = [line.split() for line in output.splitlines() if line.strip().startswith("mean")][0]
         self.assertAlmostEqual(float(mean[1]), losses[-1][1], places=5)
-        self.mrmf("predict", "run", "-o", "out.h5")
+        self.mrmf("predict", "run", "-o", "out.h5", "--epoch", "last")
         with h5py.File(self.path("run/checkpoints/final.h5")) as file:
             self.assertEqual(set(file["parameters"]), {"stem", "norm1", "inner", "norm2", "last", "dense1"})
 

@@ -70,7 +70,7 @@ class Checkpoint(support.MrmfTest):
 
     def finish(self, run, *words, ranks=0):
         self.mrmf("train", "config.toml", "--set", f"run.folder={run}", *words, ranks=ranks)
-        self.assertEqual(os.listdir(self.path(run + "/checkpoints")), ["final.h5"])
+        self.models_alone(run)
         return self.left(run)
 
     def straight(self):
@@ -181,7 +181,7 @@ class Checkpoint(support.MrmfTest):
         few = ["--set", "method.stop.finetune.epochs=1"]
         self.mrmf("train", "config.toml", "--set", "training.seed=4", "--overwrite", *few)
         self.assertEqual(self.lines("run/epochs.jsonl")[0]["epoch"], 1)
-        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+        self.models_alone("run")
 
     def test_a_damaged_file_is_an_error_that_says_what_to_do(self):
         self.assertEqual(self.stop_after(2, signal.SIGUSR1, "run")[0], STOPPED)
@@ -222,7 +222,7 @@ class Checkpoint(support.MrmfTest):
 
     def test_a_run_that_ends_in_time_leaves_no_checkpoint(self):
         self.mrmf("train", "config.toml", "--set", "method.stop.finetune.epochs=1", *BUSY)
-        self.assertEqual(os.listdir(self.path("run/checkpoints")), ["final.h5"])
+        self.models_alone("run")
 
     def test_a_folder_in_use_is_refused_until_its_run_is_dead(self):
         process = self.start("--set", "method.stop.finetune.epochs=100000", *BUSY)

@@ -112,7 +112,7 @@ class Training(CudaTest):
             np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
             metrics = [[epoch[metric] for epoch in self.lines(run + "/epochs.jsonl")] for run in ("cpu", "gpu")]
             np.testing.assert_allclose(metrics[1], metrics[0], atol=0.01)  # of 200 positions, one may change sides
-            text = self.mrmf("evaluate", "gpu")
+            text = self.mrmf("evaluate", "gpu", "--epoch", "last")
             self.assertAlmostEqual(float(text.split("loss ")[1].split()[0]), gpu[-1][1], places=5)
 
     def test_recorded_steps_change_no_bit(self):

@@ -51,7 +51,7 @@ sys.exit(status)
 
 class Memory(support.MrmfTest):
     def check(self, preset, sample, outputs, train, batch, dtype="float32", memory="", method='name = "baseline"', run="",
-              ranks=1, classes=0):
+              ranks=1, classes=0, parts=1):
         rng = np.random.default_rng(1)
         with h5py.File(self.path("data.h5"), "w") as file:
             for split, n in (("train", train), ("val", batch)):
@@ -64,7 +64,7 @@ class Memory(support.MrmfTest):
         if classes:
             model += f'\noutputs = {classes}\n[training]\nloss = ["cross_entropy", "dice"]'
         text = CONFIG if not classes else CONFIG.replace("[training]\n", "")
-        text = text.replace("MODEL", model).replace("BATCH", str(batch))
+        text = text.replace("MODEL", model).replace("BATCH", f"{batch}\naccumulate = {parts}")
         self.write("config.toml", text.replace("MEMORY", memory).replace("METHOD", method).replace("RUN", run))
         text = self.mrmf("inspect", "config.toml", ranks=ranks)
         predicted = float(re.search(r"memory of a rank at its peak: ([0-9.]+) MB \(", text).group(1)) * 1e6
@@ -74,6 +74,9 @@ class Memory(support.MrmfTest):
             self.assertEqual(run.returncode, 0, log.read())
         measured = int(run.stdout)
         self.assertLess(abs(predicted / measured - 1), 0.1, f"predicted {predicted}, measured {measured}\n{text}")
+
+    def test_a_batch_in_parts(self):
+        self.check("cosmoflow", (64, 64, 64, 4), 4, train=16, batch=8, parts=4)
 
     def test_cosmoflow_at_64(self):
         self.check("cosmoflow", (64, 64, 64, 4), 4, train=8, batch=4)

@@ -117,8 +117,8 @@ class Tasks(support.MrmfTest):
         self.assertIn("classes = 3", self.read("run/config.toml"))
         self.assertIn(f" accuracy {one[-1]['validation_accuracy']:.5f}", self.read("run/log.txt"))
 
-        text = self.mrmf("evaluate", "run")
-        self.assertEqual(text, self.mrmf("evaluate", "run", ranks=2))
+        text = self.mrmf("evaluate", "run", "--epoch", "last")
+        self.assertEqual(text, self.mrmf("evaluate", "run", "--epoch", "last", ranks=2))
         self.assertIn(f"accuracy {one[-1]['validation_accuracy']:.6f} of the samples", text)
         loss = float(text.split("loss ")[1].split()[0])
         self.assertAlmostEqual(loss, one[-1]["validation_loss"], places=5)
@@ -186,8 +186,8 @@ target = { validation_dice = 0.9 }"""
         self.assertEqual(stages[-1]["reason"], "target")
         self.assertTrue(json.loads(self.read("run/result.json"))["target_reached"])
         self.assertGreater(one[2]["validation_dice"], one[0]["validation_dice"])  # the coarse phase learns
-        text = self.mrmf("evaluate", "run")
-        self.mrmf("predict", "run", "-o", "p.h5")
+        text = self.mrmf("evaluate", "run", "--epoch", "last")
+        self.mrmf("predict", "run", "--epoch", "last", "-o", "p.h5")
         with h5py.File(self.path("p.h5")) as p, h5py.File(self.path("data.h5")) as data:
             self.assertEqual(p["prediction"].shape, (16, 16, 16, 3))
             found, labels = p["class"][:], data["vy"][:]

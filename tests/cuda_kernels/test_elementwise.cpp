@@ -122,6 +122,28 @@ TEST_CASE("cuda kernels: keep puts a value where the step says") {
   CHECK(history == std::vector<float>{7, 7, 3, 7});
 }
 
+TEST_CASE("cuda kernels: sums and clipping are the reference's, at any length and alignment") {
+  Rng rng(12);
+  for (const std::size_t offset : {0, 1, 4})
+    for (const std::size_t count : {0, 1, 3, 4, 9, 8191, 70001}) {
+      const std::vector<float> x = uniform(rng, count + offset), start = uniform(rng, count + offset);
+      std::vector<float> y = start, expected = start;
+      const ConstSpan summand = ConstSpan(x).subspan(offset);
+      cuda::accumulate(nullptr, summand, Span(y).subspan(offset));
+      reference->accumulate(summand, Span(expected).subspan(offset));
+      CHECK(y == expected);
+      std::vector<double> scratch(cuda::clip_bytes(static_cast<Index>(count)) / sizeof(double));
+      for (const float most : {0.5F, 1e6F}) {
+        cuda::clip(nullptr, Span(y).subspan(offset), most, scratch.data());
+        reference->clip(static_cast<Index>(count))->run(Span(expected).subspan(offset), most);
+        double worst = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(double{y[i]} - expected[i]));
+        CHECK(worst < 1e-7);
+      }
+      CHECK(std::equal(y.begin(), y.begin() + static_cast<std::ptrdiff_t>(offset), start.begin()));
+    }
+}
+
 TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length and alignment") {
   Rng rng(11);
   Step step;

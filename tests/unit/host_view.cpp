@@ -165,6 +165,20 @@ class HostNorm final : public NormOp {
   std::unique_ptr<NormOp> op_;
 };
 
+class HostClip final : public ClipOp {
+ public:
+  HostClip(Backend& device, std::unique_ptr<ClipOp> op) : device_(device), op_(std::move(op)) {}
+  void run(Span x, float most) override {
+    DeviceFloats values(device_, x);
+    op_->run(values.span(), most);
+    values.to_host(x);
+  }
+
+ private:
+  Backend& device_;
+  std::unique_ptr<ClipOp> op_;
+};
+
 class HostLoss final : public LossOp {
  public:
   HostLoss(Backend& device, std::unique_ptr<LossOp> op) : device_(device), op_(std::move(op)) {}
@@ -315,6 +329,14 @@ class HostView final : public Backend {
     DeviceFloats from(*device_, value), to(*device_, history);
     device_->keep(step, from.span(), to.span());
     to.to_host(history);
+  }
+  void accumulate(ConstSpan x, Span y) override {
+    DeviceFloats from(*device_, x), to(*device_, y);
+    device_->accumulate(from.span(), to.span());
+    to.to_host(y);
+  }
+  std::unique_ptr<ClipOp> clip(Index count) override {
+    return std::make_unique<HostClip>(*device_, device_->clip(count));
   }
   void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override {
     device_->begin(step);

@@ -96,6 +96,17 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
     experiment.config.method.coarse.patience = 2;
     experiment.config.method.dense.patience = 1;
   }
+  SUBCASE("the best epoch is handed over, and early stopping") {
+    experiment.config.method.handover = Handover::best;
+    experiment.config.training.early_stopping.patience = 2;
+    optimizer.rule = RateRule::piecewise;
+    optimizer.boundaries = {1};
+    optimizer.factor = 100;  // only the first epoch improves
+  }
+  SUBCASE("clipped, in parts") {
+    experiment.config.training.clip_norm = 0.1;
+    experiment.config.training.accumulate = 2;
+  }
   experiment.compare();
 }
 

@@ -95,9 +95,11 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   phase.optimizer.rule = RateRule::plateau;
   TrainState state(phase);
   CHECK(train_state_from_json(to_json(state), phase, "here").rate.memory() == state.rate.memory());  // best: infinity
+  int number = 0;
   for (const double loss : {0.1, 0.3, 1.0 / 3}) {
     state.rate.epoch_done(loss);
     state.stop.update(loss, loss);
+    state.best.update(++number, loss / 3);
     EpochRecord epoch{.role = Role::coarse, .train_loss = loss, .validation_loss = loss};
     state.history.record.add(epoch);
     state.history.epochs.push_back(epoch);
@@ -111,6 +113,8 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   CHECK(to_json(back) == to_json(state));
   CHECK(back.rate.memory() == state.rate.memory());
   CHECK(back.stop.memory() == state.stop.memory());
+  CHECK(back.stop.memory().unimproved == 2);
+  CHECK(back.best == BestEpoch{1, 0.1 / 3});
   CHECK(back.history.epochs == state.history.epochs);
   CHECK(back.history.record == state.history.record);
   CHECK(back.loss == state.loss);

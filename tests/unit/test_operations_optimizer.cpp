@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/unit/backends.hpp"
 
@@ -106,6 +107,63 @@ TEST_CASE("operations: Adam, with weight decay, and AdamW") {
       check_close(weights.m.span(), d.m);
       check_close(weights.v.span(), d.v);
     }
+}
+
+TEST_CASE("operations: clipping scales values to the norm, and leaves smaller and undefined ones") {
+  Rng rng(4);
+  const std::vector<float> start = uniform(rng, kCount);
+  double squares = 0;
+  for (const float value : start) squares += double{value} * value;
+  const double norm = std::sqrt(squares);
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const auto clip = backend->clip(kCount);
+    std::vector<float> x = start;
+    clip->run(x, static_cast<float>(norm / 4));
+    double worst = 0;
+    for (std::size_t i = 0; i < kCount; ++i) worst = std::max(worst, std::abs(x[i] - start[i] / 4.0));
+    CHECK(worst < 1e-7);
+    x = start;
+    clip->run(x, static_cast<float>(norm * 1.001));
+    CHECK(x == start);
+    clip->run(Span(x).first(7), 1e-3F);  // fewer values, with a norm of their own
+    CHECK(std::vector<float>(x.begin() + 7, x.end()) == std::vector<float>(start.begin() + 7, start.end()));
+    double seven = 0;
+    for (int i = 0; i < 7; ++i) seven += double{x[static_cast<std::size_t>(i)]} * x[static_cast<std::size_t>(i)];
+    CHECK(std::sqrt(seven) == doctest::Approx(1e-3).epsilon(1e-5));
+    x = start;
+    x[5] = std::numeric_limits<float>::quiet_NaN();
+    clip->run(x, 1e-3F);
+    CHECK(x[6] == start[6]);
+    CHECK(std::isnan(x[5]));
+  }
+}
+
+TEST_CASE("operations: the norm has the same bits on any number of threads") {
+  Rng rng(5);
+  const std::vector<float> start = uniform(rng, 5 * kCount);
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 3}) {
+    const auto backend = make_onednn_backend(threads);
+    std::vector<float> x = start;
+    backend->clip(std::ssize(x))->run(x, 0.5F);
+    results.push_back(x);
+  }
+  CHECK(results[0] == results[1]);
+  CHECK(results[0] == results[2]);
+}
+
+TEST_CASE("operations: accumulate adds to what is there") {
+  Rng rng(6);
+  const std::vector<float> x = uniform(rng, kCount), start = uniform(rng, kCount);
+  std::vector<float> expected = start;
+  for (std::size_t i = 0; i < kCount; ++i) expected[i] += x[i];
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    std::vector<float> y = start;
+    backend->accumulate(x, y);
+    CHECK(y == expected);
+  }
 }
 
 }  // namespace mrmf::test

@@ -89,20 +89,38 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
   RunFolder(path, false).keep();
   fs::create_directories(folder.file("team"));
   for (const char* name :
-       {"result.json", "checkpoints/final.h5", "checkpoints/step-1.h5", "checkpoints/step-1000.pt",
-        "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-3.h5.partial", "checkpoints/step-mine.h5",
-        "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
+       {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/step-1.h5",
+        "checkpoints/step-1000.pt", "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-3.h5.partial",
+        "checkpoints/step-mine.h5", "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
     test::write_bytes(folder.file(name), "x");
   CHECK(contains(refused(path), "holds a finished run; give --overwrite to replace it"));
   CHECK(refused(path, true).empty());
 
-  remove_result(path);
+  remove_result(path, Models::remove);
   remove_checkpoints(path);
   remove_team_records(path);
   std::vector<std::string> left;
   for (const auto& [name, bytes] : contents(path)) left.push_back(name.substr(path.size() + 1));
   CHECK(left == std::vector<std::string>{".mrmf-run", "checkpoints", "checkpoints/step-1000.pt",
                                          "checkpoints/step-mine.h5", "notes.txt", "team", "team/members.csv"});
+}
+
+TEST_CASE("run folder: more epochs take away the result alone, and a run that is done keeps one checkpoint") {
+  const TemporaryFolder folder;
+  for (const char* name : {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/step-1.h5",
+                           "checkpoints/step-2.h5"}) {
+    fs::create_directories(fs::path(folder.file(name)).parent_path());
+    test::write_bytes(folder.file(name), "x");
+  }
+  remove_result(folder.path(), Models::keep);
+  CHECK_FALSE(fs::exists(folder.file("result.json")));
+  CHECK(fs::exists(folder.file("checkpoints/final.h5")));
+  CHECK(fs::exists(folder.file("checkpoints/best.h5")));
+  remove_checkpoints(folder.path(), "step-2.h5");
+  CHECK_FALSE(fs::exists(folder.file("checkpoints/step-1.h5")));
+  CHECK(fs::exists(folder.file("checkpoints/step-2.h5")));
+  remove_best_model(folder.path());
+  CHECK_FALSE(fs::exists(folder.file("checkpoints/best.h5")));
 }
 
 TEST_CASE("run folder: nothing is written through a link") {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "src/plan/best_epoch.hpp"
 #include "src/plan/stop_rule.hpp"
 
 using namespace mrmf;
@@ -79,4 +80,67 @@ TEST_CASE("stop rule: a validation loss that is NaN never reaches the target") {
   settings.target = 0.5;
   StopRule rule(settings);
   CHECK(rule.update(1.0, std::numeric_limits<double>::quiet_NaN()) == StopReason::none);
+}
+
+namespace {
+
+StopSettings early(int patience, double least_change = 0, Monitor monitor = Monitor::loss) {
+  StopSettings settings;
+  settings.early_stopping = {patience, least_change};
+  settings.monitor = monitor;
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("stop rule: early stopping counts epochs since the best validation loss") {
+  StopRule rule(early(2));
+  CHECK(rule.update(9.0, 1.0) == StopReason::none);
+  CHECK(rule.update(9.0, 0.5) == StopReason::none);
+  CHECK(rule.update(9.0, 0.5) == StopReason::none);  // equal is not better: 1
+  CHECK(rule.update(9.0, 0.4) == StopReason::none);  // better: 0
+  CHECK(rule.update(9.0, 0.6) == StopReason::none);  // 1
+  CHECK(rule.update(9.0, 0.5) == StopReason::early_stopping);
+  CHECK(rule.epochs() == 6);
+}
+
+TEST_CASE("stop rule: a change below the least one is no improvement, unless such changes add up") {
+  StopRule rule(early(2, 0.25));
+  CHECK(rule.update(9.0, 1.0) == StopReason::none);
+  CHECK(rule.update(9.0, 0.8) == StopReason::none);  // not below 0.75: 1
+  CHECK(rule.update(9.0, 0.7) == StopReason::none);  // below it: 0
+  CHECK(rule.update(9.0, 0.6) == StopReason::none);  // not below 0.525: 1
+  CHECK(rule.update(9.0, 0.55) == StopReason::early_stopping);
+}
+
+TEST_CASE("stop rule: early stopping by a metric, which rises, and which may be missing or NaN") {
+  StopRule rule(early(2, 0, Monitor::metric));
+  CHECK(rule.update(9.0, 1.0, 0.5) == StopReason::none);
+  CHECK(rule.update(9.0, 0.9, 0.4) == StopReason::none);  // the loss fell, the metric did not rise: 1
+  CHECK(rule.update(9.0, 2.0, 0.6) == StopReason::none);  // it rose: 0
+  CHECK(rule.update(9.0, 0.1, std::numeric_limits<double>::quiet_NaN()) == StopReason::none);
+  CHECK(rule.update(9.0, 0.1) == StopReason::early_stopping);
+}
+
+TEST_CASE("stop rule: it goes on from its memory, and without patience it never stops early") {
+  StopRule rule(early(3)), later(early(3)), patient(early(0));
+  for (const double loss : {1.0, 2.0, 3.0}) CHECK(rule.update(9.0, loss) == StopReason::none);
+  later.recall(rule.memory());
+  CHECK(later.update(9.0, 4.0) == StopReason::early_stopping);
+  for (int i = 0; i < 50; ++i) CHECK(patient.update(9.0, 1.0 + i) == StopReason::none);
+}
+
+TEST_CASE("best epoch: the first of the best, by loss or by metric") {
+  BestEpoch best;
+  CHECK_FALSE(best.update(1, std::numeric_limits<double>::quiet_NaN()));
+  CHECK(best.epoch == 0);
+  CHECK(best.update(2, monitored(Monitor::loss, 0.5, {})));
+  CHECK_FALSE(best.update(3, monitored(Monitor::loss, 0.5, {})));
+  CHECK(best.update(4, monitored(Monitor::loss, 0.25, {})));
+  CHECK(best == BestEpoch{4, 0.25});
+  BestEpoch by_metric;
+  CHECK(by_metric.update(1, monitored(Monitor::metric, 0.1, 0.5)));
+  CHECK_FALSE(by_metric.update(2, monitored(Monitor::metric, 0.0, 0.25)));
+  CHECK(by_metric.update(3, monitored(Monitor::metric, 9.0, 0.75)));
+  CHECK_FALSE(by_metric.update(4, monitored(Monitor::metric, 0.0, {})));
 }

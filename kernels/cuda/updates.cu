@@ -1,0 +1,170 @@
+// Arenas of parameters and gradients: sums, clipping, and the optimizer's updates.
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/storage.cuh"
+#include "kernels/formulas.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+/// Four parameters from `first` on, as one vector where the arrays allow it; zeros behind the end.
+struct Arrays {
+  std::size_t count;
+  bool aligned;
+
+  MRMF_HD void read(const float* from, std::size_t first, float (&v)[4]) const {
+    if (aligned && first + 4 <= count) return load(from, first / 4, v);
+    for (std::size_t i = 0; i < 4; ++i) v[i] = first + i < count ? from[first + i] : 0;
+  }
+  MRMF_HD void write(const float (&v)[4], float* to, std::size_t first) const {
+    if (aligned && first + 4 <= count) return store(v, to, first / 4);
+    for (std::size_t i = 0; i < 4; ++i)
+      if (first + i < count) to[first + i] = v[i];
+  }
+};
+
+/// Reads w, dw and velocity, writes w and velocity.
+struct Sgd {
+  Arrays arrays;
+  const StepBlock* step;
+  float* w;
+  const float* dw;
+  float* velocity;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const SgdStep numbers = step->sgd;
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], gradient[4], speed[4];
+    arrays.read(w, first, weight);
+    arrays.read(dw, first, gradient);
+    arrays.read(velocity, first, speed);
+    for (int i = 0; i < 4; ++i) sgd_update(numbers, weight[i], gradient[i], speed[i]);
+    arrays.write(weight, w, first);
+    arrays.write(speed, velocity, first);
+  }
+};
+
+/// Reads w, dw, m and v, writes w, m and v.
+struct Adam {
+  Arrays arrays;
+  const StepBlock* step;
+  std::size_t group;
+  float* w;
+  const float* dw;
+  float *m, *v;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const AdamStep numbers = step->adam[group];
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], gradient[4], mean[4], square[4];
+    arrays.read(w, first, weight);
+    arrays.read(dw, first, gradient);
+    arrays.read(m, first, mean);
+    arrays.read(v, first, square);
+    for (int i = 0; i < 4; ++i) adam_update(numbers, weight[i], gradient[i], mean[i], square[i]);
+    arrays.write(weight, w, first);
+    arrays.write(mean, m, first);
+    arrays.write(square, v, first);
+  }
+};
+
+/// Reads x and y, writes y.
+struct Accumulate {
+  Arrays arrays;
+  const float* x;
+  float* y;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const std::size_t first = std::size_t{4} * vector;
+    float summand[4], sum[4];
+    arrays.read(x, first, summand);
+    arrays.read(y, first, sum);
+    for (int i = 0; i < 4; ++i) sum[i] += summand[i];
+    arrays.write(sum, y, first);
+  }
+};
+
+/// Adds the squares of x, a vector of four at a time; finish() leaves what x is to be multiplied by.
+struct Squares {
+  static constexpr int unroll = 4;
+  Arrays arrays;
+  const float* x;
+  float most;
+  float* factor;
+
+  MRMF_HD auto at(std::uint32_t) const {
+    return [f = *this](std::uint32_t vector, float(&sums)[1][1]) {
+      float values[4];
+      f.arrays.read(f.x, std::size_t{4} * vector, values);
+      for (const float value : values) sums[0][0] += value * value;
+    };
+  }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const { *factor = clip_factor(totals[0], most); }
+};
+
+/// Reads and writes x.
+struct Multiply {
+  Arrays arrays;
+  const float* factor;
+  float* x;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    if (*factor == 1.0F) return;
+    const std::size_t first = std::size_t{4} * vector;
+    float values[4];
+    arrays.read(x, first, values);
+    for (float& value : values) value *= *factor;
+    arrays.write(values, x, first);
+  }
+};
+
+Arrays arrays_of(std::initializer_list<const float*> pointers, std::size_t count) {
+  const bool aligned = std::all_of(pointers.begin(), pointers.end(),
+                                   [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
+  return {count, aligned};
+}
+
+Index vectors_of(Span w) { return (std::ssize(w) + 3) / 4; }
+
+}  // namespace
+
+void accumulate(cudaStream_t stream, ConstSpan x, Span y) {
+  for_each(stream, vectors_of(y), Accumulate{arrays_of({x.data(), y.data()}, y.size()), x.data(), y.data()});
+}
+
+namespace {
+
+// A row is a vector; the factor lies behind the partial sums.
+Reduction squares(Index count, void* scratch) { return {(count + 3) / 4, 1, 1, static_cast<double*>(scratch)}; }
+
+}  // namespace
+
+std::size_t clip_bytes(Index count) {
+  return static_cast<std::size_t>(squares(count, nullptr).partial_doubles(1) + 1) * sizeof(double);
+}
+
+void clip(cudaStream_t stream, Span x, float most, void* scratch) {
+  if (x.empty()) return;
+  const Reduction sum = squares(std::ssize(x), scratch);
+  auto* const factor = reinterpret_cast<float*>(sum.partials + sum.partial_doubles(1));
+  const Arrays arrays = arrays_of({x.data()}, x.size());
+  reduce<1, 1>(stream, sum, Squares{arrays, x.data(), most, factor});
+  for_each(stream, vectors_of(x), Multiply{arrays, factor, x.data()});
+}
+
+void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
+  const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
+  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
+}
+
+void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+  const Arrays arrays = arrays_of({w.data(), dw.data(), m.data(), v.data()}, w.size());
+  for_each(stream, vectors_of(w), Adam{arrays, step, group, w.data(), dw.data(), m.data(), v.data()});
+}
+
+}  // namespace mrmf::cuda

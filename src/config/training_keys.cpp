@@ -1,0 +1,113 @@
+// Keys of [training]: the optimizer, batches and epochs, when a phase ends. Those of the task are in task_keys.cpp.
+#include <utility>
+
+#include "kernels/check.hpp"
+#include "src/config/keys.hpp"
+
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace mrmf {
+namespace {
+
+using Keys = std::vector<Key<TrainingConfig>>;
+
+template <class Field>
+void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  keys.push_back(make_key<TrainingConfig>(path, field, rule, meaning));
+}
+
+void add_optimizer(Keys& keys) {
+  const std::string path = "optimizer.";
+  add(keys, path + "name", MRMF_FIELD(optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
+  add(keys, path + "learning_rate", MRMF_FIELD(optimizer.learning_rate), above(0), "learning rate");
+  add(keys, path + "rule", MRMF_FIELD(optimizer.rule), one_of(words_of<RateRule>()), "learning-rate rule");
+  add(keys, path + "warmup", MRMF_FIELD(optimizer.warmup), at_least(0),
+      "epochs of linear warm-up: rate * (epoch + 1) / warmup");
+  add(keys, path + "boundaries", MRMF_FIELD(optimizer.boundaries), above(0),
+      "piecewise: epochs at which the rate is multiplied by `factor`");
+  add(keys, path + "factor", MRMF_FIELD(optimizer.factor), above(0), "piecewise, plateau: multiplies the rate");
+  add(keys, path + "patience", MRMF_FIELD(optimizer.patience), at_least(0),
+      "plateau: epochs without improvement before the rate falls");
+  add(keys, path + "cooldown", MRMF_FIELD(optimizer.cooldown), at_least(0),
+      "plateau: epochs to wait after the rate fell");
+  add(keys, path + "plateau_threshold", MRMF_FIELD(optimizer.plateau_threshold), from_below(0, 1),
+      "plateau: relative improvement that counts");
+  add(keys, path + "momentum", MRMF_FIELD(optimizer.momentum), from_below(0, 1), "sgd: momentum");
+  add(keys, path + "beta1", MRMF_FIELD(optimizer.beta1), from_below(0, 1), "adam, adamw: decay of the mean");
+  add(keys, path + "beta2", MRMF_FIELD(optimizer.beta2), from_below(0, 1), "adam, adamw: decay of the mean square");
+  add(keys, path + "epsilon", MRMF_FIELD(optimizer.epsilon), above(0), "adam, adamw: added to the root");
+  add(keys, path + "weight_decay", MRMF_FIELD(optimizer.weight_decay), at_least(0),
+      "sgd, adam: added to the gradient; adamw: decoupled");
+}
+
+}  // namespace
+
+template <>
+std::vector<std::string> words_of<OptimizerKind>() {
+  return {"adam", "adamw", "sgd"};
+}
+std::string to_string(OptimizerKind kind) { return words_of<OptimizerKind>().at(static_cast<std::size_t>(kind)); }
+
+template <>
+std::vector<std::string> words_of<RateRule>() {
+  return {"constant", "cosine", "linear", "piecewise", "plateau"};
+}
+std::string to_string(RateRule rule) { return words_of<RateRule>().at(static_cast<std::size_t>(rule)); }
+
+std::vector<Key<TrainingConfig>> training_keys() {
+  Keys keys;
+  add_optimizer(keys);
+  for (Key<TrainingConfig>& key : task_keys()) keys.push_back(std::move(key));
+  add(keys, "monitor", MRMF_FIELD(monitor), one_of({"loss", "metric"}),
+      "what tells the best epoch and when to stop early: the validation loss, or training.metric");
+  add(keys, "early_stopping.patience", MRMF_FIELD(early_stopping.patience), at_least(0),
+      "end a phase after so many epochs running without a better `monitor`; 0 for never");
+  add(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),
+      "early stopping: a change that is smaller, relative to the best value so far, is no improvement");
+  add(keys, "clip_norm", MRMF_FIELD(clip_norm), at_least(0),
+      "largest L2 norm of all gradients together, to which a step's larger ones are scaled; 0 for any");
+  add(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
+      "parts of a step's batch that a rank computes one after the other: activations take so much less memory");
+  add(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");
+  add(keys, "seed", MRMF_FIELD(seed), at_least(0), "of parameters, sample order and dropout");
+  add(keys, "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs of every phase of the plan");
+  add(keys, "batch_norm", MRMF_FIELD(global_batch_norm), one_of({"local", "global"}),
+      "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
+  add(keys, "precise_batch_norm", MRMF_FIELD(precise_batch_norm), at_least(0),
+      "batches from which batch norms take new statistics, without training, before a validation that may end a phase; "
+      "0 keeps the running averages");
+  return keys;
+}
+
+void check_training(const Config& config, const Places& places, const std::string& origin) {
+  const TrainingConfig& training = config.training;
+  const auto fail = [&](const std::string& key, const std::string& message) {
+    const auto found = places.find(key);
+    throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
+  };
+  if (training.monitor == Monitor::metric && !training.metric)
+    fail("training.monitor",
+         "training.monitor = \"metric\" looks at training.metric, which is not set; set it to "
+         "accuracy, iou, dice or r2");
+  if (training.early_stopping.least_change > 0 && training.early_stopping.patience == 0)
+    fail("training.early_stopping.least_change",
+         "training.early_stopping.least_change belongs to training.early_stopping.patience, which is 0; set that too, "
+         "or remove it");
+  if (config.method.handover == Handover::best && config.method.moments == Moments::carry)
+    fail(
+        "method.handover",
+        "method.handover = \"best\" does not go with method.moments = \"carry\": the moments are the last epoch's; use "
+        "\"reset\"");
+  if (!config.model.start.empty() && config.method.teams == TeamMode::concurrent)
+    fail("model.start",
+         "model.start does not go with method.teams = \"concurrent\", which begins with two models at once; set "
+         "\"sequential\", or remove it");
+  if (!config.model.start.empty() && config.method.bottom == BottomRule::fresh)
+    fail("model.start",
+         "model.start does not go with method.bottom = \"fresh\", which asks for new layers; remove one");
+}
+
+}  // namespace mrmf
+
+#undef MRMF_FIELD

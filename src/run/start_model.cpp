@@ -1,0 +1,139 @@
+#include "src/run/start_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_output.hpp"
+#include "kernels/check.hpp"
+#include "src/run/model_file.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string file_of(const std::string& start) {
+  std::error_code none;
+  const fs::path whole = fs::absolute(start, none).lexically_normal();
+  if (!fs::exists(start, none))
+    throw ConfigError("model.start: " + start + ": there is no such run folder or model file (looked for " +
+                      whole.string() + "); give the path from here, or the whole path");
+  if (!fs::is_directory(start, none)) return start;
+  std::string model = model_path(start, WhichEpoch::best);
+  if (!fs::exists(model, none))
+    throw ConfigError("model.start: " + start + ": holds no model of a finished run (there is no " + model +
+                      "); finish that run, or name one of its checkpoints (checkpoints/step-<n>.h5)");
+  return model;
+}
+
+// A run that begins anew removes its folder's models.
+void require_elsewhere(const std::string& file, const std::string& folder) {
+  std::error_code none;
+  const fs::path own = fs::weakly_canonical(folder, none), it = fs::weakly_canonical(file, none);
+  if (std::mismatch(own.begin(), own.end(), it.begin(), it.end()).first == own.end())
+    throw ConfigError("model.start: " + file +
+                      " lies in run.folder, where this run writes; set another folder, or go on with that run: mrmf "
+                      "train --continue " +
+                      folder);
+}
+
+/// A layer's data sets in a model file, and their shapes.
+struct StoredPart {
+  std::string name;  ///< "parameters/conv1/weight"
+  std::string part;  ///< "weight"
+  std::vector<Index> shape;
+  Place place;  ///< in the arena of its kind
+  bool state = false;
+};
+
+std::vector<StoredPart> parts_of(const Entry& entry) {
+  std::vector<StoredPart> parts;
+  const auto add = [&](const std::string& group, const std::vector<Part>& of, Index first, bool state) {
+    for (const Part& part : of) {
+      parts.push_back({group + entry.name + "/" + part.name, part.name, part.shape, {first, part.count()}, state});
+      first += part.count();
+    }
+  };
+  add("parameters/", entry.footprint.params, entry.params.first, false);
+  add("state/", entry.footprint.state, entry.state.first, true);
+  return parts;
+}
+
+// Why a layer cannot be taken; empty: it can.
+std::string misfit(const Hdf5File& file, const std::vector<StoredPart>& parts) {
+  const auto there = [&](const StoredPart& part) { return file.has(part.name); };
+  if (std::ranges::none_of(parts, there)) return "not there";
+  for (const StoredPart& part : parts) {
+    if (!there(part)) return part.part + " is not there";
+    const std::vector<Index> shape = file.info(part.name).shape;
+    if (shape != part.shape)
+      return fmt::format("{} is ({}) there and ({}) here", part.part, fmt::join(shape, ", "),
+                         fmt::join(part.shape, ", "));
+  }
+  return "";
+}
+
+// Layers of the file that this network does not have.
+std::vector<std::string> unused(const std::string& path, const Network& network) {
+  std::set<std::string> names;
+  for (const std::string& name : all_datasets(path))
+    if (const std::string group = "parameters/"; name.starts_with(group))
+      names.insert(name.substr(group.size(), name.find('/', group.size()) - group.size()));
+  for (const Entry& entry : network.entries()) names.erase(entry.name);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+StartLayers look_at_start(const Config& config, const Network& network, Comm& comm) {
+  StartLayers start;
+  start.file = file_of(config.model.start);
+  require_elsewhere(start.file, config.run.folder);
+  Checksum checksum{};
+  const Hdf5File file = open_model(start.file, comm, checksum);
+  std::vector<std::string> taken, fresh;
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const Entry& entry = network.entry(i);
+    const std::vector<StoredPart> parts = parts_of(entry);
+    if (parts.empty()) continue;
+    if (const std::string why = misfit(file, parts); !why.empty()) {
+      fresh.push_back(entry.name + " (" + why + ")");
+      continue;
+    }
+    taken.push_back(entry.name);
+    start.taken.push_back(i);
+  }
+  if (taken.empty())
+    throw ConfigError(
+        fmt::format("model.start: {} has no layer that fits this model: {}; layers need the same name and "
+                    "shapes",
+                    start.file, fmt::join(fresh, ", ")));
+  start.lines.push_back(fmt::format("start: {} gives {}", start.file, fmt::join(taken, ", ")));
+  if (!fresh.empty()) start.lines.push_back(fmt::format("start: new are {}", fmt::join(fresh, ", ")));
+  std::vector<std::string> left;
+  collective_try(comm, [&] { left = unused(start.file, network); });
+  if (!left.empty()) start.lines.push_back(fmt::format("start: not used of it: {}", fmt::join(left, ", ")));
+  return start;
+}
+
+void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& comm) {
+  Checksum checksum{};
+  const Hdf5File file = open_model(start.file, comm, checksum);
+  for (const std::size_t i : start.taken)
+    for (const StoredPart& part : parts_of(model.network().entry(i))) {
+      std::vector<float> values(static_cast<std::size_t>(part.place.count));
+      collective_try(comm, [&] {
+        if (comm.root()) file.read_rows(part.name, 0, part.shape.front(), values);
+      });
+      comm.broadcast(values, 0);
+      const Span arena = part.state ? model.state() : model.params();
+      backend.write(values, arena.subspan(static_cast<std::size_t>(part.place.first), values.size()));
+    }
+}
+
+}  // namespace mrmf

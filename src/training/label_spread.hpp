@@ -1,0 +1,25 @@
+// Losses beside the spread of the labels: a model that always answers the labels' mean has their variance as its mean
+// squared error, so one that is far worse than that does not learn what the labels say.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "io/sample_store.hpp"
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
+#include "src/run/records.hpp"
+
+namespace mrmf {
+
+/// The variance of labels around their mean, per channel, as a mean over the channels, over these samples of every
+/// rank. Looks at `batch` samples at a time. Collective.
+double label_variance(const SampleStore& store, const Extent& resolution, std::span<const std::int64_t> ids,
+                      Index batch, Comm& team);
+
+/// A warning when both losses of an epoch are more than 1000 times that variance; empty: they are not, or the labels do
+/// not vary, or the loss is not the mean squared error alone.
+std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
+                           double variance);
+
+}  // namespace mrmf
