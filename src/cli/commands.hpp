@@ -36,6 +36,7 @@ void add_tune(Subcommands& commands);
 void add_train(Subcommands& commands);
 void add_compare(Subcommands& commands);
 void add_plot(Subcommands& commands);
+void add_report(Subcommands& commands);
 void add_evaluate(Subcommands& commands);
 void add_predict(Subcommands& commands);
 void add_bench(Subcommands& commands);

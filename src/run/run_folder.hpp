@@ -59,6 +59,8 @@ class RunFolder {
 
 /// Removes a finished run's result and model, for a run that begins anew in its folder. DataError when it cannot.
 void remove_result(const std::string& folder);
+/// Removes TensorBoard's event file, of a start of the run that wrote one. DataError when it cannot.
+void remove_events(const std::string& folder);
 /// Removes all checkpoints (step-<n>.h5), found by a run or not, and half-written ones.
 void remove_checkpoints(const std::string& folder);
 /// Removes the second team's records, and their folder if it is then empty.

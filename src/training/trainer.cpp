@@ -118,8 +118,8 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
       state.loss += sum;
       looked = k + 1;
     }
-    ctx_.report.progress(
-        {&phase, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
+    ctx_.report.progress({&phase, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown,
+                          epoch.order.global_rows[k], ctx_.team.size()});
     if (looking) {
       state.step = static_cast<Index>(looked);
       pause(model_state, phase, state);
@@ -326,7 +326,7 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   state.step = 0;
   state.loss = 0;
   state.samples = 0;
-  ctx_.report.epoch(epoch);
+  ctx_.report.epoch(epoch, state.finished());
 }
 
 std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& phase) {
