@@ -105,7 +105,7 @@ def draw_numbers(options):
         ends = [min(truth.min(), said.min()), max(truth.max(), said.max())]
         axes.plot(ends, ends, color="#333333", linewidth=0.8, linestyle="--")
         axes.set_aspect("equal", adjustable="datalim")
-        axes.set_title(f"output {i + 1}: $R^2$ = {r2(truth, said):.4f}", fontsize=9)
+        axes.set_title(f"output {i + 1}: R² = {r2(truth, said):.4f}", fontsize=9)
         axes.grid(True, linewidth=0.4, color="#dddddd")
         axes.tick_params(labelsize=7)
     figure.supxlabel("true", fontsize=10)

@@ -73,7 +73,7 @@ std::vector<StageTime> mean_times(const Group& group) {
 
 std::string curves_section(const std::vector<Group>& groups) {
   const std::array<Across, 2> costs{{{"epochs of all models", [](const EpochRecord&) { return 1.0; }},
-                                   {"arithmetic (GFLOP)", [](const EpochRecord& e) { return e.gflop; }}}};
+                                     {"arithmetic (GFLOP)", [](const EpochRecord& e) { return e.gflop; }}}};
   std::vector<std::pair<std::string, Number>> curves{
       {"validation loss", [](const EpochRecord& e) { return e.validation_loss; }},
       {"training loss", [](const EpochRecord& e) { return e.train_loss; }}};
