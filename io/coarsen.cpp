@@ -236,12 +236,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
       all.push_back({name, std::move(reader), fine, coarse_shape(fine, copy.factor)});
     }
   });
-  for (const std::string& name : made.samples) {
-    DatasetSpec spec;
-    spec.files = {copy.source};
-    spec.samples = name;
-    require_same_data(spec, world);
-  }
+  for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, with_rows(samples.reader.shape().front(), samples.coarse), copy.type);
