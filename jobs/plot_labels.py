@@ -75,8 +75,9 @@ def grid(count):
     """A figure with a square panel for each."""
     columns = min(count, max(1, math.ceil(math.sqrt(count))))
     rows = math.ceil(count / columns)
-    figure, axes = plot.plt.subplots(rows, columns, figsize=(max(4.4, 2.9 * columns), max(4.4, 2.9 * rows)),
-                                     layout="constrained", squeeze=False)
+    side = 4.4 if count == 1 else 2.9
+    figure, axes = plot.plt.subplots(rows, columns, figsize=(side * columns, side * rows), layout="constrained",
+                                     squeeze=False)
     for spare in axes.flat[count:]:
         spare.set_axis_off()
     return figure, axes.flat[:count]
@@ -104,7 +105,8 @@ def draw_numbers(options):
                      color="#0072B2", rasterized=len(truth) > 5000)
         ends = [min(truth.min(), said.min()), max(truth.max(), said.max())]
         axes.plot(ends, ends, color="#333333", linewidth=0.8, linestyle="--")
-        axes.set_aspect("equal", adjustable="datalim")
+        room = 0.04 * (ends[1] - ends[0]) or 1
+        axes.set(xlim=(ends[0] - room, ends[1] + room), ylim=(ends[0] - room, ends[1] + room), box_aspect=1)
         axes.set_title(f"output {i + 1}: R² = {r2(truth, said):.4f}", fontsize=9)
         axes.grid(True, linewidth=0.4, color="#dddddd")
         axes.tick_params(labelsize=7)

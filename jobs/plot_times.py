@@ -78,9 +78,10 @@ def draw(runs, options):
                           edgecolor="white", linewidth=0.5)
                 left += width
         totals = [sum(map(sum, one.values())) for one in times]
-        if len(totals) > 1:
-            axes.errorbar(left, row, xerr=statistics.stdev(totals), fmt="none", ecolor="#333333", capsize=3)
-        axes.annotate(f"{left:.4g} s", (left, row), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+        deviation = statistics.stdev(totals) if len(totals) > 1 else 0
+        if deviation:
+            axes.errorbar(left, row, xerr=deviation, fmt="none", ecolor="#333333", capsize=3)
+        axes.annotate(f"{left:.4g} s", (left + deviation, row), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
@@ -93,7 +94,7 @@ def draw(runs, options):
                for stage in sorted(stages, key=lambda stage: stage or float("inf"))]
     handles += [Patch(facecolor="#777777", alpha=alpha, hatch=hatch, edgecolor="white", label=name)
                 for name, _, alpha, hatch in PARTS]
-    figure.legend(handles=handles, fontsize=8, frameon=False, loc="outside lower center", ncols=min(len(handles), 5))
+    axes.legend(handles=handles, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
     plot.save(figure, options)
 
 
