@@ -23,7 +23,7 @@ class Commands(support.MrmfTest):
     def test_version_and_help(self):
         self.assertRegex(self.mrmf("--version"), r"^mrmf \d+\.\d+\.\d+ \(")
         text = self.mrmf("--help")
-        for name in ("simulate", "coarsen", "inspect", "plan", "train", "compare", "evaluate", "predict", "bench", "plot", "presets",
+        for name in ("simulate", "coarsen", "inspect", "plan", "train", "compare", "evaluate", "predict", "bench", "plot", "report", "presets",
                      "doctor"):
             self.assertIn(name, text)
             self.assertIn("Usage", self.mrmf(name, "--help"))

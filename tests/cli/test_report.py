@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import support
@@ -58,27 +59,24 @@ class Page(html.parser.HTMLParser):
 
 
 class Report(support.MrmfTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.made = None  # the runs are made once
+    made = None  # a folder with the runs, made by the first test
 
     def setUp(self):
         super().setUp()
         if Report.made is None:
-            support.make_data(self.path("data.h5"))
-            for name, config in (("two <b>&amp;", [support.MRMF_METHOD]), ("base1", []), ("base2", [])):
-                self.config(replace=config)
-                self.mrmf("train", "config.toml", "--set", f"run.folder={name}", "--set", f"training.seed={name[-1:] if name[-1:].isdigit() else 1}",
-                          "--set", "training.metric=r2")
-            Report.made = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"mrmf-test-report-{os.getpid()}")
-            shutil.copytree(self.folder, Report.made)
-        else:
-            shutil.copytree(Report.made, self.folder, dirs_exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(prefix="mrmf-test-report-")
+            self.addClassCleanup(scratch.cleanup)
+            self.make_runs()
+            shutil.copytree(self.folder, scratch.name, dirs_exist_ok=True)
+            Report.made = scratch.name
+        shutil.copytree(Report.made, self.folder, dirs_exist_ok=True)
 
-    @classmethod
-    def tearDownClass(cls):
-        if Report.made:
-            shutil.rmtree(Report.made, ignore_errors=True)
+    def make_runs(self):
+        support.make_data(self.path("data.h5"))
+        for name, seed, method in (("two <b>&amp;", 1, [support.MRMF_METHOD]), ("base1", 1, []), ("base2", 2, [])):
+            self.config(replace=method)
+            self.mrmf("train", "config.toml", "--set", f"run.folder='{name}'", "--set", f"training.seed={seed}", "--set",
+                      "training.metric=r2")
 
     def report(self, *runs, words=()):
         self.mrmf("report", *runs, "-o", "report.html", "--overwrite", *words)
