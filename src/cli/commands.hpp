@@ -45,9 +45,9 @@ void add_doctor(Subcommands& commands);
 
 /// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
-inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_inspect, add_plan,     add_tune,
-                                              add_train,    add_compare, add_plot,    add_evaluate, add_predict,
-                                              add_bench,    add_presets, add_doctor};
+inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen, add_inspect, add_plan,   add_tune,
+                                              add_train,    add_compare, add_plot,    add_report, add_evaluate,
+                                              add_predict,  add_bench,   add_presets, add_doctor};
 
 /// Adds the configuration file and its overrides, spelt alike in every subcommand. `what` describes the file in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,

@@ -23,7 +23,7 @@ std::vector<double> round_ticks(double low, double high) {
     }
   std::vector<double> ticks;
   for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step && ticks.size() < 12; ++k)
-    ticks.push_back(k * step);
+    ticks.push_back(k * step + 0.0);  // the sum is never -0
   return ticks;
 }
 

@@ -25,28 +25,28 @@ h1 { font-size: 1.7rem; margin: 0 0 .3rem; }
 h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; padding-top: .6rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 p, ul { max-width: 46rem; } li { margin: .25rem 0; }
-.dim { color: var(--dim); } .small { font-size: .85rem; }
+.dim { color: var(--dim); } .small { font-size: .85em; }
 .warning { border-left: 4px solid #c98a00; padding-left: .7rem; }
 .scroll { overflow-x: auto; margin: .8rem 0; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .85em; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; white-space: nowrap; }
 td.wide { white-space: normal; min-width: 14rem; }
 thead th { background: var(--soft); } .number { text-align: right; }
-pre { background: var(--soft); padding: .8rem; margin: .5rem 0; font-size: .8rem; overflow-x: auto;
+pre { background: var(--soft); padding: .8rem; margin: .5rem 0; font-size: .8em; overflow-x: auto;
   white-space: pre-wrap; }
 summary { cursor: pointer; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 .chart { display: block; width: 100%; height: auto; fill: currentColor; font: 12px system-ui, sans-serif; }
 .chart .title { font-size: 14px; font-weight: 600; } .chart .grid { stroke: currentColor; stroke-opacity: .16; }
-.key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; font-size: .85rem;
+.key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; font-size: .85em;
   max-width: none; }
 .key span { display: inline-block; width: 1.4rem; height: .7rem; margin-right: .4rem; border: 1px solid transparent; }
 @media print {
   :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #f2f4f6; --line: #bbb; --dim: #444; }
   body { max-width: none; padding: 0; font-size: 11px; }
   .charts { grid-template-columns: 1fr 1fr; } .scroll { overflow: visible; }
-  table { font-size: 9px; } th, td { padding: .15rem .35rem; white-space: normal; }
+  table { font-size: .8em; } th, td { padding: .15rem .35rem; white-space: normal; }
   figure, svg, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
@@ -80,6 +80,14 @@ bool is_number(const std::string& cell) {
 
 }  // namespace
 
+std::string typeset(const std::string& text) {
+  const std::string as_printed = " +- ";
+  std::string out = text;
+  for (std::size_t at = 0; (at = out.find(as_printed, at)) != std::string::npos;)
+    out.replace(at, as_printed.size(), " \u00B1 ");
+  return out;
+}
+
 std::string html_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   constexpr std::size_t longest = 60;  // characters of a cell on one line
   std::string out = "<div class=\"scroll\"><table>\n<thead><tr>";
@@ -107,15 +115,14 @@ std::string report_page(const ReportOptions& options) {
          fmt::format(
              "<p class=\"dim\">{} run{} of mrmf {}, a program that trains convolutional networks on large arrays. It "
              "can train on averaged-down data first, where an epoch is cheap, and hand what was learned to a model of "
-             "finer data. The words are explained <a href=\"#words\">at the end</a>.</p>\n",
+             "finer data. Further down its <a href=\"#words\">words</a> are explained.</p>\n",
              runs, runs == 1 ? "" : "s", html(kVersion)) +
          section("In short", summary_section(groups)) + section("What was run", plan_section(groups)) +
          section("How training went", curves_section(groups)) + section("Where the time went", time_section(groups)) +
          section("Costs and savings", savings_section(groups, options.compare)) +
-         section("Final figures of every run", figures_section(groups)) +
-         section("Machine and versions", machine_section(groups)) +
-         section("Configuration", configuration_section(groups)) + "<section id=\"words\">\n<h2>Words</h2>\n" + kWords +
-         "</section>\n</body>\n</html>\n";
+         section("Final figures of every run", figures_section(groups)) + "<section id=\"words\">\n<h2>Words</h2>\n" +
+         kWords + "</section>\n" + section("Machine and versions", machine_section(groups)) +
+         section("Configuration", configuration_section(groups)) + "</body>\n</html>\n";
 }
 
 }  // namespace mrmf

@@ -12,6 +12,9 @@ namespace mrmf {
 /// a number does are set right.
 std::string html_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
 
+/// The text of `mrmf compare` as readers of a page know it: with a plus-minus sign.
+std::string typeset(const std::string& text);
+
 /// What tells a group from the others, in one line: "MRMF, 1 fusion, [2,2,2] [1,1,1], top dense".
 std::string group_title(const Group& group);
 

@@ -17,8 +17,9 @@ namespace mrmf {
 namespace {
 
 using Cells = std::vector<std::string>;
+constexpr std::size_t kRunsRow = 5;  // of a comparison's heading: number of runs and seeds
 
-std::string item(const std::string& words) { return "<li>" + html(words) + "</li>\n"; }
+std::string item(const std::string& words) { return "<li>" + html(typeset(words)) + "</li>\n"; }
 
 std::string resolutions_of(const RunResult& r) {
   std::string text;
@@ -50,9 +51,13 @@ std::string against_baseline(const Group& group, const std::vector<Group>& group
       group, *baseline, [](const Run& run) { return std::optional(run.result.validation_loss); }, std::minus<>());
   if (!gflop || !seconds || !loss) return "";
   const bool counted = std::isfinite(gflop->spread.mean);  // records of early versions have no arithmetic
-  return fmt::format(" Against the baseline: {}{}, and a loss that differs by {:+.5f}.",
+  const auto baselines =
+      std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
+  const double more = loss->spread.mean;
+  return fmt::format(" Against {}: {}{}, and a loss {} by {:.5f}.",
+                     baselines > 1 ? "the first (" + group_title(*baseline) + ")" : "the baseline",
                      counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "",
-                     less_text(seconds->spread.mean, "time"), loss->spread.mean);
+                     less_text(seconds->spread.mean, "time"), more > 0 ? "higher" : "lower", std::abs(more));
 }
 
 std::string metric_words(const Group& group) {
@@ -81,6 +86,20 @@ std::string phase_table(const Run& run, const Plan& plan) {
 
 std::string config_text(const Run& run) {
   return read_file((std::filesystem::path(run.folder) / "config.toml").string());
+}
+
+// A paragraph for each sentence or so. Warnings stand on top of the page; a line that was broken is whole again.
+std::string notes_of(const ComparisonTable& table) {
+  std::istringstream lines(table.settings + table.notes + table.conclusions);
+  std::string out, paragraph;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.starts_with("warning: ")) continue;
+    paragraph += (paragraph.empty() ? "" : " ") + line;
+    if (line.back() != '.' && line.front() != '(') continue;
+    out += "<p class=\"small dim\">" + html(typeset(paragraph)) + "</p>\n";
+    paragraph.clear();
+  }
+  return out;
 }
 
 // Distinct facts with the folders of their runs.
@@ -132,7 +151,8 @@ std::string summary_section(const std::vector<Group>& groups) {
     const std::size_t n = group.runs.size();
     items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}", group_title(group),
                               text(loss, 5), metric_words(group), text(seconds, 2), text(gflop, 2),
-                              n > 1 ? fmt::format(" (means of {} runs)", n) : "", against_baseline(group, groups)));
+                              n > 1 ? fmt::format(" (means \u00B1 standard deviations of {} runs)", n) : "",
+                              against_baseline(group, groups)));
   }
   std::string out = "<ul>\n" + items + "</ul>\n";
   for (const std::string& line : warnings(groups)) out += "<p class=\"warning\">Take care: " + html(line) + ".</p>\n";
@@ -148,7 +168,8 @@ std::string plan_section(const std::vector<Group>& groups) {
     std::string folders;
     for (const Run& each : group.runs) folders += (folders.empty() ? "" : ", ") + each.folder;
     out += "<h3>" + html(group_title(group)) + "</h3>\n<ul>\n" +
-           item(fmt::format("network: {}; loss and labels as in the configuration below", run.result.model)) +
+           item("network: " + (run.result.model == "custom" ? "layers of its own, in the configuration below"
+                                                            : "the preset " + run.result.model)) +
            item("data: " + run.result.data) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
            "</pre>\n" + (group.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
            phase_table(run, plan);
@@ -164,15 +185,14 @@ std::string savings_section(const std::vector<Group>& groups, const CompareOptio
   for (std::size_t row = 1; row < table.columns.front().size(); ++row) {
     Cells cells;
     for (const Cells& column : table.columns) cells.push_back(column[row]);
+    if (row == 1) cells.front() = "resolutions";
+    if (row == kRunsRow) cells.front() = "runs";
     if (std::ranges::any_of(cells.begin() + 1, cells.end(), [](const std::string& cell) { return !cell.empty(); }))
       rows.push_back(std::move(cells));
   }
-  std::string out = "<p>A column for each method. The same table is printed by <code>mrmf compare</code>.</p>\n" +
-                    html_table(header, rows);
-  std::istringstream lines(table.settings + table.notes + table.conclusions);
-  for (std::string line; std::getline(lines, line);)
-    if (!line.empty() && !line.starts_with("warning: ")) out += "<p class=\"small dim\">" + html(line) + "</p>\n";
-  return out;
+  const std::string out = "<p>A column for each method. The same table is printed by <code>mrmf compare</code>.</p>\n" +
+                          html_table(header, rows);
+  return out + notes_of(table);
 }
 
 std::string figures_section(const std::vector<Group>& groups) {

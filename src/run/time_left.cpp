@@ -68,7 +68,7 @@ std::string time_left_text(const TimeLeft& left) {
     return fmt::format("{} {}{}", name, at_most ? "at most " : "", duration_text(seconds));
   };
   const std::string run = part("run", left.run, left.run_at_most);
-  return left.last_phase ? run : part("phase", left.phase, left.phase_at_most) + ", " + run;
+  return left.last_phase || left.phase == 0 ? run : part("phase", left.phase, left.phase_at_most) + ", " + run;
 }
 
 std::optional<TimeLeft> TimeEstimate::left(const std::vector<PhaseHistory>& past, const RunPlace& now) const {

@@ -47,7 +47,7 @@ struct TimeLeft {
   bool last_phase = false;                          ///< both are the same
 };
 
-/// "phase 12 s, run at most 3 min 05 s"; without the phase in the last one.
+/// "phase 12 s, run at most 3 min 05 s"; without the phase in the last one, and where it has ended.
 std::string time_left_text(const TimeLeft& left);
 
 class TimeEstimate {

@@ -106,7 +106,7 @@ class Report(support.MrmfTest):
         rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
         for row in (row for row in rows if row[0] in ("validation loss", "total arithmetic (GFLOP)", "epochs after fusion",
                                                       "arithmetic saved against baseline")):
-            self.assertIn(" ".join(row), page.text)
+            self.assertIn(" ".join(row).replace("+-", "±"), page.text)
         page = Page(self.report("base1", "two <b>&amp;", words=("--target", "10")))
         self.assertIn("arithmetic to loss 10 (GFLOP)", page.text)
         # Every point of the run that counts is drawn.
