@@ -90,15 +90,18 @@ std::string config_text(const Run& run) {
 
 // A paragraph for each sentence or so. Warnings stand on top of the page; a line that was broken is whole again.
 std::string notes_of(const ComparisonTable& table) {
+  std::vector<std::string> paragraphs;
   std::istringstream lines(table.settings + table.notes + table.conclusions);
-  std::string out, paragraph;
+  bool whole = true;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line.starts_with("warning: ")) continue;
-    paragraph += (paragraph.empty() ? "" : " ") + line;
-    if (line.back() != '.' && line.front() != '(') continue;
-    out += "<p class=\"small dim\">" + html(typeset(paragraph)) + "</p>\n";
-    paragraph.clear();
+    if (whole) paragraphs.emplace_back();
+    paragraphs.back() += (whole ? "" : " ") + line;
+    whole = line.back() == '.' || line.front() == '(';
   }
+  std::string out;
+  for (const std::string& paragraph : paragraphs)
+    out += "<p class=\"small dim\">" + html(typeset(paragraph)) + "</p>\n";
   return out;
 }
 
