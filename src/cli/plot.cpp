@@ -34,7 +34,7 @@ void add_plot(Subcommands& commands) {
       "Examples:\n"
       "  mrmf plot runs/baseline runs/waves -o loss.png\n"
       "  mrmf plot runs/baseline runs/waves --what times -o times.svg\n"
-      "  mrmf plot out.h5 --what labels --labels data.h5:val_y -o labels");
+      "  mrmf plot out.h5 --what labels --labels waves.h5:val/y -o labels");
   commands.run(*plot, [=, &world = commands.world] {
     if (world.root()) draw(*options);
   });
