@@ -97,7 +97,8 @@ std::string html_table(const std::vector<std::string>& header, const std::vector
     out += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
       const char* kind = row[i].size() > longest ? " class=\"wide\"" : is_number(row[i]) ? " class=\"number\"" : "";
-      out += i == 0 ? "<th scope=\"row\">" + html(row[i]) + "</th>" : fmt::format("<td{}>{}</td>", kind, html(row[i]));
+      const std::string cell = html(typeset(row[i]));
+      out += i == 0 ? "<th scope=\"row\">" + cell + "</th>" : fmt::format("<td{}>{}</td>", kind, cell);
     }
     out += "</tr>\n";
   }
