@@ -359,40 +359,43 @@ void write_file(const std::string& target, std::string_view bytes, Replace repla
   file.commit();
 }
 
-LineFile::LineFile(std::string path, Start start) : path_(std::move(path)) {
+RecordFile::RecordFile(std::string path, Start start) : path_(std::move(path)) {
   if (start == Start::empty) write_file(path_, "", Replace::file);
   open();
 }
 
-void LineFile::open() {
+void RecordFile::open() {
   file_ = FileDescriptor(open_file(path_, O_WRONLY | O_APPEND | O_CREAT));
   struct stat facts {};
   if (!file_ || ::fstat(file_.number(), &facts) != 0) fail(path_, "cannot be written", errno);
   if (!S_ISREG(facts.st_mode)) throw DataError(path_ + ": is no plain file; remove it");
 }
 
-void LineFile::write(const std::string& line) {
+void RecordFile::append(std::string_view record) {
   struct stat before {};
   const bool known = ::fstat(file_.number(), &before) == 0;
-  const std::string text = line + '\n';
-  const int reason = write_all(file_.number(), std::as_bytes(std::span(text)), std::nullopt);
+  const int reason = write_all(file_.number(), std::as_bytes(std::span(record)), std::nullopt);
   if (reason == 0) return;
-  // Failing to remove the partial line is ignored: the first error matters more.
+  // Failing to remove the part is ignored: the first error matters more.
   if (known) [[maybe_unused]]
     const int ignored = ::ftruncate(file_.number(), before.st_size);
   fail(path_, "cannot be written", reason);
 }
 
-void LineFile::replace(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + '\n';
-  write_file(path_, text, Replace::file);
+void RecordFile::replace(std::string_view records) {
+  write_file(path_, records, Replace::file);
   open();
 }
 
-void LineFile::sync() const {
+void RecordFile::sync() const {
   const int reason = mrmf::sync(file_.number());
   if (reason != 0) fail(path_, "cannot be put on disk", reason);
+}
+
+void LineFile::replace(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  file_.replace(text);
 }
 
 std::vector<std::string> make_folders(const std::string& folder) {

@@ -3,7 +3,7 @@
 //
 //   create    OutputFile, Replace::nothing   a new file; one that is there already, or appears meanwhile, stays
 //   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
-//   append    LineFile                       records and logs, line by line
+//   append    RecordFile, LineFile           records and logs, one by one
 //
 // Every system call is checked, including the last write, the close and the rename.
 #pragma once
@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/input_file.hpp"
@@ -104,17 +105,17 @@ class OutputFile {
 /// Writes a whole file. On one rank. Errors as OutputFile's; a file that was there before is then still there.
 void write_file(const std::string& target, std::string_view bytes, Replace replace);
 
-/// Lines appended to a file of our own. Others can read each as soon as write() returns.
-class LineFile {
+/// Records appended to a file of our own. Others can read each as soon as append() returns.
+class RecordFile {
  public:
   enum class Start { empty, append };
   /// DataError when it cannot be created or opened, or is not a plain file.
-  LineFile(std::string path, Start start);
+  RecordFile(std::string path, Start start);
   /// DataError when it cannot be appended; then no part of it is in the file.
-  void write(const std::string& line);
-  /// Replaces all lines. At any moment either the old or the new file is there.
-  void replace(const std::vector<std::string>& lines);
-  /// Returns when all lines are on disk.
+  void append(std::string_view record);
+  /// Replaces all records. At any moment either the old or the new file is there.
+  void replace(std::string_view records);
+  /// Returns when all records are on disk.
   void sync() const;
 
  private:
@@ -122,6 +123,19 @@ class LineFile {
 
   std::string path_;
   FileDescriptor file_;
+};
+
+/// The same for lines.
+class LineFile {
+ public:
+  using Start = RecordFile::Start;
+  LineFile(std::string path, Start start) : file_(std::move(path), start) {}
+  void write(const std::string& line) { file_.append(line + '\n'); }
+  void replace(const std::vector<std::string>& lines);
+  void sync() const { file_.sync(); }
+
+ private:
+  RecordFile file_;
 };
 
 /// The folder of an output. The destructor removes those of its folders that it made and that are still empty, as they

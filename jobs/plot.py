@@ -295,6 +295,10 @@ def draw(runs, options):
     axes.grid(True, linewidth=0.4, color="#cccccc")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(handles=handles, fontsize=8, frameon=True, framealpha=0.9, edgecolor="#cccccc", loc="best")
+    save(figure, options)
+
+
+def save(figure, options):
     try:
         # The program that asks for a format made the file; when it is gone, nobody wants the image any more.
         with open(options.output, "r+b" if options.format else "wb") as file:
@@ -303,16 +307,25 @@ def draw(runs, options):
         fail(f"{options.output}: {error}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", help="run folders")
+def add_output(parser):
     parser.add_argument("-o", "--output", required=True, help="image to write, .png or .svg")
     parser.add_argument("--format", choices=["png", "svg"], help="of a file that is there, whatever its name says")
-    parser.add_argument("--x", choices=list(LABELS), default="seconds", help="what the horizontal axis counts")
-    parser.add_argument("--mean", action="store_true", help="one line per method: the mean over its seeds, and their range")
+
+
+def parsed(parser):
     options = parser.parse_args()
     if not options.format and pathlib.Path(options.output).suffix not in (".png", ".svg"):
         fail(f"{options.output}: the name must end in .png or .svg")
+    return options
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", help="run folders")
+    add_output(parser)
+    parser.add_argument("--x", choices=list(LABELS), default="seconds", help="what the horizontal axis counts")
+    parser.add_argument("--mean", action="store_true", help="one line per method: the mean over its seeds, and their range")
+    options = parsed(parser)
     draw([(folder, read_run(folder)) for folder in options.runs], options)
 
 

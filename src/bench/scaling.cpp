@@ -162,7 +162,7 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
   collective_try(world, [&] {
     if (!world.root()) return;
     table_of(settings).require();
-    if (settings.plot.given()) require_plot(settings.plot);
+    if (settings.plot.given()) pictures_of(settings.plot);
   });
   world.limit(config.run.timeout);
   // Chosen for all ranks together, so that a small team's ranks take no more cores than they would among all.

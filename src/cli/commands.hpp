@@ -38,6 +38,7 @@ void add_tune(Subcommands& commands);
 void add_train(Subcommands& commands);
 void add_compare(Subcommands& commands);
 void add_plot(Subcommands& commands);
+void add_report(Subcommands& commands);
 void add_evaluate(Subcommands& commands);
 void add_predict(Subcommands& commands);
 void add_export(Subcommands& commands);
@@ -49,8 +50,8 @@ void add_doctor(Subcommands& commands);
 /// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
 inline constexpr AddCommand kSubcommands[] = {
-    add_simulate, add_coarsen,  add_init,    add_data,   add_inspect, add_plan,  add_tune,    add_train, add_compare,
-    add_plot,     add_evaluate, add_predict, add_export, add_import,  add_bench, add_presets, add_doctor};
+    add_simulate, add_coarsen, add_init,     add_data,    add_inspect, add_plan,   add_tune,  add_train,   add_compare,
+    add_plot,     add_report,  add_evaluate, add_predict, add_export,  add_import, add_bench, add_presets, add_doctor};
 
 /// Adds the configuration file and its overrides, spelt alike in every subcommand. `what` describes the file in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,

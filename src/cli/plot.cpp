@@ -1,4 +1,4 @@
-// `mrmf plot`: draws the curves of finished runs.
+// `mrmf plot`: draws the curves and times of runs, and what a model said against what is true.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -10,17 +10,33 @@ namespace mrmf {
 
 void add_plot(Subcommands& commands) {
   CLI::App* plot = commands.app.add_subcommand(
-      "plot", "draw validation loss over what training cost (needs Python with matplotlib)");
+      "plot", "draw losses over cost, times, or predicted against true labels (needs Python with matplotlib and h5py)");
   auto options = std::make_shared<PlotOptions>();
-  plot->add_option("runs", options->runs, "run folders")->required();
-  plot->add_option("--output,-o", options->output.file, "image to write, .png or .svg")->required();
-  plot->add_option("--x", options->x, "what the horizontal axis counts")
+  plot->add_option("inputs", options->inputs, "run folders; for labels and confusion a file of mrmf predict")
+      ->required();
+  plot->add_option("--output,-o", options->output.file, "image to write, .png or .svg; without either, both")
+      ->required();
+  const Choices<PlotKind> kinds{{"loss", PlotKind::loss},
+                                {"times", PlotKind::times},
+                                {"labels", PlotKind::labels},
+                                {"confusion", PlotKind::confusion}};
+  add_choice(*plot, "--what", options->kind, kinds,
+             "loss: validation loss over what training cost; times: where the time of every stage went; labels: "
+             "predicted against true numbers; confusion: how often each class was taken for each");
+  plot->add_option("--x", options->x, "loss: what the horizontal axis counts")
       ->check(CLI::IsMember({"seconds", "gflop", "epochs"}))
       ->capture_default_str();
+  plot->add_flag("--mean", options->mean, "loss: one line per method: the mean over its seeds, and their range");
+  plot->add_option("--labels", options->labels, "labels and confusion: the true labels, one name per file of them")
+      ->type_name("FILE:DATASET");
   add_overwrite(*plot, options->output.replace);
-  plot->add_flag("--mean", options->mean, "one line per method: the mean over its seeds, and their range");
+  plot->footer(
+      "Examples:\n"
+      "  mrmf plot runs/baseline runs/waves -o loss.png\n"
+      "  mrmf plot runs/baseline runs/waves --what times -o times.svg\n"
+      "  mrmf plot out.h5 --what labels --labels waves.h5:val/y -o labels");
   commands.run(*plot, [=, &world = commands.world] {
-    if (world.root()) plot_runs(*options);
+    if (world.root()) draw(*options);
   });
 }
 

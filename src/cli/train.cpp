@@ -263,7 +263,6 @@ void run_training(const TrainOptions& options, Comm& world) {
   require_augmentable(config.data.augment, shape.sample, shape.label);
   settle_normalisation(config, shape, world);
 
-  const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal()};
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
     folder.emplace(config.run.folder, options.overwrite || asked.more);
@@ -288,6 +287,10 @@ void run_training(const TrainOptions& options, Comm& world) {
     forget_teams_of_others(config, world);
   }
   if (folder) folder->keep();  // from here on there are records
+  const std::vector<PhaseWork> work =
+      phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples});
+  const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal(), config.run.tensorboard,
+                                TimeEstimate(work, world.size())};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(world)));
   if (asked.more) tell_more_epochs(plan, report);

@@ -30,19 +30,37 @@ std::string compare_csv(const std::vector<std::string>& folders, const CompareOp
 /// The columns of that table with their runs, figures and warnings.
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options);
 
-struct PlotOptions {
+struct ReportOptions {
   std::vector<std::string> runs;
-  OutputOption output;        ///< .png or .svg
-  std::string x = "seconds";  ///< the horizontal axis: seconds | gflop | epochs
-  bool mean = false;          ///< one line per method: the mean over its seeds, and their range
+  CompareOptions compare;  ///< `width` does not matter
+  std::string title;       ///< "Training report" unless given
 };
-/// ConfigError when it cannot be written, or when its name ends in neither .png nor .svg.
-void require_plot(const OutputOption& output);
+/// One HTML page about finished runs, for a reader who does not know mrmf: what was run, curves, times, costs and
+/// savings, configuration, machine. It refers to nothing outside of itself. DataError as compare_table().
+std::string report_page(const ReportOptions& options);
 
-/// Runs a drawing script of jobs/ with these words and the place to draw to. ConfigError as below.
-void draw_plot(const std::string& script, std::vector<std::string> words, const OutputOption& output);
+/// What a plot shows: losses over what training cost; where the time went; predicted against true labels; how often
+/// each class was taken for each.
+enum class PlotKind { loss, times, labels, confusion };
 
-/// Draws the runs' curves. ConfigError when Python or its matplotlib is missing, or the script refuses the runs.
-void plot_runs(const PlotOptions& options);
+struct PlotOptions {
+  std::vector<std::string> inputs;  ///< run folders; for labels and confusion a file of mrmf predict
+  OutputOption output;              ///< .png or .svg; without either: both
+  PlotKind kind = PlotKind::loss;
+  std::string x = "seconds";        ///< loss: the horizontal axis: seconds | gflop | epochs
+  bool mean = false;                ///< loss: one line per method: the mean over its seeds, and their range
+  std::vector<std::string> labels;  ///< labels, confusion: FILE:DATASET, in the order of their rows
+};
+/// The pictures that an output names: itself where it ends in .png or .svg, both where it has no such end. ConfigError
+/// when one cannot be written, or when its name ends in something else.
+std::vector<OutputOption> pictures_of(const OutputOption& output);
+
+/// Runs a drawing script of jobs/ with these words and the place to draw to, for each picture. None is there unless all
+/// could be drawn. ConfigError as below.
+void draw_plot(const std::string& script, const std::vector<std::string>& words, const OutputOption& output);
+
+/// Draws. ConfigError when Python or its matplotlib is missing, or options do not go together; DataError when the
+/// script refuses the files.
+void draw(const PlotOptions& options);
 
 }  // namespace mrmf

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "generated/version.hpp"
 #include "kernels/check.hpp"
@@ -23,27 +24,10 @@ std::string script_path(const std::string& name) {
   throw ConfigError("jobs/" + name + " is not beside the program; run it by hand: python3 jobs/" + name + " --help");
 }
 
-}  // namespace
-
-void plot_runs(const PlotOptions& options) {
-  std::vector<std::string> words = options.runs;
-  words.insert(words.end(), {"--x", options.x});
-  if (options.mean) words.emplace_back("--mean");
-  draw_plot("plot.py", words, options.output);
-}
-
-void require_plot(const OutputOption& output) {
-  const std::string suffix = std::filesystem::path(output.file).extension();
-  if (suffix != ".png" && suffix != ".svg")
-    throw ConfigError(output.file + ": the name of a plot ends in .png or .svg");
-  output.require();
-}
-
-void draw_plot(const std::string& script, std::vector<std::string> options, const OutputOption& output) {
-  require_plot(output);
-  OutputFile picture(output.file, output.replace);  // the script draws into this file under its temporary name
-  options.insert(options.end(),
-                 {"-o", picture.path(), "--format", std::filesystem::path(output.file).extension().string().substr(1)});
+// Lets the script draw into the file, under its temporary name.
+void run_script(const std::string& script, std::vector<std::string> options, const OutputFile& picture) {
+  const std::string format = std::filesystem::path(picture.target()).extension().string().substr(1);
+  options.insert(options.end(), {"-o", picture.path(), "--format", format});
   std::vector<std::string> words{kPython, script_path(script)};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> argv;
@@ -57,8 +41,58 @@ void draw_plot(const std::string& script, std::vector<std::string> options, cons
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 3) throw DataError("the plot was not made (see above)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw ConfigError("the plot was not made (see above); needed is " + std::string(kPython) + " with matplotlib");
-  picture.commit();
+    throw ConfigError("the plot was not made (see above); needed is " + std::string(kPython) +
+                      " with matplotlib and h5py");
+}
+
+void require_matching(const PlotOptions& options) {
+  const bool of_labels = options.kind == PlotKind::labels || options.kind == PlotKind::confusion;
+  const std::string what = options.kind == PlotKind::labels      ? "--what labels"
+                           : options.kind == PlotKind::confusion ? "--what confusion"
+                                                                 : "--what times";
+  if (options.kind != PlotKind::loss && (options.mean || options.x != "seconds"))
+    throw ConfigError("--x and --mean are for losses over cost, not for " + what);
+  if (!of_labels && !options.labels.empty()) throw ConfigError("--labels is for --what labels and --what confusion");
+  if (of_labels && options.labels.empty())
+    throw ConfigError(what + " needs the true labels: --labels FILE:DATASET, as in --labels data.h5:val_y");
+  if (of_labels && options.inputs.size() != 1) throw ConfigError(what + " takes one file, which mrmf predict wrote");
+}
+
+}  // namespace
+
+void draw(const PlotOptions& options) {
+  require_matching(options);
+  std::vector<std::string> words = options.inputs;
+  if (!options.labels.empty()) words.emplace_back("--labels");
+  words.insert(words.end(), options.labels.begin(), options.labels.end());
+  switch (options.kind) {
+    case PlotKind::loss:
+      words.insert(words.end(), {"--x", options.x});
+      if (options.mean) words.emplace_back("--mean");
+      return draw_plot("plot.py", words, options.output);
+    case PlotKind::times: return draw_plot("plot_times.py", words, options.output);
+    case PlotKind::confusion: words.emplace_back("--matrix"); [[fallthrough]];
+    case PlotKind::labels: return draw_plot("plot_labels.py", words, options.output);
+  }
+}
+
+std::vector<OutputOption> pictures_of(const OutputOption& output) {
+  const std::string suffix = std::filesystem::path(output.file).extension();
+  std::vector<OutputOption> pictures{output};
+  if (suffix.empty()) pictures = {{output.file + ".png", output.replace}, {output.file + ".svg", output.replace}};
+  if (!suffix.empty() && suffix != ".png" && suffix != ".svg")
+    throw ConfigError(output.file + ": the name of a plot ends in .png or .svg; without either, both are made");
+  for (const OutputOption& picture : pictures) picture.require();
+  return pictures;
+}
+
+void draw_plot(const std::string& script, const std::vector<std::string>& words, const OutputOption& output) {
+  std::vector<std::unique_ptr<OutputFile>> files;
+  for (const OutputOption& picture : pictures_of(output)) {
+    files.push_back(std::make_unique<OutputFile>(picture.file, picture.replace));
+    run_script(script, words, *files.back());
+  }
+  for (const auto& file : files) file->commit();
 }
 
 }  // namespace mrmf

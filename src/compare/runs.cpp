@@ -294,6 +294,28 @@ Cost cost_of(const Run& run, int stage) {
   return cost;
 }
 
+std::vector<StageTime> stage_times(const Run& run) {
+  std::vector<StageTime> times;
+  const int fusions = fusion_stages(run);
+  for (int i = 1; i <= fusions + 1; ++i) {
+    StageTime sum{.stage = i > fusions ? 0 : i};
+    for (const PhaseRecord& p : run.result.phases) {
+      if (sum.stage == 0 ? !after_fusion(p.role) : after_fusion(p.role) || p.stage != sum.stage) continue;
+      const TimeSplit& split = p.split;
+      const double parts = split.compute.mean + split.communication.mean + split.io.mean;
+      const StageTime own{sum.stage, split.compute.mean, split.communication.mean, split.io.mean,
+                          std::max(0.0, p.seconds - parts)};
+      if (p.last.ranks < run.result.ranks || p.joined) {
+        if (own.seconds() > sum.seconds()) sum = own;
+        continue;
+      }
+      sum.compute += own.compute, sum.communication += own.communication, sum.io += own.io, sum.other += own.other;
+    }
+    times.push_back(sum);
+  }
+  return times;
+}
+
 Cost total_cost(const Run& run) {
   Cost cost{.seconds = run.result.total_seconds};
   for (const PhaseRecord& s : run.result.phases) cost.gflop += s.gflop;

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -145,5 +146,27 @@ class CostRows {
   int stages_ = 0;  ///< largest number of fusion stages
   std::vector<Measure> measures_;
 };
+
+/// The table that `mrmf compare` prints, before it is text. The first column holds the rows' names. All columns have
+/// the same number of cells.
+struct ComparisonTable {
+  std::vector<std::vector<std::string>> columns;
+  std::size_t heading = 0;         ///< leading cells of a column that name it
+  std::set<std::size_t> beside{};  ///< columns that stay beside the previous one
+  std::string settings{};          ///< those too long for a heading, a line each
+  std::string notes{};             ///< how to read it, and warnings, a line each
+  std::string conclusions{};       ///< what was saved at equal loss, a line each
+};
+ComparisonTable comparison_table(const std::vector<Group>& groups, const CompareOptions& options);
+
+/// Mean seconds over the ranks that one stage of a run took, and where they went.
+struct StageTime {
+  int stage = 0;  ///< 1-based; 0: everything after the last fusion
+  double compute = 0, communication = 0, io = 0;
+  double other = 0;  ///< building and fusing models, writing files
+  double seconds() const { return compute + communication + io + other; }
+};
+/// The fusion stages, then what came after. Of two teams at once, the one that took longer counts, as in cost_of().
+std::vector<StageTime> stage_times(const Run& run);
 
 }  // namespace mrmf

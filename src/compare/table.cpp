@@ -19,18 +19,6 @@
 namespace mrmf {
 namespace {
 
-/// A plain-text table; each column is as wide as its widest cell. All columns have the same number of cells. The first
-/// column holds the rows' names.
-struct TextTable {
-  std::vector<std::vector<std::string>> columns;
-  std::size_t heading = 0;         ///< leading cells of a column that name it; a line is drawn below them
-  std::set<std::size_t> beside{};  ///< columns that stay beside the previous one
-
-  /// Columns that do not fit a line of `width` characters go below, beside the names again; 0: no limit. Leaves out
-  /// rows that have no cell but their name.
-  std::string text(std::size_t width = 0) const;
-};
-
 constexpr std::size_t kGap = 3;  // between columns
 
 std::vector<std::size_t> widths_of(const std::vector<std::vector<std::string>>& columns) {
@@ -44,7 +32,8 @@ std::vector<std::size_t> widths_of(const std::vector<std::vector<std::string>>& 
 }
 
 // The columns [first, last) of the table, beside the names.
-std::string block(const TextTable& table, const std::vector<std::size_t>& widths, std::size_t first, std::size_t last) {
+std::string block(const ComparisonTable& table, const std::vector<std::size_t>& widths, std::size_t first,
+                  std::size_t last) {
   std::size_t line_width = widths[0];
   for (std::size_t c = first; c < last; ++c) line_width += kGap + widths[c];
   std::string out;
@@ -63,19 +52,21 @@ std::string block(const TextTable& table, const std::vector<std::size_t>& widths
   return out;
 }
 
-std::string TextTable::text(std::size_t width) const {
-  const std::vector<std::size_t> widths = widths_of(columns);
+// Columns that do not fit a line of `width` characters go below, beside the names again; 0: no limit. Leaves out rows
+// that have no cell but their name.
+std::string text_of(const ComparisonTable& table, std::size_t width) {
+  const std::vector<std::size_t> widths = widths_of(table.columns);
   std::string out;
-  for (std::size_t first = 1; first < columns.size();) {
+  for (std::size_t first = 1; first < table.columns.size();) {
     std::size_t last = first, used = widths[0];
-    while (last < columns.size()) {
+    while (last < table.columns.size()) {
       std::size_t end = last + 1, more = kGap + widths[last];
-      for (; beside.contains(end); ++end) more += kGap + widths[end];
+      for (; table.beside.contains(end); ++end) more += kGap + widths[end];
       if (last > first && width > 0 && used + more > width) break;
       used += more;
       last = end;
     }
-    out += (out.empty() ? "" : "\n") + block(*this, widths, first, last);
+    out += (out.empty() ? "" : "\n") + block(table, widths, first, last);
     first = last;
   }
   return out;
@@ -328,8 +319,7 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
 
 }  // namespace
 
-std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
-  const std::vector<Group> groups = group_runs(folders);
+ComparisonTable comparison_table(const std::vector<Group>& groups, const CompareOptions& options) {
   const CostRows costs(groups, options);
   const Rows rows{groups, costs, any_waited(groups)};
   Headings headings(groups);
@@ -337,7 +327,7 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
     heading.insert(heading.end(), cells.begin(), cells.end());
     return heading;
   };
-  TextTable table{.columns = {column(headings.names(), rows.names())}, .heading = headings.size()};
+  ComparisonTable table{.columns = {column(headings.names(), rows.names())}, .heading = headings.size()};
   bool paper = false, other_run = false;
   for (const Group& group : groups) {
     table.columns.push_back(column(headings.cells(group), rows.cells(group)));
@@ -351,9 +341,16 @@ std::string compare_table(const std::vector<std::string>& folders, const Compare
     paper = true;
     other_run = other_run || figures->other_run;
   }
-  const std::string below = headings.notes();
-  return table.text(options.width) + (below.empty() ? "" : "\n" + below) +
-         notes(groups, costs, options.target.has_value(), paper, other_run) + costs.conclusions();
+  table.settings = headings.notes();
+  table.notes = notes(groups, costs, options.target.has_value(), paper, other_run);
+  table.conclusions = costs.conclusions();
+  return table;
+}
+
+std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
+  const ComparisonTable table = comparison_table(group_runs(folders), options);
+  return text_of(table, options.width) + (table.settings.empty() ? "" : "\n" + table.settings) + table.notes +
+         table.conclusions;
 }
 
 std::size_t output_width() {

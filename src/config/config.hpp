@@ -244,6 +244,7 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order
+  bool tensorboard = false;    ///< TensorBoard's event file beside epochs.jsonl
   // GPU only:
   Precision precision = Precision::tf32;
   bool graphs = true;            ///< record a training step once and replay it

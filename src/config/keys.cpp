@@ -174,8 +174,8 @@ void add_run(Keys& keys) {
       "when the run is saved");
   add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
       "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
-      "data.shards "
-      "set on any number of ranks and threads");
+      "data.shards set on any number of ranks and threads");
+  add(keys, "run.tensorboard", MRMF_FIELD(run.tensorboard), {}, "also write the epochs as a file for TensorBoard");
   add(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
       "GPU: of activations and products; parameters and sums are always float32");
   add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");

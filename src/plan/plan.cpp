@@ -246,15 +246,20 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
   return settings;
 }
 
-double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
+std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {
   const auto backend = make_reference_backend();
-  const auto flop = [&](const Extent& resolution) {
-    return Network(*backend, network_settings(config, plan, sample, resolution)).flop();
-  };
-  double cost = 0;
+  std::vector<double> flop;
+  for (const Phase& phase : plan.phases())
+    flop.push_back(Network(*backend, network_settings(config, plan, sample, phase.resolution)).flop());
+  return flop;
+}
+
+double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
   const std::vector<Phase> phases = plan.phases();
-  for (const Phase& phase : phases) cost += phase.stop.epochs * flop(phase.resolution);
-  return cost / flop(plan.last.resolution);
+  const std::vector<double> flop = phase_flop(config, plan, sample);
+  double cost = 0;
+  for (std::size_t i = 0; i < phases.size(); ++i) cost += phases[i].stop.epochs * flop[i];
+  return cost / flop.back();
 }
 
 bool may_end_early(const Plan& plan) {

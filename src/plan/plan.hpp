@@ -75,6 +75,8 @@ Plan make_plan(const Config& config);
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
+/// Operations of one sample's forward, for each of the plan's phases. ConfigError as above.
+std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample);
 /// Arithmetic of the plan's training on such samples, in epochs at its last resolution. ConfigError as above.
 double plan_cost(const Config& config, const Plan& plan, const Shape& sample);
 /// Some phase has a stop rule beside its number of epochs, so its cost is an upper bound.

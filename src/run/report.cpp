@@ -1,6 +1,7 @@
 #include "src/run/report.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <ostream>
 
 #include "io/output_file.hpp"
+#include "src/run/event_file.hpp"
 #include "src/run/run_folder.hpp"
 
 namespace mrmf {
@@ -46,6 +49,13 @@ constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A live line that wraps could not be cleared.
+std::string cut_to_terminal(const std::string& line) {
+  winsize window{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return line;
+  return line.substr(0, window.ws_col - std::size_t{1});
+}
 
 }  // namespace
 
@@ -90,11 +100,13 @@ std::string epoch_line(const EpochRecord& r) {
       metric, r.seconds, speed, r.learning_rate);
 }
 
-std::string progress_line(const Progress& now, double samples_per_second, double seconds_left) {
+std::string progress_line(const Progress& now, double samples_per_second, double seconds_left,
+                          const std::optional<TimeLeft>& left) {
   const Phase& phase = *now.training;
-  return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {:.5f}  {:.0f} samples/s  {} left in the epoch",
+  return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {:.5f}  {:.0f} samples/s  left: epoch {}{}",
                      phase.stage, to_string(phase.role), resolution_text(phase.resolution, phase.axes), now.epoch + 1,
-                     phase.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left));
+                     phase.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left),
+                     left ? ", " + time_left_text(*left) : "");
 }
 
 std::string result_table(const RunResult& result) {
@@ -131,6 +143,8 @@ struct RunReport::State {
   std::ostream* out;
   bool terminal;
   LineFile epochs, stages, log;
+  std::optional<RecordFile> events;
+  TimeEstimate estimate;
   bool live = false;  // a progress line is on the terminal
   Clock::time_point epoch_start{}, shown{};
   const Phase* training = nullptr;  // phase of the epoch that is shown
@@ -143,7 +157,10 @@ struct RunReport::State {
         terminal(settings.terminal),
         epochs((at / "epochs.jsonl").string(), LineFile::Start::append),
         stages((at / "stages.jsonl").string(), LineFile::Start::append),
-        log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty) {}
+        log((at / kLog).string(), continued ? LineFile::Start::append : LineFile::Start::empty),
+        estimate(settings.estimate) {
+    if (settings.tensorboard) events.emplace((at / kEventFile).string(), RecordFile::Start::append);
+  }
 
   PhaseHistory& history(int stage, Role role) {
     const auto found = std::ranges::find_if(
@@ -160,6 +177,16 @@ struct RunReport::State {
     }
     epochs.replace(epoch_lines);
     stages.replace(stage_lines);
+    if (events) events->replace(event_file(phases));
+  }
+
+  void add(const EpochRecord& record) {
+    epochs.write(to_json(record));
+    history(record.stage, record.role).epochs.push_back(record);
+    if (!events) return;
+    Index step = 0;
+    for (const PhaseHistory& phase : phases) step += std::ssize(phase.epochs);
+    events->append(epoch_event(record, step));
   }
 
   void say(const std::string& text) {
@@ -187,6 +214,7 @@ RunReport::RunReport(const ReportSettings& settings, const std::string& config_t
   const fs::path folder = settings.folder;
   if (earlier.empty()) remove_team_records(settings.folder);
   remove_result(settings.folder, earlier.empty() ? Models::remove : Models::keep);
+  if (!settings.tensorboard) remove_events(settings.folder);
   state_ = std::make_unique<State>(settings, folder, !earlier.empty());
   state_->phases = earlier;
   state_->rewrite();
@@ -216,16 +244,27 @@ void RunReport::progress(const Progress& now) {
   const double left =
       elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
   const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
-  *s.out << "\r\033[K" << progress_line(now, speed, left) << std::flush;
+  const RunPlace place{
+      .stage = now.training->stage,
+      .role = now.training->role,
+      .epochs = now.epoch + static_cast<double>(now.step) / static_cast<double>(now.steps),
+      .ranks = now.ranks,
+      .epoch_seconds = elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps)};
+  const std::string line = progress_line(now, speed, left, s.estimate.left(s.phases, place));
+  *s.out << "\r\033[K" << cut_to_terminal(line) << std::flush;
   s.live = true;
   s.shown = Clock::now();
 }
 
-void RunReport::epoch(const EpochRecord& record) {
+void RunReport::epoch(const EpochRecord& record, bool ends) {
   if (!state_) return;
-  state_->epochs.write(to_json(record));
-  state_->history(record.stage, record.role).epochs.push_back(record);
-  state_->say(epoch_line(record));
+  State& s = *state_;
+  s.add(record);
+  RunPlace place{.stage = record.stage, .role = record.role, .epochs = 1.0 * record.epoch, .ranks = record.ranks};
+  if (ends) place.epochs = std::numeric_limits<double>::infinity();
+  const std::optional<TimeLeft> left = s.estimate.left(s.phases, place);
+  const bool done = left && left->last_phase && ends;
+  s.say(epoch_line(record) + (left && !done ? "  left: " + time_left_text(*left) : ""));
 }
 
 void RunReport::phase(const PhaseRecord& record) {
@@ -239,7 +278,8 @@ RunReport RunReport::of_team(bool continued) const {
   if (!settings_) return report;
   ReportSettings settings = *settings_;
   settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
-  settings.terminal = false;  // a terminal can show only one live line
+  settings.terminal = false;     // a terminal can show only one live line
+  settings.tensorboard = false;  // the run's report writes the file when it takes these records over
   make_folders(settings.folder);
   report.state_ = std::make_unique<State>(settings, settings.folder, continued);
   report.state_->rewrite();
@@ -267,6 +307,7 @@ void RunReport::finish(const RunResult& result) {
   state_->say(result_table(result));
   // The run's checkpoints are removed after this, so the records must survive a crash of the machine by themselves.
   for (const LineFile* lines : {&state_->epochs, &state_->stages, &state_->log}) lines->sync();
+  if (state_->events) state_->events->sync();
   write_file((state_->folder / "result.json").string(), to_json(result) + "\n", Replace::file);
 }
 

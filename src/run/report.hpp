@@ -9,6 +9,7 @@
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/records.hpp"
+#include "src/run/time_left.hpp"
 #include "src/run/train_state.hpp"
 
 namespace mrmf {
@@ -17,6 +18,8 @@ struct ReportSettings {
   std::string folder;
   std::ostream* out = nullptr;  ///< for lines to people; must outlive the report
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
+  bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
+  TimeEstimate estimate{};      ///< of the run's phases, for the time left; by default nothing is said of it
 };
 
 /// An epoch's progress after each of its steps.
@@ -26,6 +29,7 @@ struct Progress {
   Index step = 0, steps = 0;
   double loss = 0;  ///< of this step's batch
   Index rows = 0;   ///< of this step, over all ranks
+  int ranks = 1;    ///< that train
 };
 
 /// The report of a run. Movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
@@ -46,7 +50,8 @@ class RunReport {
   /// Prints a line for people and keeps it in log.txt.
   void log(const std::string& line);
   void progress(const Progress& progress);
-  void epoch(const EpochRecord& record);
+  /// `ends`: the phase ends with this epoch.
+  void epoch(const EpochRecord& record, bool ends = false);
   void phase(const PhaseRecord& record);
   /// A report beside the run's, for a team whose root is this rank. It prints lines too, but keeps its records in
   /// run.folder/team until the run's report has taken them over. Empty if this report was made without settings.
@@ -75,7 +80,8 @@ bool stdout_is_terminal();
 
 // The texts alone, wherever they go.
 std::string epoch_line(const EpochRecord& record);
-std::string progress_line(const Progress& progress, double samples_per_second, double seconds_left);
+std::string progress_line(const Progress& progress, double samples_per_second, double seconds_left,
+                          const std::optional<TimeLeft>& left);
 std::string result_table(const RunResult& result);
 std::string duration_text(double seconds);  ///< "45 s", "3 min 05 s", "2 h 07 min"
 

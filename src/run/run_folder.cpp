@@ -20,6 +20,7 @@
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
+#include "src/run/event_file.hpp"
 
 namespace mrmf {
 namespace {
@@ -47,7 +48,7 @@ constexpr const char* kMark = ".mrmf-run";
 constexpr const char* kMarkText =
     "A run of mrmf lives in this folder: mrmf train writes and replaces its own files here, and only those.\n";
 constexpr std::array kFiles{"config.toml", "plan.json", "epochs.jsonl", "stages.jsonl",
-                            "result.json", "log.txt",   kMark};
+                            "result.json", "log.txt",   kEventFile,     kMark};
 constexpr std::array kFolders{"checkpoints", "team"};
 constexpr std::array kTeamFiles{"epochs.jsonl", "stages.jsonl", "log.txt"};
 
@@ -235,6 +236,7 @@ void remove_result(const std::string& folder, Models models) {
 }
 
 void remove_best_model(const std::string& folder) { remove_file(fs::path(folder) / "checkpoints" / "best.h5"); }
+void remove_events(const std::string& folder) { remove_file(fs::path(folder) / kEventFile); }
 
 // By name, not by number: the plan may have been different. A file that cannot be removed is never read again.
 void remove_checkpoints(const std::string& folder, const std::string& kept) {

@@ -62,6 +62,8 @@ enum class Models { remove, keep };
 void remove_result(const std::string& folder, Models models);
 /// Removes the model of the best epoch, where it is the last one's. DataError when it cannot.
 void remove_best_model(const std::string& folder);
+/// Removes TensorBoard's event file, of a start of the run that wrote one. DataError when it cannot.
+void remove_events(const std::string& folder);
 /// Removes all checkpoints (step-<n>.h5) but `kept`, found by a run or not, and half-written ones.
 void remove_checkpoints(const std::string& folder, const std::string& kept = "");
 /// Removes the second team's records, and their folder if it is then empty.

@@ -130,8 +130,8 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
       state.loss += sum;
       looked = k + 1;
     }
-    ctx_.report.progress(
-        {&phase, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown, epoch.order.global_rows[k]});
+    ctx_.report.progress({&phase, epoch.number, static_cast<Index>(k) + 1, epoch.steps(), shown,
+                          epoch.order.global_rows[k], ctx_.team.size()});
     if (looking) {
       state.step = static_cast<Index>(looked);
       pause(model_state, phase, state);

@@ -125,7 +125,7 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   state.step = 0;
   state.loss = 0;
   state.samples = 0;
-  ctx_.report.epoch(epoch);
+  ctx_.report.epoch(epoch, state.finished());
   if (epoch.epoch == 1) warn_of_spread(phase, epoch);
 }
 

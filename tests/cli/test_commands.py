@@ -23,8 +23,8 @@ class Commands(support.MrmfTest):
     def test_version_and_help(self):
         self.assertRegex(self.mrmf("--version"), r"^mrmf \d+\.\d+\.\d+ \(")
         text = self.mrmf("--help")
-        for name in ("simulate", "coarsen", "inspect", "plan", "train", "compare", "evaluate", "predict", "export",
-                     "import", "bench", "plot", "presets", "doctor"):
+        for name in ("simulate", "coarsen", "init", "data", "inspect", "plan", "train", "compare", "evaluate", "predict",
+                     "export", "import", "bench", "plot", "report", "presets", "doctor"):
             self.assertIn(name, text)
             self.assertIn("Usage", self.mrmf(name, "--help"))
 

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Draws what a model said against what is true, from a file of mrmf predict and the labels' data set.
+
+    jobs/plot_labels.py PREDICTIONS.h5 --labels FILE:DATASET... -o FILE.png|.svg [--matrix]
+
+Without --matrix: predicted against true numbers, a panel for each output with its R^2. With it: how often each class was
+taken for each, from the data set "class"; or, for yes or no, a matrix for each output, from "probability". Rows are true
+classes. Labels of several files follow one another, as the run's files do. Labels below 0, or above the last class, are
+left out, and the title says how many.
+"""
+import argparse
+import math
+import pathlib
+
+import h5py
+import numpy as np
+import plot
+
+PANELS = 36       # at most
+POINTS = 20000    # in a panel; R^2 is of all
+NUMBERED = 20     # classes whose counts are written into the matrix
+
+
+def require_file(path):
+    """A FIFO or a device would be waited for."""
+    if not pathlib.Path(path).is_file():
+        plot.damaged(f"{path}: no such file, or no plain one")
+
+
+def read(path, name):
+    require_file(path)
+    try:
+        with h5py.File(path) as file:
+            if not isinstance(file.get(name), h5py.Dataset):
+                there = ", ".join(sorted(key for key in file if isinstance(file[key], h5py.Dataset))) or "none"
+                plot.damaged(f"{path}: has no data set '{name}' (there is {there})")
+            data = file[name]
+            if data.dtype.kind not in "fiub" or data.ndim == 0:
+                plot.damaged(f"{path}: data set '{name}' does not hold rows of numbers")
+            return data[...]
+    except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:
+        plot.damaged(f"{path}: {str(error).splitlines()[0]}; is this the file of mrmf predict, or of its labels?")
+
+
+def read_labels(places):
+    parts = []
+    for place in places:
+        path, colon, name = place.rpartition(":")
+        if not (colon and path and name):
+            plot.fail(f"--labels {place}: give a file and a data set, as in data.h5:val_y")
+        parts.append(read(path, name))
+    if len({part.shape[1:] for part in parts}) > 1:
+        plot.damaged("--labels: the data sets' rows have different shapes")
+    return np.concatenate(parts)
+
+
+def has(path, name):
+    require_file(path)
+    try:
+        with h5py.File(path) as file:
+            return name in file
+    except OSError as error:
+        plot.damaged(f"{path}: {str(error).splitlines()[0]}; is this the file of mrmf predict?")
+
+
+def require_rows(found, labels, what):
+    if len(found) != len(labels):
+        plot.damaged(f"there are {len(found)} rows of predictions and {len(labels)} of labels; name the labels of the "
+                     "samples that were predicted")
+    if found.size != labels.size:
+        plot.damaged(f"{what} of shape {found.shape} and labels of shape {labels.shape} do not fit")
+
+
+def grid(count):
+    """A figure with a square panel for each."""
+    columns = min(count, max(1, math.ceil(math.sqrt(count))))
+    rows = math.ceil(count / columns)
+    side = 4.4 if count == 1 else 2.9
+    figure, axes = plot.plt.subplots(rows, columns, figsize=(side * columns, side * rows), layout="constrained",
+                                     squeeze=False)
+    for spare in axes.flat[count:]:
+        spare.set_axis_off()
+    return figure, axes.flat[:count]
+
+
+def r2(truth, found):
+    spread = np.sum((truth - truth.mean()) ** 2)
+    return 1 - np.sum((truth - found) ** 2) / spread if spread > 0 else float("nan")
+
+
+def draw_numbers(options):
+    found, labels = read(options.predictions, "prediction").astype(float), read_labels(options.labels).astype(float)
+    require_rows(found, labels, "predictions")
+    outputs = found.shape[-1] if found.ndim > 1 else 1
+    found, labels = found.reshape(-1, outputs), labels.reshape(-1, outputs)
+    figure, panels = grid(min(outputs, PANELS))
+    for i, axes in enumerate(panels):
+        known = np.isfinite(labels[:, i]) & np.isfinite(found[:, i])
+        truth, said = labels[known, i], found[known, i]
+        if not len(truth):
+            axes.set_title(f"output {i + 1}: no finite numbers", fontsize=9)
+            continue
+        step = math.ceil(len(truth) / POINTS)
+        axes.scatter(truth[::step], said[::step], s=5, alpha=min(1, max(0.05, 400 / len(truth[::step]))), linewidths=0,
+                     color="#0072B2", rasterized=len(truth) > 5000)
+        ends = [min(truth.min(), said.min()), max(truth.max(), said.max())]
+        axes.plot(ends, ends, color="#333333", linewidth=0.8, linestyle="--")
+        room = 0.04 * (ends[1] - ends[0]) or 1
+        axes.set(xlim=(ends[0] - room, ends[1] + room), ylim=(ends[0] - room, ends[1] + room), box_aspect=1)
+        axes.set_title(f"output {i + 1}: R² = {r2(truth, said):.4f}", fontsize=9)
+        axes.grid(True, linewidth=0.4, color="#dddddd")
+        axes.tick_params(labelsize=7)
+    figure.supxlabel("true", fontsize=10)
+    figure.supylabel("predicted", fontsize=10)
+    if outputs > PANELS:
+        figure.suptitle(f"the first {PANELS} of {outputs} outputs", fontsize=9)
+    plot.save(figure, options)
+
+
+def draw_matrix(axes, truth, said, classes, title):
+    """Rows are shared out: each adds up to 1, so a rare class is seen as well as a frequent one."""
+    known = (truth >= 0) & (truth < classes)
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(counts, (truth[known], said[known]), 1)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    accuracy = np.trace(counts) / max(counts.sum(), 1)
+    left_out = len(truth) - known.sum()
+    axes.set_title(f"{title}accuracy {accuracy:.4f}" + (f", {left_out} labels left out" if left_out else ""), fontsize=9)
+    if classes <= NUMBERED:
+        axes.set_xticks(range(classes))
+        axes.set_yticks(range(classes))
+        for row, column in np.ndindex(classes, classes):
+            axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=max(5, 9 - classes // 4),
+                      color="white" if shares[row, column] > 0.55 else "black")
+    return image
+
+
+def draw_matrices(options):
+    if has(options.predictions, "class"):
+        cases = [class_case(options)]
+    elif has(options.predictions, "probability"):
+        cases = yes_or_no_cases(options)
+    else:
+        plot.damaged(f"{options.predictions}: holds neither 'class' nor 'probability'; the model's outputs are numbers: draw "
+                     "them with --what labels")
+    figure, panels = grid(min(len(cases), PANELS))
+    for axes, case in zip(panels, cases):
+        image = draw_matrix(axes, *case)
+    figure.colorbar(image, ax=list(panels), shrink=0.7, label="share of the true class")
+    figure.supxlabel("predicted", fontsize=10)
+    figure.supylabel("true", fontsize=10)
+    plot.save(figure, options)
+
+
+def whole(labels):
+    if labels.dtype.kind == "f" and not np.all(np.isnan(labels) | (labels == np.round(labels))):
+        plot.damaged("--labels: classes are whole numbers, and these are not")
+    return np.where(np.isfinite(labels), labels, -1).astype(np.int64).ravel()
+
+
+def class_case(options):
+    said, labels = read(options.predictions, "class"), read_labels(options.labels)
+    require_rows(said, labels, "classes")
+    outputs = read(options.predictions, "prediction").shape[-1]
+    return whole(labels), said.astype(np.int64).ravel(), outputs, ""
+
+
+def yes_or_no_cases(options):
+    said, labels = read(options.predictions, "probability"), read_labels(options.labels)
+    require_rows(said, labels, "probabilities")
+    outputs = said.shape[-1] if said.ndim > 1 else 1
+    said, labels = said.reshape(-1, outputs), labels.reshape(-1, outputs)
+    return [(whole(labels[:, i]), (said[:, i] > 0.5).astype(np.int64), 2, f"output {i + 1}: ") for i in range(outputs)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("predictions", help="file of mrmf predict")
+    parser.add_argument("--labels", nargs="+", required=True, help="FILE:DATASET of the true labels")
+    parser.add_argument("--matrix", action="store_true", help="how often each class was taken for each")
+    plot.add_output(parser)
+    options = plot.parsed(parser)
+    (draw_matrices if options.matrix else draw_numbers)(options)
+
+
+if __name__ == "__main__":
+    main()

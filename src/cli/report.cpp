@@ -1,0 +1,37 @@
+// `mrmf report`: finished runs as one HTML page.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "mpi/comm.hpp"
+#include "src/cli/commands.hpp"
+#include "src/compare/compare.hpp"
+
+namespace mrmf {
+
+void add_report(Subcommands& commands) {
+  CLI::App* report = commands.app.add_subcommand(
+      "report",
+      "write one HTML page about finished runs, with curves, times, tables and configurations, to send to others");
+  auto options = std::make_shared<ReportOptions>();
+  auto output = std::make_shared<OutputOption>();
+  auto target = std::make_shared<double>();
+  report->add_option("runs", options->runs, "run folders")->required();
+  report->add_option("--output,-o", output->file, "HTML file to write")->required();
+  report->add_option("--title", options->title, "heading of the page; \"Training report\" unless given");
+  const CLI::Option* given =
+      report->add_option("--target", *target, "also the cost until the validation loss first reached this");
+  report->add_option("--baselines", options->compare.baselines,
+                     "a file that compare --csv wrote: its baselines are the curve for savings at equal loss");
+  add_overwrite(*report, output->replace);
+  report->footer("Example:\n  mrmf report runs/baseline runs/waves -o report.html");
+  commands.run(*report, [=, &world = commands.world] {
+    if (!world.root()) return;
+    output->require();
+    if (given->count() > 0) options->compare.target = *target;
+    output->write(report_page(*options));
+    std::cout << output->file << ": written\n";
+  });
+}
+
+}  // namespace mrmf

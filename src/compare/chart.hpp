@@ -1,0 +1,51 @@
+// Charts as SVG for an HTML page: lines, and bars that lie. They take the page's own text colour, so they suit light
+// and dark pages and paper. Private to src/compare.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mrmf {
+
+/// Text as HTML: no character of it is markup. Control characters become U+FFFD.
+std::string html(const std::string& text);
+
+/// The i-th of some colours that colour-blind readers tell apart, on light and on dark.
+std::string chart_colour(std::size_t i);
+
+struct ChartLine {
+  std::vector<std::pair<double, double>> points;  ///< those that are not finite are left out
+  std::string colour;
+  bool minor = false;  ///< thin and dotted
+  std::string title;   ///< what the reader sees who points at it
+};
+
+struct LineChart {
+  std::string title, x, y;  ///< of the chart and its axes
+  std::vector<ChartLine> lines;
+};
+
+/// The vertical axis is logarithmic where the points span more than a factor of three. "" without any points.
+std::string svg(const LineChart& chart);
+
+struct BarPart {
+  double value = 0;
+  std::string colour;
+  double opacity = 1;
+  std::string title;
+};
+
+struct Bar {
+  std::string label;  ///< above the bar
+  std::vector<BarPart> parts;
+};
+
+struct BarChart {
+  std::string title, x;
+  std::vector<Bar> bars;
+};
+
+std::string svg(const BarChart& chart);
+
+}  // namespace mrmf

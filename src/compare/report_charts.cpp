@@ -1,0 +1,133 @@
+// The pictures of `mrmf report`: curves of losses and metric, and where the time went.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include "src/compare/chart.hpp"
+#include "src/compare/report_page.hpp"
+
+namespace mrmf {
+namespace {
+
+using Number = std::function<double(const EpochRecord&)>;
+
+/// What the horizontal axis counts.
+struct Across {
+  std::string name;
+  Number of_epoch;
+};
+
+// A line for each phase: between two of them the model changes. The last one begins where the cost of the others ends.
+void add_lines(const Run& run, const std::string& colour, const Across& cost, const Number& value, LineChart& chart) {
+  double sum = 0;
+  const EpochRecord* before = nullptr;
+  for (const EpochRecord& epoch : run.epochs) {
+    if (!before || before->stage != epoch.stage || before->role != epoch.role)
+      chart.lines.push_back({.points = {},
+                             .colour = colour,
+                             .minor = !after_fusion(epoch.role),
+                             .title = fmt::format("{}: stage {}, {}", run.folder, epoch.stage, to_string(epoch.role))});
+    sum += cost.of_epoch(epoch);
+    chart.lines.back().points.emplace_back(sum, value(epoch));
+    before = &epoch;
+  }
+}
+
+std::string key_item(const std::string& colour, double opacity, const std::string& words) {
+  return fmt::format(
+      "<li><span style=\"background: color-mix(in srgb, {} {:.0f}%, transparent); border-color: {}\"></span>{}</li>\n",
+      colour, 100 * opacity, colour, html(words));
+}
+
+const std::array<std::pair<const char*, double>, 4> kParts{
+    {{"computing", 1.0}, {"communication", 0.65}, {"I/O", 0.4}, {"other", 0.12}}};
+
+std::array<double, 4> parts_of(const StageTime& t) { return {t.compute, t.communication, t.io, t.other}; }
+
+// The paper's colours are red, orange and yellow; here the finetune is blue, which is told apart better.
+std::string stage_colour(int stage) {
+  constexpr std::array colours{"#3d85c6", "#d1495b", "#e0912b", "#8f6bb0"};
+  return colours[stage == 0 ? 0 : 1 + static_cast<std::size_t>(stage - 1) % 3];
+}
+
+std::string stage_words(int stage) { return stage == 0 ? "baseline or finetune" : fmt::format("stage {}", stage); }
+
+// The mean over a group's runs, stage by stage. They have one plan, so the same stages.
+std::vector<StageTime> mean_times(const Group& group) {
+  std::vector<StageTime> mean = stage_times(group.runs.front());
+  for (StageTime& t : mean) t = {.stage = t.stage};
+  const auto n = static_cast<double>(group.runs.size());
+  for (const Run& run : group.runs) {
+    const std::vector<StageTime> own = stage_times(run);
+    for (std::size_t i = 0; i < std::min(mean.size(), own.size()); ++i) {
+      mean[i].compute += own[i].compute / n, mean[i].communication += own[i].communication / n;
+      mean[i].io += own[i].io / n, mean[i].other += own[i].other / n;
+    }
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::string curves_section(const std::vector<Group>& groups) {
+  const std::array<Across, 2> costs{{{"epochs of all models", [](const EpochRecord&) { return 1.0; }},
+                                     {"arithmetic (GFLOP)", [](const EpochRecord& e) { return e.gflop; }}}};
+  std::vector<std::pair<std::string, Number>> curves{
+      {"validation loss", [](const EpochRecord& e) { return e.validation_loss; }},
+      {"training loss", [](const EpochRecord& e) { return e.train_loss; }}};
+  for (const Group& group : groups)
+    if (const auto& metric = group.first().metric) {
+      curves.emplace_back("validation " + to_string(metric->metric), [kind = metric->metric](const EpochRecord& e) {
+        return e.metric && e.metric->metric == kind ? e.metric->value : NAN;
+      });
+      break;
+    }
+  std::string charts, key;
+  for (const auto& [name, value] : curves)
+    for (const Across& cost : costs) {
+      LineChart chart{.title = name + " over " + cost.name, .x = cost.name, .y = name, .lines = {}};
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        for (const Run& run : groups[g].runs) add_lines(run, chart_colour(g), cost, value, chart);
+      charts += svg(chart);
+    }
+  for (std::size_t g = 0; g < groups.size(); ++g) key += key_item(chart_colour(g), 1, group_title(groups[g]));
+  return "<p>Solid lines are the model that a run ends with. Dotted lines are coarse and dense models before a fusion, "
+         "on other data; their losses are not the run's. A dot marks the end of a phase.</p>\n<ul class=\"key\">\n" +
+         key + "</ul>\n<div class=\"charts\">\n" + charts + "</div>\n";
+}
+
+std::string time_section(const std::vector<Group>& groups) {
+  BarChart chart{.title = "Seconds of training, stage by stage", .x = "seconds", .bars = {}};
+  std::vector<std::vector<std::string>> rows;
+  int most = 0;
+  for (const Group& group : groups) {
+    const int ranks = group.first().ranks;
+    const std::string runs = group.runs.size() > 1 ? fmt::format(", mean of {} runs", group.runs.size()) : "";
+    Bar bar{.label = fmt::format("{} ({} rank{}{})", group_title(group), ranks, ranks == 1 ? "" : "s", runs),
+            .parts = {}};
+    for (const StageTime& t : mean_times(group)) {
+      most = std::max(most, t.stage);
+      const std::array<double, 4> parts = parts_of(t);
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        bar.parts.push_back({parts[i], stage_colour(t.stage), kParts[i].second,
+                             fmt::format("{}, {}: {:.2f} s", stage_words(t.stage), kParts[i].first, parts[i])});
+      rows.push_back({group_title(group), stage_words(t.stage), fmt::format("{:.2f}", t.seconds())});
+      for (const double part : parts) rows.back().push_back(fmt::format("{:.2f}", part));
+    }
+    chart.bars.push_back(std::move(bar));
+  }
+  std::string key;
+  for (int stage = 1; stage <= most; ++stage) key += key_item(stage_colour(stage), 1, stage_words(stage));
+  key += key_item(stage_colour(0), 1, stage_words(0));
+  for (const auto& [name, opacity] : kParts) key += key_item("#8a8a8a", opacity, name);
+  return "<p>The bars are the paper's Figures 3 and 4: what each stage took, and in it computing, communication "
+         "between "
+         "the ranks, reading and averaging data (I/O), and the rest, such as building models. Reading the files before "
+         "training is not in them.</p>\n" +
+         svg(chart) + "<ul class=\"key\">\n" + key + "</ul>\n" +
+         html_table({"method", "stage", "seconds", "computing", "communication", "I/O", "other"}, rows);
+}
+
+}  // namespace mrmf

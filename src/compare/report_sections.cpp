@@ -1,0 +1,251 @@
+// What `mrmf report` says of its runs in words and tables.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+
+#include "io/input_file.hpp"
+#include "src/compare/chart.hpp"
+#include "src/compare/report_page.hpp"
+#include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+using Cells = std::vector<std::string>;
+constexpr std::size_t kRunsRow = 5;  // of a comparison's heading: number of runs and seeds
+
+std::string item(const std::string& words) { return "<li>" + html(typeset(words)) + "</li>\n"; }
+
+std::string resolutions_of(const RunResult& r) {
+  std::string text;
+  for (const Extent& e : r.resolutions) text += (text.empty() ? "" : " ") + resolution_text(e, r.axes);
+  return text;
+}
+
+template <class Value>
+Spread over(const Group& group, const Value& value) {
+  std::vector<double> values;
+  for (const Run& run : group.runs) values.push_back(value(run));
+  return spread(values);
+}
+
+// "51.6 % less", "4.1 % more"
+std::string less_text(double saved, const std::string& what) {
+  return fmt::format("{:.1f} % {} {}", std::abs(100 * saved), saved >= 0 ? "less" : "more", what);
+}
+
+std::string against_baseline(const Group& group, const std::vector<Group>& groups) {
+  const Group* baseline = reference_of(group, MethodName::baseline, groups);
+  if (!baseline) return "";
+  const auto saving = [](double own, double of) { return 1 - own / of; };
+  const auto gflop = compared(
+      group, *baseline, [](const Run& run) { return std::optional(total_cost(run).gflop); }, saving);
+  const auto seconds = compared(
+      group, *baseline, [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
+  const auto loss = compared(
+      group, *baseline, [](const Run& run) { return std::optional(run.result.validation_loss); }, std::minus<>());
+  if (!gflop || !seconds || !loss) return "";
+  const bool counted = std::isfinite(gflop->spread.mean);  // records of early versions have no arithmetic
+  const auto baselines =
+      std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
+  const double more = loss->spread.mean;
+  return fmt::format(" Against {}: {}{}, and a loss {} by {:.5f}.",
+                     baselines > 1 ? "the first (" + group_title(*baseline) + ")" : "the baseline",
+                     counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "",
+                     less_text(seconds->spread.mean, "time"), more > 0 ? "higher" : "lower", std::abs(more));
+}
+
+std::string metric_words(const Group& group) {
+  const auto& metric = group.first().metric;
+  if (!metric) return "";
+  const Spread values = over(group, [](const Run& r) { return r.result.metric ? r.result.metric->value : NAN; });
+  return fmt::format(", {} {}", to_string(metric->metric), text(values, 4));
+}
+
+// The phases of one run, as they went, with what the plan allowed.
+std::string phase_table(const Run& run, const Plan& plan) {
+  std::vector<Cells> rows;
+  const std::vector<Phase> phases = plan.phases();
+  for (const PhaseRecord& p : run.result.phases) {
+    const auto planned = std::ranges::find_if(
+        phases, [&](const Phase& phase) { return phase.stage == p.stage && phase.role == p.role; });
+    const std::string most = planned == phases.end() ? "" : fmt::format(" of {}", planned->stop.epochs);
+    rows.push_back({std::to_string(p.stage), to_string(p.role), resolution_text(p.resolution, p.axes),
+                    fmt::format("{}{}", p.epochs, most), p.reason, std::to_string(p.last.batch),
+                    fmt::format("{:.2f}", p.seconds), fmt::format("{:.2f}", p.gflop),
+                    fmt::format("{:.5f}", p.last.validation_loss)});
+  }
+  return html_table(
+      {"stage", "model", "resolution", "epochs", "ended by", "batch", "seconds", "GFLOP", "validation loss"}, rows);
+}
+
+std::string config_text(const Run& run) {
+  return read_file((std::filesystem::path(run.folder) / "config.toml").string());
+}
+
+// A paragraph for each sentence or so. Warnings stand on top of the page; a line that was broken is whole again.
+std::string notes_of(const ComparisonTable& table) {
+  std::vector<std::string> paragraphs;
+  std::istringstream lines(table.settings + table.notes + table.conclusions);
+  bool whole = true;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.starts_with("warning: ")) continue;
+    if (whole) paragraphs.emplace_back();
+    paragraphs.back() += (whole ? "" : " ") + line;
+    whole = line.back() == '.' || line.front() == '(';
+  }
+  std::string out;
+  for (const std::string& paragraph : paragraphs)
+    out += "<p class=\"small dim\">" + html(typeset(paragraph)) + "</p>\n";
+  return out;
+}
+
+// Distinct facts with the folders of their runs.
+std::vector<std::pair<Cells, std::string>> distinct(const std::vector<Group>& groups) {
+  std::vector<std::pair<Cells, std::string>> found;
+  for (const Group& group : groups)
+    for (const Run& run : group.runs) {
+      const Machine& m = run.result.machine;
+      const Versions& v = run.result.versions;
+      const Cells facts{m.host,
+                        m.processor,
+                        fmt::format("{} cores", m.cores),
+                        fmt::format("{:.1f} GiB", m.memory_gib),
+                        fmt::format("{} rank{}", run.result.ranks, run.result.ranks == 1 ? "" : "s"),
+                        fmt::format("{} ({})", v.mrmf, v.git),
+                        v.backend,
+                        v.compiler,
+                        v.hdf5,
+                        v.mpi};
+      const auto same = std::ranges::find(found, facts, [](const auto& entry) { return entry.first; });
+      if (same == found.end())
+        found.emplace_back(facts, run.folder);
+      else
+        same->second += ", " + run.folder;
+    }
+  return found;
+}
+
+}  // namespace
+
+std::string group_title(const Group& group) {
+  const RunResult& r = group.first();
+  std::string title = method_name(r) + ", " + resolutions_of(r);
+  if (r.method == MethodName::mrmf) title += ", top " + to_string(r.top);
+  if (r.method == MethodName::mrmf && fresh_bottom(group.runs.front())) title += ", bottom fresh";
+  constexpr std::size_t longest = 40;
+  for (const auto& [key, value] : group.labels)
+    title += ", " + key.substr(key.find('.') + 1) + " = " +
+             (value.size() <= longest ? value : value.substr(0, longest) + "...");
+  return title;
+}
+
+std::string summary_section(const std::vector<Group>& groups) {
+  std::string items;
+  for (const Group& group : groups) {
+    const Spread loss = over(group, [](const Run& r) { return r.result.validation_loss; });
+    const Spread seconds = over(group, [](const Run& r) { return total_cost(r).seconds; });
+    const Spread gflop = over(group, [](const Run& r) { return total_cost(r).gflop; });
+    const std::size_t n = group.runs.size();
+    items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}", group_title(group),
+                              text(loss, 5), metric_words(group), text(seconds, 2), text(gflop, 2),
+                              n > 1 ? fmt::format(" (means \u00B1 standard deviations of {} runs)", n) : "",
+                              against_baseline(group, groups)));
+  }
+  std::string out = "<ul>\n" + items + "</ul>\n";
+  for (const std::string& line : warnings(groups)) out += "<p class=\"warning\">Take care: " + html(line) + ".</p>\n";
+  return out;
+}
+
+std::string plan_section(const std::vector<Group>& groups) {
+  std::string out;
+  for (const Group& group : groups) {
+    const Run& run = group.runs.front();
+    const std::string path = (std::filesystem::path(run.folder) / "config.toml").string();
+    const Plan plan = make_plan(read_config(path, {}, Writer::run));
+    std::string folders;
+    for (const Run& each : group.runs) folders += (folders.empty() ? "" : ", ") + each.folder;
+    out += "<h3>" + html(group_title(group)) + "</h3>\n<ul>\n" +
+           item("network: " + (run.result.model == "custom" ? "layers of its own, in the configuration below"
+                                                            : "the preset " + run.result.model)) +
+           item("data: " + run.result.data) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
+           "</pre>\n" + (group.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
+           phase_table(run, plan);
+  }
+  return out;
+}
+
+std::string savings_section(const std::vector<Group>& groups, const CompareOptions& options) {
+  const ComparisonTable table = comparison_table(groups, options);
+  Cells header{""};
+  for (std::size_t c = 1; c < table.columns.size(); ++c) header.push_back(table.columns[c].front());
+  std::vector<Cells> rows;
+  for (std::size_t row = 1; row < table.columns.front().size(); ++row) {
+    Cells cells;
+    for (const Cells& column : table.columns) cells.push_back(column[row]);
+    if (row == 1) cells.front() = "resolutions";
+    if (row == kRunsRow) cells.front() = "runs";
+    if (std::ranges::any_of(cells.begin() + 1, cells.end(), [](const std::string& cell) { return !cell.empty(); }))
+      rows.push_back(std::move(cells));
+  }
+  const std::string out = "<p>A column for each method. The same table is printed by <code>mrmf compare</code>.</p>\n" +
+                          html_table(header, rows);
+  return out + notes_of(table);
+}
+
+std::string figures_section(const std::vector<Group>& groups) {
+  const bool metric = std::ranges::any_of(groups, [](const Group& g) {
+    return std::ranges::any_of(g.runs, [](const Run& run) { return run.result.metric.has_value(); });
+  });
+  Cells header{"run", "method", "seed", "validation loss", "training loss"};
+  if (metric) header.emplace_back("validation metric");
+  for (const char* name : {"target", "epochs of all models", "seconds", "GFLOP"}) header.emplace_back(name);
+  std::vector<Cells> rows;
+  for (const Group& group : groups)
+    for (const Run& run : group.runs) {
+      const RunResult& r = run.result;
+      Cells cells{run.folder, method_name(r), std::to_string(r.seed), fmt::format("{:.5f}", r.validation_loss),
+                  fmt::format("{:.5f}", run.epochs.back().train_loss)};
+      if (metric)
+        cells.push_back(r.metric ? fmt::format("{:.4f} ({})", r.metric->value, to_string(r.metric->metric)) : "-");
+      cells.emplace_back(!r.target && !r.metric_target ? "none set" : r.target_reached ? "reached" : "NOT reached");
+      cells.push_back(std::to_string(run.epochs.size()));
+      cells.push_back(fmt::format("{:.2f}", total_cost(run).seconds));
+      cells.push_back(fmt::format("{:.2f}", total_cost(run).gflop));
+      rows.push_back(std::move(cells));
+    }
+  return html_table(header, rows);
+}
+
+std::string configuration_section(const std::vector<Group>& groups) {
+  std::string out =
+      "<p>The whole configuration of the first run of each method. With it, <code>mrmf train</code> repeats the "
+      "run.</p>\n";
+  for (const Group& group : groups) {
+    const Run& run = group.runs.front();
+    out += "<details><summary>" + html(group_title(group) + " (" + run.folder + "/config.toml)") + "</summary>\n<pre>" +
+           html(config_text(run)) + "</pre></details>\n";
+  }
+  return out;
+}
+
+std::string machine_section(const std::vector<Group>& groups) {
+  const Cells names{"host", "processor", "cores", "memory", "ranks", "mrmf", "backend", "compiler", "HDF5", "MPI"};
+  const auto found = distinct(groups);
+  Cells header{""};
+  for (const auto& [facts, folders] : found) header.push_back(found.size() == 1 ? "all runs" : folders);
+  std::vector<Cells> rows;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Cells row{names[i]};
+    for (const auto& [facts, folders] : found) row.push_back(facts[i]);
+    rows.push_back(std::move(row));
+  }
+  return html_table(header, rows);
+}
+
+}  // namespace mrmf
