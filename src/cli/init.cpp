@@ -168,7 +168,7 @@ void choose_batch(Draft& draft, const InitOptions& options, Comm& world) {
     const auto backend = make_backend(cpu, world);
     NetworkSettings network{draft.shape.sample, draft.batch, config.model.layers, config.model.bottom};
     settle_axes(network.layers, draft.shape.sample.axes);
-    MemoryCount memory(*backend, config.training.optimizer, 0);
+    MemoryCount memory(*backend, config.training, 0);
     if (static_cast<double>(memory.add(network).all()) < kMemoryShare * host_memory()) return;
   }
 }

@@ -59,13 +59,20 @@ const FileArray& named(const std::vector<FileArray>& arrays, const std::string& 
 
 bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1; }
 
-// The array with the most numbers per row, rather one for training than one for validation.
+bool named_like_labels(const std::string& name) {
+  const std::string text = lower(name.substr(name.rfind('/') + 1));
+  return has_any(text, {"label", "target", "class", "mask", "param", "truth", "kind"}) || text.ends_with("par") ||
+         text == "y" || text.starts_with("y_");
+}
+
+// The array with the most numbers per row: rather one that is not named like labels, and for training.
 const FileArray* choose_samples(const std::vector<FileArray>& arrays) {
   const FileArray* best = nullptr;
+  const auto rank = [](const FileArray& array) { return std::tuple(!named_like_labels(array.name), array.per_row()); };
   for (const FileArray& array : arrays) {
     if (!readable(array) || array.shape.size() < 2 || array.shape.size() > 5) continue;
     if (has_any(array.name, {"val", "test", "dev"}) && !has_any(array.name, {"train"})) continue;
-    if (best == nullptr || array.per_row() > best->per_row()) best = &array;
+    if (best == nullptr || rank(array) > rank(*best)) best = &array;
   }
   return best;
 }
@@ -74,11 +81,9 @@ const FileArray* choose_samples(const std::vector<FileArray>& arrays) {
 const FileArray* choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
   const FileArray* best = nullptr;
   const auto rank = [&](const FileArray& array) {
-    const bool said = has_any(array.name, {"label", "target", "class", "mask", "param", "par", "truth", "kind"}) ||
-                      lower(array.name).starts_with("y");
     const bool apart = has_any(array.name, {"split", "fold", "id", "index", "row", "time"});
     const bool trains = has_any(array.name, {"train"}) == has_any(samples.name, {"train"});
-    return std::tuple(!trains, apart, !said, array.per_row());
+    return std::tuple(!trains, apart, !named_like_labels(array.name), array.per_row());
   };
   for (const FileArray& array : arrays) {
     if (!readable(array) || array.name == samples.name || array.rows() != samples.rows()) continue;
@@ -99,7 +104,8 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
   if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
   if (axes == 1) return say("series without an axis of channels", "n x");
   const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
-  if (sizes.back() <= kFewChannels) return say("samples with channels last", "");
+  const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
+  if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
   if (sizes.front() <= kFewChannels && sizes.front() < others)
     return say("samples with channels first", "n c " + positions[axes - 1]);
   if (axes < 4) return say("samples without an axis of channels", "n " + positions[axes]);

@@ -287,6 +287,87 @@ class Newcomers(support.MrmfTest):
                               'sample_std = [1, 1] }'), 2, "2 entries")
         refuse(IMAGES.replace('normalise.samples = "mean_std"', 'normalise.labels = "mean_std"'), 2, "of classes")
 
+    def init(self, *files, name="made.toml"):
+        text = self.mrmf("init", *files, "-o", name, "--folder", "run")
+        return text, self.read(name)
+
+    def test_init_writes_a_configuration_that_trains_at_once(self):
+        make_images(self.path("images.h5"))
+        said, text = self.init("images.h5")
+        self.assertIn('axes = "n y x"', text)
+        self.assertIn("outputs = 3", text)
+        self.assertIn('loss = "cross_entropy"', text)
+        self.assertIn("3 classes", said)
+        self.mrmf("train", "made.toml", "--set", "training.epochs=2")
+        self.assertGreater(float(re.search(r"accuracy (\S+)", self.mrmf("evaluate", "run"))[1]), 0.5)
+        self.fails(2, "init", "images.h5", "-o", "made.toml", message="made.toml")  # it is there
+
+    def test_init_of_volumes_and_series(self):
+        make_volumes(self.path("volumes.h5"))
+        make_series(self.path("series"))
+        _, text = self.init("volumes.h5", name="volumes.toml")
+        self.assertIn('axes = "n c z y x"', text)
+        self.assertIn('samples = "field", labels = "energy"', text)
+        self.assertIn('normalise.labels = "mean_std"', text)
+        self.mrmf("train", "volumes.toml", "--set", "training.epochs=1")
+        _, text = self.init("series/*.h5", name="series.toml")
+        self.assertIn('not_finite = "skip"  # 5 rows', text)
+        self.mrmf("train", "series.toml", "--set", "training.epochs=1", "--set", "run.folder=series")
+
+    def test_init_of_masks_given_parts_and_flat_features(self):
+        rng = np.random.default_rng(8)
+        with h5py.File(self.path("masks.h5"), "w") as file:
+            file["x_train"], file["x_val"] = (rng.normal(0, 1, (n, 16, 12, 1)).astype("f4") for n in (24, 8))
+            file["mask_train"], file["mask_val"] = (file[f"x_{part}"][..., 0] > 0.3 for part in ("train", "val"))
+        _, text = self.init("masks.h5", name="masks.toml")
+        self.assertIn('validation = { samples = "x_val", labels = "mask_val" }', text)
+        self.assertIn('preset = "unet"', text)
+        self.mrmf("train", "masks.toml", "--set", "training.epochs=1")
+        with h5py.File(self.path("flat.h5"), "w") as file:
+            file["features"], file["target"] = rng.normal(0, 1, (40, 5)), rng.normal(3e5, 1e4, 40)
+        _, text = self.init("flat.h5", name="flat.toml")
+        self.assertNotIn("axes", text)
+        self.mrmf("train", "flat.toml", "--set", "training.epochs=1", "--set", "run.folder=flat")
+
+    def test_init_of_files_that_say_nothing(self):
+        with h5py.File(self.path("one.h5"), "w") as file:
+            file["only"] = np.zeros((4, 8, 8), "f4")
+        self.fails(3, "init", "one.h5", message="name them with --samples and --labels")
+        self.fails(3, "init", "none/*.h5", message="no file matches none/*.h5")
+        self.fails(3, "init", "one.h5", "--samples", "other", message="there is no array 'other'")
+        self.write("text.h5", "no HDF5")
+        self.fails(3, "init", "text.h5", message="text.h5")
+        self.assertFalse(os.path.exists(self.path("run.toml")))
+
+    def test_data_says_what_is_there_and_what_to_do(self):
+        make_volumes(self.path("volumes.h5"))
+        self.write("plain.toml", VOLUMES.replace('normalise.samples = "log1p_mean_std"\n', "").replace(
+            'normalise.labels = "mean_std"\n', ""))
+        text = self.mrmf("data", "plain.toml")
+        self.assertIn("training: 60 samples in 1 file", text)
+        self.assertIn("float64, compressed (1 row a chunk), each 8x8x8x2", text)
+        for advice in ('data.normalise.samples = "mean_std"', 'data.normalise.labels = "mean_std"', "h5repack -l CONTI"):
+            self.assertRegex(text, "advice: .*" + re.escape(advice))
+        found = json.loads(self.mrmf("data", "plain.toml", "--json", ranks=2).strip().splitlines()[-1])
+        with h5py.File(self.path("volumes.h5")) as file:
+            train = file["field"][()][file["held_out"][()] == 0].astype("float32").astype("float64")
+        channels = found["training"]["sample"]["channels"]
+        np.testing.assert_allclose(channels["mean"], train.mean(axis=(0, 2, 3, 4)), rtol=1e-9)
+        np.testing.assert_allclose(channels["most"], train.max(axis=(0, 2, 3, 4)), rtol=1e-9)
+        make_images(self.path("images.h5"))
+        self.write("images.toml", IMAGES)
+        with h5py.File(self.path("images.h5")) as file:
+            kinds = np.bincount(file["kind"][()])
+        found = json.loads(self.mrmf("data", "images.toml", "--json"))
+        counts = [found[part]["class_counts"] for part in ("training", "validation")]
+        self.assertEqual(np.sum(counts, axis=0).tolist(), kinds.tolist())
+        make_series(self.path("series"))
+        self.write("series.toml", SERIES.replace('not_finite = "skip"\n', ""))
+        text = self.mrmf("data", "series.toml")
+        self.assertIn('data.not_finite = "skip"', text)
+        self.assertIn("series/04.h5: 2, 3", text)
+        self.assertNotIn("left out", self.mrmf("data", "series.toml", "--headers"))
+
     def test_files_of_hdf5_2(self):
         with open(self.path("newer.h5"), "wb") as file:
             file.write(NEWER)
