@@ -115,6 +115,13 @@ class Training(CudaTest):
             text = self.mrmf("evaluate", "gpu", "--epoch", "last")
             self.assertAlmostEqual(float(text.split("loss ")[1].split()[0]), gpu[-1][1], places=5)
 
+    def test_clipped_gradients_and_batches_in_parts_agree_with_the_cpu(self):
+        support.make_data(self.path("data.h5"), train=53, validation=20)  # parts of several sizes
+        words = (*SGD, "--set", "training.clip_norm=0.2", "--set", "training.accumulate=3")
+        on = self.train("on", *words)
+        np.testing.assert_allclose(on, self.train("cpu", *words, device="cpu"), rtol=self.SAME)
+        np.testing.assert_array_equal(on, self.train("off", *words, "--set", "run.graphs=false"))
+
     def test_recorded_steps_change_no_bit(self):
         self.config(replace=[FUSABLE, MRMF_METHOD])  # Adam, dropout, batch norm, a fusion
         support.make_data(self.path("data.h5"), train=53, validation=20)  # steps of several sizes

@@ -133,7 +133,7 @@ class Newcomers(support.MrmfTest):
         self.train(IMAGES)
         text = self.mrmf("evaluate", "run")
         self.assertIn("24 samples of image", text)
-        self.assertGreater(float(re.search(r"accuracy (\S+)", text)[1]), 0.9)
+        self.assertGreater(float(re.search(r"accuracy (\S+) of", text)[1]), 0.9)
         made = self.predict()
         self.assertEqual(len(made["row"]), 24)
         self.assertEqual(made["row"].tolist(), sorted(set(made["row"])))
@@ -284,7 +284,7 @@ class Newcomers(support.MrmfTest):
         refuse(IMAGES.replace('"mean_std"', '"none"\nnormalise.sample_mean = 3\nnormalise.sample_std = 1'), 2,
                'go with data.normalise.samples = "mean_std"')
         refuse(IMAGES.replace('normalise.samples = "mean_std"', 'normalise = { samples = "mean_std", sample_mean = [3, 4], '
-                              'sample_std = [1, 1] }'), 2, "2 entries")
+                              'sample_std = [1, 1] }'), 2, "2 means")
         refuse(IMAGES.replace('normalise.samples = "mean_std"', 'normalise.labels = "mean_std"'), 2, "of classes")
 
     def init(self, *files, name="made.toml"):
@@ -299,7 +299,7 @@ class Newcomers(support.MrmfTest):
         self.assertIn('loss = "cross_entropy"', text)
         self.assertIn("3 classes", said)
         self.mrmf("train", "made.toml", "--set", "training.epochs=2")
-        self.assertGreater(float(re.search(r"accuracy (\S+)", self.mrmf("evaluate", "run"))[1]), 0.5)
+        self.assertGreater(float(re.search(r"accuracy (\S+) of", self.mrmf("evaluate", "run"))[1]), 0.5)
         self.fails(2, "init", "images.h5", "-o", "made.toml", message="made.toml")  # it is there
 
     def test_init_of_volumes_and_series(self):
@@ -312,7 +312,7 @@ class Newcomers(support.MrmfTest):
         self.mrmf("train", "volumes.toml", "--set", "training.epochs=1")
         _, text = self.init("series/*.h5", name="series.toml")
         self.assertIn('not_finite = "skip"  # 5 rows', text)
-        self.mrmf("train", "series.toml", "--set", "training.epochs=1", "--set", "run.folder=series")
+        self.mrmf("train", "series.toml", "--set", "training.epochs=1", "--set", "run.folder=run-series")
 
     def test_init_of_masks_given_parts_and_flat_features(self):
         rng = np.random.default_rng(8)

@@ -13,7 +13,7 @@ import numpy as np
 CODES = {0, 2, 3, 4, 75}
 DISTURBING = re.compile(r"Traceback|vector::|basic_string|terminate called|HDF5-DIAG|Sanitizer|json\.exception|bad_alloc|"
                         r"std::|MPI_ERR_|Segmentation fault|stack smashing|corrupted")
-TIMES = re.compile(r"seconds|_range$|^machine$|^hidden")
+TIMES = re.compile(r"seconds|_range$|^machine$|^hidden|^time$|^epoch_start$")
 
 
 def snapshot(folder):
@@ -45,6 +45,9 @@ def hdf5_contents(path):
             contents[f"{name}@{key}"] = repr(value)
         if isinstance(item, h5py.Dataset):
             data = item[()]
+            if name == "progress":  # of a checkpoint
+                contents[name] = without_times(json.loads(data[0]))
+                return
             contents[name] = (item.dtype.str, item.shape, data.tobytes() if data.dtype != object else repr(data))
     with h5py.File(path, "r") as file:
         visit("/", file)
