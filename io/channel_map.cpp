@@ -18,23 +18,26 @@ void for_each_channel(const ChannelMap& map, Index first, Span values, const Cha
 
 }  // namespace
 
+// In double: a mean may be many times larger than what is left after it.
 void apply(const ChannelMap& map, Index first, Span values) {
   if (map.log1p)
     for (float& value : values) value = std::log1p(value);
   if (map.scale.empty()) return;
   if (map.scale.size() == 1) {
-    const float scale = map.scale.front(), shift = map.shift.front();
-    for (float& value : values) value = value * scale + shift;
+    const double scale = map.scale.front(), shift = map.shift.front();
+    for (float& value : values) value = static_cast<float>(value * scale + shift);
     return;
   }
-  for_each_channel(map, first, values,
-                   [&](float& value, std::size_t c) { value = value * map.scale[c] + map.shift[c]; });
+  for_each_channel(map, first, values, [&](float& value, std::size_t c) {
+    value = static_cast<float>(double{value} * map.scale[c] + map.shift[c]);
+  });
 }
 
 void undo(const ChannelMap& map, Index first, Span values) {
   if (!map.scale.empty())
-    for_each_channel(map, first, values,
-                     [&](float& value, std::size_t c) { value = (value - map.shift[c]) / map.scale[c]; });
+    for_each_channel(map, first, values, [&](float& value, std::size_t c) {
+      value = static_cast<float>((double{value} - map.shift[c]) / map.scale[c]);
+    });
   if (map.log1p)
     for (float& value : values) value = std::expm1(value);
 }

@@ -25,7 +25,7 @@
 namespace mrmf {
 namespace {
 
-constexpr int kMostBatch = 64;
+constexpr int kMostBatch = 64, kLeastSteps = 20;
 constexpr double kMemoryShare = 0.4;  // of the node's, for models and batches
 
 struct InitOptions {
@@ -160,7 +160,7 @@ void describe_model(Draft& draft) {
 // The largest batch of a power of two that memory allows, and that leaves an epoch some steps.
 void choose_batch(Draft& draft, const InitOptions& options, Comm& world) {
   draft.batch = kMostBatch;
-  while (draft.batch > 1 && draft.batch * 8 > draft.shape.samples) draft.batch /= 2;
+  while (draft.batch > 1 && draft.batch * kLeastSteps > draft.shape.samples) draft.batch /= 2;
   for (; draft.batch > 1; draft.batch /= 2) {
     const Config config = parse_config(draft.text(options), options.output, {});
     RunConfig cpu = config.run;

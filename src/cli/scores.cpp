@@ -71,12 +71,12 @@ std::string Scores::errors_text() const {
   double mse = 0, mae = 0;
   for (Index c = 0; c < channels_; ++c) {
     const ErrorSum sum = sums_.of_output(c);
-    text += fmt::format("{:>6} {:>12.6f} {:>12.6f} {:>8.4f}\n", c, sum.squares / sum.count, sum.magnitudes / sum.count,
+    text += fmt::format("{:>6} {:>12.6g} {:>12.6g} {:>8.4f}\n", c, sum.squares / sum.count, sum.magnitudes / sum.count,
                         sum.r2());
     mse += sum.squares / sum.count / static_cast<double>(channels_);
     mae += sum.magnitudes / sum.count / static_cast<double>(channels_);
   }
-  return text + fmt::format("{:>6} {:>12.6f} {:>12.6f}\n", "mean", mse, mae);
+  return text + fmt::format("{:>6} {:>12.6g} {:>12.6g}\n", "mean", mse, mae);
 }
 
 std::string Scores::classes_text() const {
