@@ -95,6 +95,17 @@ class RoundTrip(Export):
         for name, values in tensors.items():
             np.testing.assert_array_equal(again[name], values)
 
+    def test_measured_normalisation_is_in_the_runs_own_configuration(self):
+        shutil.rmtree(self.path("run"))
+        self.write("config.toml", self.read("config.toml").replace(
+            "[training]", 'normalise = { samples = "mean_std", labels = "mean_std" }\n[training]', 1))
+        self.mrmf("train", "config.toml")
+        metadata, _ = self.export()
+        self.assertEqual(len(json.loads(metadata["network"])["samples"]["scale"]), 3)
+        self.import_fails("still to be measured", code=2)
+        self.mrmf("import", "m.safetensors", "-o", "m.h5", "--config", "run/config.toml")
+        np.testing.assert_array_equal(self.prediction("m.h5")["prediction"], self.prediction("run")["prediction"])
+
     def test_changed_parameters_change_predictions(self):
         _, tensors = self.export()
         last = [name for name in tensors if name.endswith(".bias")][-1]
