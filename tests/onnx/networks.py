@@ -112,6 +112,7 @@ NETWORKS = {
     "resnet": ((15, 14, 3), (3,), 0, "mse", "transpose", RESNET),
     "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "transpose", UNET),
     "statistics": ((37, 3), (4,), 0, "mse", "transpose", SERIES, STATISTICS),
+    "statistics, read the other way": ((37, 3), (4,), 0, "mse", "reinterpret", SERIES, STATISTICS),
     "logarithms": ((11, 9, 2), (3,), 0, "mae", "transpose", PLANES, LOGARITHMS),
     "fields in units": ((4, 3, 5, 1), (4, 3, 5, 2), 0, "mse", "transpose", MASKS, LOGARITHMS),
 }
