@@ -38,10 +38,10 @@ void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Sp
     std::vector<float> flat(x.size());
     SampleForm straight = form;
     straight.layout = SampleLayout::transpose;
-    straight.map = nullptr;
-    form_sample(straight, row, {}, flat);
-    turn(flat, coarse_shape(form.stored, form.factor), x);
-  } else if (form.factor == original) {
+    form_sample(straight, row, {}, flat);  // in the units of the stored channels, which were measured
+    return turn(flat, coarse_shape(form.stored, form.factor), x);
+  }
+  if (form.factor == original) {
     made = piece(std::ssize(x), part.number, part.of);
     to_float32(form.type, row + made.first * size_of(form.type),
                x.subspan(static_cast<std::size_t>(made.first), static_cast<std::size_t>(made.count)));

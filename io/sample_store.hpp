@@ -22,7 +22,7 @@ struct SampleForm {
   ElementType type = ElementType::float32;
   Extent factor{1, 1, 1};  ///< averaging on the way
   SampleLayout layout = SampleLayout::transpose;
-  const ChannelMap* map = nullptr;  ///< applied at the end
+  const ChannelMap* map = nullptr;  ///< of the stored channels, after averaging
 };
 
 /// The number of parts that a sample of this form may be cut into, one per thread.

@@ -12,6 +12,7 @@
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/config/presets.hpp"
+#include "src/data/normalise.hpp"
 #include "src/exchange/parameters.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
@@ -55,6 +56,8 @@ void import_model(const ImportOptions& options, Comm& world) {
   settings.network = {input_shape(options, config, resolution, file, world), 1, config.model.layers,
                       config.model.bottom};
   Model model(*backend, settings);
+  sample_map(config, model.network().input());  // ConfigErrors where nobody could use the model
+  label_map(config, model.network().output());
   collective_try(world, [&] { read_parameters(*backend, file, model); });
   save_model(*backend, options.output, model, {to_toml(config)}, world, options.replace);
   if (world.root())

@@ -60,8 +60,8 @@ class Export(support.MrmfTest):
         with h5py.File(self.path("p.h5")) as file:
             return {name: file[name][()] for name in file}
 
-    def export(self):
-        self.mrmf("export", "run", "-o", "m.safetensors")
+    def export(self, *more):
+        self.mrmf("export", "run", "-o", "m.safetensors", *more)
         return safetensors_file.read(self.path("m.safetensors"))
 
     def import_fails(self, message, *more, code=3):
@@ -70,8 +70,12 @@ class Export(support.MrmfTest):
 
 
 class RoundTrip(Export):
+    def scores(self, *model):
+        """What evaluate prints, but for the epoch of the model."""
+        return self.mrmf("evaluate", *model).partition("40 samples")[2]
+
     def test_predictions_are_equal(self):
-        metadata, tensors = self.export()
+        metadata, tensors = self.export("--epoch", "last")
         self.assertEqual(metadata["sample"], "64x3")
         self.assertEqual(metadata["resolution"], "[1]")
         self.assertEqual(metadata["run"], "run")
@@ -85,15 +89,26 @@ class RoundTrip(Export):
             self.assertEqual(len(tensors), sum(len(layer) for group in ("parameters", "state")
                                                for layer in file[group].values()))
         self.mrmf("import", "m.safetensors", "-o", "m.h5", "--config", "config.toml")
-        want = self.prediction("run")["prediction"]
+        want = self.prediction("run", "--epoch", "last")["prediction"]
         np.testing.assert_array_equal(self.prediction("m.h5")["prediction"], want)
         np.testing.assert_array_equal(self.prediction("run/checkpoints/final.h5")["prediction"], want)
-        self.assertEqual(self.mrmf("evaluate", "m.h5"), self.mrmf("evaluate", "run"))
+        self.assertEqual(self.scores("m.h5"), self.scores("run", "--epoch", "last"))
         self.mrmf("export", "m.h5", "-o", "again", "--format", "safetensors")
         _, again = safetensors_file.read(self.path("again"))
         self.assertEqual(list(again), list(tensors))
         for name, values in tensors.items():
             np.testing.assert_array_equal(again[name], values)
+
+    def test_measured_normalisation_is_in_the_runs_own_configuration(self):
+        shutil.rmtree(self.path("run"))
+        self.write("config.toml", self.read("config.toml").replace(
+            "[training]", 'normalise = { samples = "mean_std", labels = "mean_std" }\n[training]', 1))
+        self.mrmf("train", "config.toml")
+        metadata, _ = self.export()
+        self.assertEqual(len(json.loads(metadata["network"])["samples"]["scale"]), 3)
+        self.import_fails("still to be measured", code=2)
+        self.mrmf("import", "m.safetensors", "-o", "m.h5", "--config", "run/config.toml")
+        np.testing.assert_array_equal(self.prediction("m.h5")["prediction"], self.prediction("run")["prediction"])
 
     def test_changed_parameters_change_predictions(self):
         _, tensors = self.export()
@@ -121,11 +136,11 @@ class RoundTrip(Export):
             with h5py.File(self.path("run/checkpoints/final.h5")) as whole:
                 size = whole.id.get_filesize()
             file.truncate(size)  # without its checksum, as earlier versions wrote it
-        self.export()
+        self.export("--epoch", "last")
         os.rename(self.path("data.h5"), self.path("away.h5"))
-        self.fails(3, "export", "run", "-o", "n.onnx", message="--sample 1600x3")
-        self.mrmf("export", "run", "-o", "n.onnx", "--sample", "64x3")
-        self.fails(2, "export", "run", "-o", "k.onnx", "--sample", "2x3", message="conv1")
+        self.fails(3, "export", "run", "-o", "n.onnx", "--epoch", "last", message="--sample 1600x3")
+        self.mrmf("export", "run", "-o", "n.onnx", "--epoch", "last", "--sample", "64x3")
+        self.fails(2, "export", "run", "-o", "k.onnx", "--epoch", "last", "--sample", "2x3", message="conv1")
         self.fails(3, "export", "run", "-o", "k.onnx", "--checkpoint", message="there is no checkpoint")
         self.assertFalse(os.path.exists(self.path("k.onnx")))
 
@@ -159,7 +174,8 @@ class Formats(Export):
         self.assertIn(b"conv1.weight", self.read_bytes("model.onnx"))
         self.fails(2, "export", "run", "-o", "model.onnx", message="--overwrite")
         self.mrmf("export", "run", "-o", "model.onnx", "--overwrite")
-        self.fails(2, "export", "run", "-o", "run/checkpoints/final.h5", "--format", "onnx", "--overwrite", message="final.h5")
+        self.fails(2, "export", "run", "-o", "run/checkpoints/final.h5", "--format", "onnx", "--overwrite",
+                   "--epoch", "last", message="final.h5")
 
     def read_bytes(self, name):
         with open(self.path(name), "rb") as file:

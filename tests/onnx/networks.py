@@ -20,6 +20,7 @@ files = ["%(folder)s/data.h5"]
 train = { samples = "x", labels = "y" }
 validation = { samples = "x", labels = "y" }
 layout = "%(layout)s"
+%(data)s
 [training]
 batch = 4
 epochs = 1
@@ -93,7 +94,12 @@ FLAT = """layers = [
 RESNET = 'preset = "resnet"\nlevels = 2\nwidth = 8\noutputs = 3'
 UNET = 'preset = "unet"\nlevels = 2\nwidth = 8\noutputs = 2'
 
-# name: a row of samples, a row of labels, how many values labels have (0: numbers), loss, layout, model
+# Samples and labels whose channels are orders apart (UNITS), and what to do about it.
+UNITS = (3.0, 4e5, 2e-3, 50.0)
+STATISTICS = 'normalise = { samples = "mean_std", labels = "mean_std" }'
+LOGARITHMS = 'normalise = { samples = "log1p_mean_std", labels = "log1p_mean_std" }'
+
+# name: a row of samples, a row of labels, how many values labels have (0: numbers), loss, layout, model, normalisation
 NETWORKS = {
     "series": ((37, 3), (4,), 0, "mse", "transpose", SERIES),
     "series read the other way": ((37, 3), (4,), 0, "mse", "reinterpret", SERIES),
@@ -105,6 +111,10 @@ NETWORKS = {
     "flat features": ((6,), (), 5, "cross_entropy", "transpose", FLAT),
     "resnet": ((15, 14, 3), (3,), 0, "mse", "transpose", RESNET),
     "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "transpose", UNET),
+    "statistics": ((37, 3), (4,), 0, "mse", "transpose", SERIES, STATISTICS),
+    "statistics, read the other way": ((37, 3), (4,), 0, "mse", "reinterpret", SERIES, STATISTICS),
+    "logarithms": ((11, 9, 2), (3,), 0, "mae", "transpose", PLANES, LOGARITHMS),
+    "fields in units": ((4, 3, 5, 1), (4, 3, 5, 2), 0, "mse", "transpose", MASKS, LOGARITHMS),
 }
 
 
@@ -138,19 +148,22 @@ def disturbed(tensors, rng):
 def make_model(name, folder, seed=1):
     """Trains NETWORKS[name] a little in `folder`, and makes model.h5 of it with other biases and statistics. Returns the
     samples and what mrmf predicts."""
-    sample, label, values, loss, layout, model = NETWORKS[name]
+    sample, label, values, loss, layout, model, *normalise = NETWORKS[name]
     rng = np.random.default_rng(seed)
     samples = rng.normal(0.3, 1.2, (ROWS, *sample)).astype("f4")
     labels = rng.integers(0, values, (ROWS, *label)).astype("u1") if values else rng.normal(size=(ROWS, *label)).astype("f4")
+    if normalise:
+        samples = (np.abs(samples) * UNITS[:sample[-1]]).astype("f4")
+        labels = (np.abs(labels) * UNITS[:label[-1]]).astype("f4")
     with h5py.File(f"{folder}/data.h5", "w") as file:
         file["x"], file["y"] = samples, labels
     with open(f"{folder}/config.toml", "w") as file:
-        file.write(CONFIG % {"folder": folder, "loss": loss, "layout": layout, "model": model})
+        file.write(CONFIG % {"folder": folder, "loss": loss, "layout": layout, "model": model, "data": "".join(normalise)})
     mrmf("train", f"{folder}/config.toml")
     mrmf("export", f"{folder}/run", "-o", f"{folder}/run.safetensors")
     metadata, tensors = safetensors_file.read(f"{folder}/run.safetensors")
     safetensors_file.write(f"{folder}/changed.safetensors", disturbed(tensors, rng), metadata)
-    mrmf("import", f"{folder}/changed.safetensors", "-o", f"{folder}/model.h5", "--config", f"{folder}/config.toml")
+    mrmf("import", f"{folder}/changed.safetensors", "-o", f"{folder}/model.h5", "--config", f"{folder}/run/config.toml")
     mrmf("predict", f"{folder}/model.h5", "-o", f"{folder}/predicted.h5")
     with h5py.File(f"{folder}/predicted.h5") as file:
         return samples, {key: file[key][()] for key in file}

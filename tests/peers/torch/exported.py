@@ -40,7 +40,7 @@ def of_networks():
             networks.mrmf("export", f"{folder}/model.h5", "-o", f"{folder}/m.safetensors")
             network, worst = deviation(f"{folder}/m.safetensors", samples, want["prediction"])
             load_safetensors.save(network, f"{folder}/back.safetensors")
-            networks.mrmf("import", f"{folder}/back.safetensors", "-o", f"{folder}/back.h5", "--config", f"{folder}/config.toml")
+            networks.mrmf("import", f"{folder}/back.safetensors", "-o", f"{folder}/back.h5", "--config", f"{folder}/run/config.toml")
             networks.mrmf("predict", f"{folder}/back.h5", "-o", f"{folder}/back-predicted.h5")
             with h5py.File(f"{folder}/back-predicted.h5") as file:
                 same = np.array_equal(file["prediction"][()], want["prediction"])
