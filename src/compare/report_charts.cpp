@@ -122,10 +122,10 @@ std::string time_section(const std::vector<Group>& groups) {
   for (int stage = 1; stage <= most; ++stage) key += key_item(stage_colour(stage), 1, stage_words(stage));
   key += key_item(stage_colour(0), 1, stage_words(0));
   for (const auto& [name, opacity] : kParts) key += key_item("#8a8a8a", opacity, name);
-  return "<p>The bars are the paper's Figures 3 and 4: what each stage took, and in it computing, communication "
-         "between "
-         "the ranks, reading and averaging data (I/O), and the rest, such as building models. Reading the files before "
-         "training is not in them.</p>\n" +
+  return "<p>A bar for each method: what each stage took, and in it computing, communication between the ranks, "
+         "reading and averaging data (I/O), and the rest, such as building models. Reading the files before training "
+         "is "
+         "not in them.</p>\n" +
          svg(chart) + "<ul class=\"key\">\n" + key + "</ul>\n" +
          html_table({"method", "stage", "seconds", "computing", "communication", "I/O", "other"}, rows);
 }

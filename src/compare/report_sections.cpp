@@ -55,7 +55,7 @@ std::string against_baseline(const Group& group, const std::vector<Group>& group
       std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
   const double more = loss->spread.mean;
   return fmt::format(" Against {}: {}{}, and a loss {} by {:.5f}.",
-                     baselines > 1 ? "the first (" + group_title(*baseline) + ")" : "the baseline",
+                     baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
                      counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "",
                      less_text(seconds->spread.mean, "time"), more > 0 ? "higher" : "lower", std::abs(more));
 }
