@@ -91,27 +91,52 @@ Shape inspect_labels(const DatasetInfo& labels, const DatasetShape& shape, const
   return label;
 }
 
-/// One file. The `n` of the sample's shape is 0.
-DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
-  const std::string where = place(path, spec.samples);
-  const DatasetInfo samples = file.info(spec.samples);
+/// One of a file's data sets of samples, without labels.
+DatasetShape inspect_samples(const Hdf5File& file, const std::string& path, const std::string& name,
+                             const DatasetSpec& spec) {
+  const std::string where = place(path, name);
+  const DatasetInfo samples = file.info(name);
   check_type(samples, where);
   DatasetShape shape;
   shape.sample = sample_shape(samples.shape, parse_axes(spec.axes), where);
   shape.samples = samples.rows();
   shape.type = kept_as(samples.type);
   if (samples.type != shape.type) shape.converted = size_of(samples.type);
-  shape.chunks = RowReader(path, spec.samples).chunk_memory();
+  shape.chunks = RowReader(path, name).chunk_memory();
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
-  if (!spec.labels.empty()) shape.label = inspect_labels(file.info(spec.labels), shape, spec, place(path, spec.labels));
-  if (spec.missing == MissingRule::fill) return shape;
-  file.require_written(spec.samples);
-  if (!spec.labels.empty()) file.require_written(spec.labels);
+  if (spec.missing == MissingRule::refuse) file.require_written(name);
   return shape;
 }
 
 Index widest(const DatasetShape& a, const DatasetShape& b) { return std::max(size_of(a.type), size_of(b.type)); }
+
+/// Takes what HDF5 and conversions need for both; the type in memory is that of both, or float32.
+void join_storage(DatasetShape& all, const DatasetShape& one) {
+  all.converted = std::max({all.converted, one.converted, one.type == all.type ? 0 : widest(one, all)});
+  all.chunks.cache = std::max(all.chunks.cache, one.chunks.cache);
+  all.chunks.unpacking = std::max(all.chunks.unpacking, one.chunks.unpacking);
+  if (one.type != all.type) all.type = ElementType::float32;
+}
+
+/// One file. The `n` of the sample's shape is 0.
+DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  DatasetShape shape = inspect_samples(file, path, spec.samples, spec);
+  for (const std::string& name : spec.more_samples) {
+    const DatasetShape more = inspect_samples(file, path, name, spec);
+    if (more.samples != shape.samples || more.sample.spatial != shape.sample.spatial ||
+        more.sample.axes != shape.sample.axes)
+      throw DataError(place(path, name) + " has " + std::to_string(more.samples) + " samples of " +
+                      to_string(more.sample) + ", and '" + spec.samples + "' " + std::to_string(shape.samples) +
+                      " of " + to_string(shape.sample) + "; only their channels may differ");
+    shape.sample.channels += more.sample.channels;
+    join_storage(shape, more);
+  }
+  if (spec.labels.empty()) return shape;
+  shape.label = inspect_labels(file.info(spec.labels), shape, spec, place(path, spec.labels));
+  if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
+  return shape;
+}
 
 DatasetShape inspect_files(const DatasetSpec& spec) {
   if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
@@ -125,10 +150,7 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
       total.label = one.label;
       total.type = one.type;
     }
-    total.converted = std::max({total.converted, one.converted, one.type == total.type ? 0 : widest(one, total)});
-    total.chunks.cache = std::max(total.chunks.cache, one.chunks.cache);
-    total.chunks.unpacking = std::max(total.chunks.unpacking, one.chunks.unpacking);
-    if (one.type != total.type) total.type = ElementType::float32;
+    join_storage(total, one);
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
                       spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
@@ -327,7 +349,7 @@ std::int64_t digest_of(const std::string& path, const DatasetSpec& spec) {
   const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   h5::require(bool(file), path + ": cannot be opened");
   Digest digest;
-  add_dataset(digest, path, file.get(), spec.samples);
+  for (const std::string& name : spec.sample_names()) add_dataset(digest, path, file.get(), name);
   if (!spec.labels.empty()) add_dataset(digest, path, file.get(), spec.labels);
   return static_cast<std::int64_t>(digest.sum());
 }

@@ -47,7 +47,14 @@ struct DatasetSpec {
   std::string axes{};  ///< of samples as they are stored, such as "n t c" (io/axis_order.hpp); empty: channels last
   RowChoice choice{};
   LabelForm form{};
+  std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   bool operator==(const DatasetSpec&) const = default;
+
+  std::vector<std::string> sample_names() const {
+    std::vector<std::string> names{samples};
+    names.insert(names.end(), more_samples.begin(), more_samples.end());
+    return names;
+  }
 };
 
 /// Bytes that HDF5 needs besides the rows it reads; 0 for data sets that are not chunked.

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
-#include "io/sample_files.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {

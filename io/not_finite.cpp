@@ -54,7 +54,7 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   std::vector<Index> bad;
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
-    scan(spec, spec.samples, shape, mine, bad);
+    for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, bad);
     if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, bad);
   });
   std::ranges::sort(bad);

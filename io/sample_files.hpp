@@ -9,48 +9,16 @@
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
+#include "io/row_reader.hpp"
 #include "io/sample_order.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
 
-/// How rows get from the file into memory; `text` is for people.
-struct ReadingWay {
-  bool direct = false;  ///< with pread, without HDF5 and its lock
-  std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
-};
-
-/// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
-/// data sets in this machine's own format are read without HDF5, by many threads at once. All others are read through
-/// HDF5, by one thread at a time.
-class RowReader {
- public:
-  /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when file or data set cannot be opened.
-  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached);
-  RowReader(RowReader&&) noexcept;
-  RowReader& operator=(RowReader&&) noexcept;
-  ~RowReader();
-
-  ElementType type() const;
-  const std::vector<Index>& shape() const;
-  Index row_bytes() const;
-  ReadingWay way() const;
-  ChunkMemory chunk_memory() const;
-
-  /// DataError with the first row when rows were never written, or come from a missing file. Reads no rows.
-  void require_written() const;
-  /// Reads rows [first, first + count) into count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
-  void read(Index first, Index count, std::byte* to) const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
 /// A thread's buffers for intermediate values.
 struct Scratch {
-  std::vector<std::byte> as_stored, unordered, fine;
+  std::vector<std::byte> as_stored, unordered, source, fine;
 };
 
 /// The location of a row, for messages.
@@ -80,18 +48,26 @@ class SampleFiles {
   void read(Range samples, std::byte* to, Scratch& scratch) const;
 
  private:
+  /// A data set of a file. Its channels follow each other in a sample, or those of other data sets come between.
+  struct Source {
+    std::string dataset;
+    RowReader reader;
+    Index channels, first_channel;
+  };
   struct File {
     std::string path;
-    RowReader reader;
+    std::vector<Source> sources;
   };
+  std::vector<Source> open_sources(const std::string& path, const std::vector<std::string>& names, Index most_cached,
+                                   Index rows) const;
   void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
-  void read_converted(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
+  void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
+  void read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
 
-  std::string dataset_;
   ElementType type_;
+  Shape sample_;
   Index row_elements_, row_bytes_;
-  ChannelBox box_;
-  bool moves_channels_;
+  AxisOrder order_;
   StoredRows stored_;
   std::map<std::size_t, File> files_;  // those with owned samples
 };

@@ -39,7 +39,8 @@ struct ModelOptions {
   std::string model;               ///< a run's folder, or a model file
   std::vector<std::string> files;  ///< replace the run's own data
   SplitName split = SplitName::validation;
-  std::string samples, labels;         ///< data set names if not the run's; predict needs no labels
+  std::vector<std::string> samples;    ///< data set names if not the run's
+  std::string labels;                  ///< the same; predict needs none
   std::optional<MissingRule> missing;  ///< if other than the run's data.missing
   std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
@@ -65,14 +66,18 @@ struct Trained {
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, Labels labels) {
   DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
-  if (!options.samples.empty()) spec.samples = options.samples;
+  if (!options.samples.empty()) {
+    spec.samples = options.samples.front();
+    spec.more_samples.assign(options.samples.begin() + 1, options.samples.end());
+  }
   if (!options.files.empty() || !options.samples.empty()) spec.choice = {};  // the run's split is of its own data
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == Labels::unread) spec.labels.clear();
   if (options.missing) spec.missing = *options.missing;
   // Splits often have the same size, so the run's labels would fit the wrong samples.
   if (labels == Labels::needed && !options.samples.empty() && options.labels.empty())
-    throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
+    throw ConfigError("evaluate --samples " + options.samples.front() +
+                      ": name the labels that belong to them, --labels NAME");
   return spec;
 }
 
@@ -266,7 +271,8 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
   const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
   add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
-  sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
+  sub.add_option("--samples", options.samples,
+                 "name of the data set of samples, e.g. test_frames; several where the run has several");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
   add_wanted(sub, options.wanted);

@@ -87,15 +87,35 @@ void add_normalisation(Keys& keys, const std::string& one, Field field, const st
       "mean_std: the same for the divisor; mean 0 and std 255 bring pixels to 0 to 1");
 }
 
+// A data set's name, or a list of several.
+template <class Field>
+void add_samples(Keys& keys, const std::string& path, Field field, const std::string& meaning) {
+  constexpr const char* expected = "a text, or a list of texts";
+  keys.push_back({path, expected, meaning + "; of several, [\"density\", \"velocity\"], the channels follow each other",
+                  [=](DataConfig& data, const Value& value, const std::string& full) {
+                    const std::vector<Value> items = read_list(value);
+                    if (items.empty()) refuse(value, full, expected);
+                    field(data).samples = read_text(items.front(), full, {});
+                    field(data).more_samples.clear();
+                    for (std::size_t i = 1; i < items.size(); ++i)
+                      field(data).more_samples.push_back(read_text(items[i], full, {}));
+                  },
+                  [=](const DataConfig& data) {
+                    const DatasetSpec& spec = field(data);
+                    if (spec.more_samples.empty()) return write(spec.samples, {});
+                    return write(spec.sample_names(), {});
+                  }});
+}
+
 void add_files(Keys& keys) {
   add(keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
       "order; relative paths start at the current directory");
-  add(keys, "train.samples", MRMF_FIELD(train.samples), {}, "data set of the training samples");
+  add_samples(keys, "train.samples", MRMF_FIELD(train), "data set of the training samples");
   add(keys, "train.labels", MRMF_FIELD(train.labels), {}, "data set of the training labels");
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},
       "files of the validation split; data.files unless set");
-  add(keys, "validation.samples", MRMF_FIELD(validation.samples), {}, "data set of the validation samples");
+  add_samples(keys, "validation.samples", MRMF_FIELD(validation), "data set of the validation samples");
   add(keys, "validation.labels", MRMF_FIELD(validation.labels), {}, "data set of the validation labels");
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
@@ -203,7 +223,10 @@ void complete_split(DataConfig& data, const Place& place) {
         key + " names data of its own, and data.split.by takes validation samples from data.train; remove one");
     name = of_training;
   };
+  place.require(data.validation.more_samples.empty() || data.validation.more_samples == data.train.more_samples,
+                "data.validation.samples", "data.validation.samples and data.split.by are both given; remove one");
   share(data.validation.samples, data.train.samples, "data.validation.samples");
+  data.validation.more_samples = data.train.more_samples;
   share(data.validation.labels, data.train.labels, "data.validation.labels");
   if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
   if (!by_rows) return;

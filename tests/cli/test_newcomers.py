@@ -207,6 +207,23 @@ class Newcomers(support.MrmfTest):
         self.train(short.replace('"field"', '"last"').replace('axes = "n c z y x"\n', ""), run__folder="last")
         self.assertEqual(self.losses("run"), self.losses("last"))
 
+    def test_samples_in_several_data_sets(self):
+        make_volumes(self.path("volumes.h5"))
+        with h5py.File(self.path("volumes.h5"), "r+") as file:
+            file["a"], file["b"] = file["field"][:, 0].astype("float32"), file["field"][:, 1]
+        short = VOLUMES.replace("epochs = 30", "epochs = 2")
+        self.train(short)
+        parts = short.replace('samples = "field"', 'samples = ["a", "b"]').replace('"n c z y x"', '"n z y x"')
+        self.train(parts, run__folder="parts")
+        self.train(parts, run__folder="stream", data__load="stream")
+        np.testing.assert_allclose(self.losses("run"), self.losses("parts"), rtol=1e-6)
+        self.assertEqual(self.losses("parts"), self.losses("stream"))
+        self.assertEqual(self.predict("parts")["prediction"].tolist(), self.predict("run")["prediction"].tolist())
+        with h5py.File(self.path("volumes.h5"), "r+") as file:
+            file["small"] = file["field"][:, 0, :4]
+        self.refused(parts.replace('"b"', '"small"').replace('folder = "run"', 'folder = "none"'), 3, "only their channels may differ")
+        self.refused(parts.replace('"b"', '"none"').replace('folder = "run"', 'folder = "none"'), 3, "no data set 'none'")
+
     def test_labels_with_channels_first(self):
         rng = np.random.default_rng(5)
         with h5py.File(self.path("fields.h5"), "w") as file:

@@ -1,0 +1,137 @@
+#include "io/row_reader.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "io/hdf5_library.hpp"
+#include "io/hdf5_rows.hpp"
+#include "io/input_file.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
+
+/// The library would keep up to 32 MiB of chunk indices per file, but the part for a row is used only once.
+void limit_index_memory(const h5::Properties& access) {
+  H5AC_cache_config_t cache{};
+  cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  if (H5Pget_mdc_config(access.get(), &cache) < 0) return;
+  cache.set_initial_size = true;
+  cache.initial_size = cache.min_size = std::size_t{1} << 20;
+  cache.max_size = std::size_t{1} << 22;
+  H5Pset_mdc_config(access.get(), &cache);
+}
+
+h5::File open_file(const std::string& path) {
+  h5::silence();
+  const InputFile regular(path);  // throws if it is not
+  const h5::Properties access = h5::file_access();
+  limit_index_memory(access);
+  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!file) h5::check_readable(path);
+  h5::require(bool(file), path + ": cannot be opened");
+  return file;
+}
+
+std::string way_text(const h5::Storage& storage) {
+  if (storage.chunk.empty()) return storage.offset ? "contiguous" : "contiguous, converted by HDF5";
+  const Index rows = storage.chunk.front();
+  return std::string(storage.filtered ? "compressed" : "chunked") + " (" + std::to_string(rows) +
+         (rows == 1 ? " row" : " rows") + " a chunk)";
+}
+
+}  // namespace
+
+struct RowReader::State {
+  h5::File file;
+  std::unique_ptr<h5::Rows> rows;
+  std::unique_ptr<InputFile> plain;  // set when the bytes are read without the library
+  ElementType type;
+  std::vector<Index> shape;
+  Index row_bytes = 0, offset = 0;
+  std::string what;
+  ReadingWay way;
+  ChunkMemory chunk_memory;
+
+  State(const std::string& path, const std::string& name, Index most_cached) : file(open_file(path)) {
+    rows = std::make_unique<h5::Rows>(path, file.get(), name, most_cached);
+    type = rows->type();
+    shape = rows->shape();
+    row_bytes = std::accumulate(shape.begin() + 1, shape.end(), size_of(type), std::multiplies<>());
+    what = rows->what();
+    chunk_memory = rows->storage().memory;
+    way = {rows->storage().offset.has_value(), way_text(rows->storage())};
+    if (!way.direct) return;
+    offset = *rows->storage().offset;
+    rows.reset();
+    file.close();
+    plain = std::make_unique<InputFile>(path);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    const h5::Lock lock;
+    rows.reset();
+    file.close();
+  }
+
+  void read_plain(Index first, Index count, std::byte* to) const {
+    const Index bytes = count * row_bytes;
+    for (Index done = 0; done < bytes;) {
+      const Index left = std::min(bytes - done, largest_read);
+      const ssize_t got = ::pread(plain->number(), to + done, static_cast<std::size_t>(left),
+                                  static_cast<off_t>(offset + first * row_bytes + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) {
+        const std::string reason =
+            got == 0 ? "the file ends there; was it cut since it was opened?" : std::string(std::strerror(errno));
+        throw DataError(what + " cannot be read from row " + std::to_string(first + done / row_bytes) + ": " + reason);
+      }
+      done += got;
+    }
+  }
+
+  void read_by_library(Index first, Index count, std::byte* to) const {
+    const h5::Lock lock;
+    for (const h5::Block& block : h5::blocks(shape, first, count, largest_read / size_of(type))) {
+      rows->read(block, to);
+      to += block.elements * size_of(type);
+    }
+  }
+};
+
+RowReader::RowReader(const std::string& path, const std::string& dataset, Index most_cached) {
+  const h5::Lock lock;
+  state_ = std::make_unique<State>(path, dataset, most_cached);
+}
+RowReader::RowReader(RowReader&&) noexcept = default;
+RowReader& RowReader::operator=(RowReader&&) noexcept = default;
+RowReader::~RowReader() = default;
+
+ElementType RowReader::type() const { return state_->type; }
+const std::vector<Index>& RowReader::shape() const { return state_->shape; }
+Index RowReader::row_bytes() const { return state_->row_bytes; }
+ReadingWay RowReader::way() const { return state_->way; }
+ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
+
+void RowReader::require_written() const {
+  const h5::Lock lock;
+  if (state_->rows) state_->rows->require_written();  // otherwise it is one run of bytes, all written
+}
+
+void RowReader::read(Index first, Index count, std::byte* to) const {
+  MRMF_CHECK(first >= 0 && count >= 0 && first + count <= state_->shape[0], state_->what + ": rows outside of it");
+  if (state_->plain)
+    state_->read_plain(first, count, to);
+  else
+    state_->read_by_library(first, count, to);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,47 @@
+// Rows of one data set of one file, read by any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/element.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// How rows get from the file into memory; `text` is for people.
+struct ReadingWay {
+  bool direct = false;  ///< with pread, without HDF5 and its lock
+  std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
+};
+
+/// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
+/// data sets in this machine's own format are read without HDF5, by many threads at once. All others are read through
+/// HDF5, by one thread at a time.
+class RowReader {
+ public:
+  /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when file or data set cannot be opened.
+  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached);
+  RowReader(RowReader&&) noexcept;
+  RowReader& operator=(RowReader&&) noexcept;
+  ~RowReader();
+
+  ElementType type() const;
+  const std::vector<Index>& shape() const;
+  Index row_bytes() const;
+  ReadingWay way() const;
+  ChunkMemory chunk_memory() const;
+
+  /// DataError with the first row when rows were never written, or come from a missing file. Reads no rows.
+  void require_written() const;
+  /// Reads rows [first, first + count) into count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
+  void read(Index first, Index count, std::byte* to) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mrmf
