@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check keys demo bench faults sanitize test-slurm bundle gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check install keys demo bench faults sanitize test-slurm bundle gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -51,6 +51,11 @@ gpu-check: all ## on a GPU: tests, gradients, speed beside PyTorch; where make c
 	@tests/gpu/check.sh $(BUILD)
 
 check: style test ## what CI and a careful committer run
+
+PREFIX ?= /usr/local
+install: configure ## install program, library, headers, manual and completion (PREFIX=/usr/local; DESTDIR= before it)
+	@cmake --build $(BUILD) -j $(J) --target product
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
 keys: program ## write docs/guide/keys.md from the program
 	@$(BUILD)/mrmf presets --keys | docs/guide/keys.py

@@ -30,8 +30,9 @@ is_glibc() {
 
 copy_programs() {
   local name
-  mkdir -p "$out/bin" "$out/libexec" "$out/lib" "$out/$plugin_folder" "$out/share/openmpi" "$out/share/mrmf"
+  mkdir -p "$out/bin" "$out/libexec" "$out/lib" "$out/$plugin_folder" "$out/share/openmpi" "$out/share/mrmf/jobs"
   cp "$build/mrmf" "$out/libexec/mrmf"
+  cp jobs/*.py "$out/share/mrmf/jobs/"  # which mrmf plot runs where there is a python3 with matplotlib
   cp -L /usr/bin/orterun "$out/libexec/mpirun"
   cp -L /usr/bin/orted "$out/libexec/orted"
   if [ $tests = 1 ]; then

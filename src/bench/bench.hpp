@@ -160,7 +160,7 @@ struct ScalingSettings {
   std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
   bool weak = false;       ///< batch per rank as configured; else the mini-batch that this makes on the largest team
   int epochs = 3;          ///< measured, after one that is not; the median epoch is shown
-  OutputOption csv, plot;
+  OutputOption csv, json, plot;
 };
 
 /// One team's median epoch. Seconds are means over its ranks.
@@ -183,6 +183,7 @@ void compare_with_first(std::vector<ScalingPoint>& points);
 
 std::string scaling_table(const std::vector<ScalingPoint>& points);
 std::string scaling_csv(const std::vector<ScalingPoint>& points);
+std::string scaling_json(const std::vector<ScalingPoint>& points);  ///< {"points": [...]}
 
 /// Measures the plan's final model at its resolution. Collective; the root prints and writes. ConfigError as above, and
 /// when the files cannot be written.

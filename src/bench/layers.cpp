@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <ostream>
@@ -98,6 +99,7 @@ std::optional<BestTimes> best_times(const Network& network, const std::vector<La
 
 struct Sums {
   double best = 0, ours_of_best = 0, ours = 0;
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();  // the table's lines, in microseconds
 };
 
 /// Returns one line of the table; adds to the sums.
@@ -114,12 +116,20 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
   const double passes = unit.reads[0] == 0 ? 2 : 3;  // the network's input needs no gradient
   const std::string rate = flop > 0 ? fmt::format("{:.0f}", passes * flop / (forward + backward) * 1e-9) : "";
   std::string best_forward, best_backward, share;
+  sums.layers.push_back({{"name", name},
+                         {"forward_us", 1e6 * forward},
+                         {"backward_us", 1e6 * backward},
+                         {"flop", passes * flop},
+                         {"onednn_forward_us", nullptr},
+                         {"onednn_backward_us", nullptr}});
   if (const auto best = best_times(network, specs, unit.first, repeats)) {
     sums.best += best->sum();
     sums.ours_of_best += forward + backward;
     best_forward = fmt::format("{:.2f}", 1e3 * best->forward);
     best_backward = fmt::format("{:.2f}+{:.2f}", 1e3 * best->backward_data, 1e3 * best->backward_weights);
     share = fmt::format("{:.0f} %", 100 * best->sum() / (forward + backward));
+    sums.layers.back()["onednn_forward_us"] = 1e6 * best->forward;
+    sums.layers.back()["onednn_backward_us"] = 1e6 * (best->backward_data + best->backward_weights);
   }
   return fmt::format("{:<20}{:>9}{:>15}{:>10.2f}{:>10.2f}{:>9}{:>9}\n", name, best_forward, best_backward,
                      1e3 * forward, 1e3 * backward, share, rate);
@@ -231,6 +241,12 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,
                      settings.batch / sums.ours);
   out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
+  const nlohmann::ordered_json json{{"layers", sums.layers},
+                                    {"loss_us", 1e6 * loss},
+                                    {"update_us", 1e6 * update},
+                                    {"step_us", 1e6 * sums.ours},
+                                    {"onednn_us", 1e6 * sums.best}};
+  settings.json.write(json.dump(2) + "\n");
 }
 
 std::optional<DevicePeak> device_peak(const std::string& description, Precision precision) {

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "kernels/check.hpp"
@@ -71,6 +72,24 @@ std::string scaling_csv(const std::vector<ScalingPoint>& points) {
                         p.batch, p.read, p.epoch, p.io, p.compute, p.waited, p.hidden, p.ideal, p.samples_per_second,
                         p.speedup, p.efficiency);
   return text;
+}
+
+std::string scaling_json(const std::vector<ScalingPoint>& points) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ScalingPoint& p : points)
+    all.push_back({{"ranks", p.ranks},
+                   {"batch_per_rank", p.batch},
+                   {"read_seconds", p.read},
+                   {"epoch_seconds", p.epoch},
+                   {"io_seconds", p.io},
+                   {"compute_seconds", p.compute},
+                   {"waited_seconds", p.waited},
+                   {"hidden_seconds", p.hidden},
+                   {"ideal_seconds", p.ideal},
+                   {"samples_per_second", p.samples_per_second},
+                   {"speedup", p.speedup},
+                   {"efficiency", p.efficiency}});
+  return nlohmann::ordered_json{{"points", all}}.dump(2) + "\n";
 }
 
 namespace {
@@ -152,6 +171,7 @@ void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settin
          "behind computation; ideal: the first line's epoch shared out evenly\n";
   const OutputOption table = table_of(settings);
   table.write(scaling_csv(points));
+  settings.json.write(scaling_json(points));
   if (settings.plot.given()) draw_plot("plot_scaling.py", {table.file}, settings.plot);
 }
 
@@ -162,6 +182,7 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
   collective_try(world, [&] {
     if (!world.root()) return;
     table_of(settings).require();
+    settings.json.require();
     if (settings.plot.given()) pictures_of(settings.plot);
   });
   world.limit(config.run.timeout);

@@ -130,6 +130,7 @@ void add_bench_io(CLI::App& bench, Subcommands& commands) {
       ->capture_default_str();
   sub->add_option("--json", options->bench.json.file, "file to write the figures to");
   add_overwrite(*sub, options->bench.json.replace);
+  add_example(*sub, "mrmf bench io mine.toml --rounds 3");
   commands.run(*sub, [=, &world = commands.world] {
     if (world.root()) options->bench.json.require();
     BenchIo io = options->bench;
@@ -157,10 +158,12 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   sub->add_option("--csv", options->settings.csv.file, "file to write the table to");
+  sub->add_option("--json", options->settings.json.file, "file to write the figures to");
   sub->add_option("--plot", options->settings.plot.file, "image to draw, .png or .svg (needs Python with matplotlib)");
   add_overwrite(*sub, options->settings.csv.replace);
+  add_example(*sub, "mpirun -n 2 mrmf bench scaling mine.toml --csv scaling.csv");
   commands.run(*sub, [=, &world = commands.world] {
-    options->settings.plot.replace = options->settings.csv.replace;
+    options->settings.plot.replace = options->settings.json.replace = options->settings.csv.replace;
     bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
   });
 }
@@ -175,16 +178,19 @@ void add_bench(Subcommands& commands) {
   add_scaling(*bench, commands);
   struct Kind {
     Benchmark what;
-    const char *name, *meaning;
+    const char *name, *meaning, *example;
   };
-  const std::vector<Kind> kinds{
-      {Benchmark::training, "training", "samples per second of whole training steps"},
-      {Benchmark::layers, "layers",
-       "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows"},
-      {Benchmark::parity, "parity", "the same training steps on the GPU and on the CPU"},
-      {Benchmark::gradients, "gradients",
-       "each layer's gradients on the GPU beside the CPU's, at the network's full size"}};
-  for (const auto& [what, name, meaning] : kinds) {
+  const std::vector<Kind> kinds{{Benchmark::training, "training", "samples per second of whole training steps",
+                                 "mrmf bench training --preset neuron_inverter --batch 32 --steps 3"},
+                                {Benchmark::layers, "layers",
+                                 "each layer beside oneDNN's own best times, or on a GPU beside what its memory allows",
+                                 "mrmf bench layers --length 400 --batch 16"},
+                                {Benchmark::parity, "parity", "the same training steps on the GPU and on the CPU",
+                                 "mrmf bench parity --length 400 --steps 3"},
+                                {Benchmark::gradients, "gradients",
+                                 "each layer's gradients on the GPU beside the CPU's, at the network's full size",
+                                 "mrmf bench gradients --length 400 --batch 4"}};
+  for (const auto& [what, name, meaning, example] : kinds) {
     auto options = std::make_shared<BenchOptions>();
     options->run.device = Device::cpu;
     if (what == Benchmark::parity)
@@ -226,8 +232,10 @@ void add_bench(Subcommands& commands) {
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
     sub->add_option("--json", options->settings.json.file, "file to write the figures to");
     add_overwrite(*sub, options->settings.json.replace);
+    add_example(*sub, example);
     commands.run(*sub, [=, &world = commands.world, kind = what] { run_bench(kind, *options, world); });
   }
+  add_example(*bench, "mrmf bench training --batch 32 --steps 3 --json speed.json");
 }
 
 }  // namespace mrmf

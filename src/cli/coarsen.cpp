@@ -126,6 +126,7 @@ void add_coarsen(Subcommands& commands) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   add_overwrite(*coarsen, options->replace, "replace copies that are there");
+  add_example(*coarsen, "mrmf coarsen mydata.h5 --factor 2,2 -o coarse");
   commands.run(*coarsen, [=, &world = commands.world] { write_copies(*options, world); });
 }
 

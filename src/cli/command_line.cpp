@@ -63,6 +63,7 @@ int run_command_line(int argc, char** argv, Comm& world) {
   app.require_subcommand(1);
   Subcommands commands{app, world};
   for (const AddCommand add : kSubcommands) add(commands);
+  add_example(app, "mrmf plan mine.toml\nmrmf train mine.toml --set run.folder=runs/first");
   require_known_subcommand(app, argc, argv);
   try {
     app.parse(argc, argv);

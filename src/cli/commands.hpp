@@ -27,7 +27,8 @@ struct Subcommands {
   }
 };
 
-// Each is in its own src/cli/<name>.cpp (predict: evaluate.cpp), with its options and its work.
+// Each is in its own src/cli/<name>.cpp (train: train_command.cpp, predict: evaluate.cpp), with its options and its
+// work.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_init(Subcommands& commands);
@@ -46,12 +47,29 @@ void add_import(Subcommands& commands);
 void add_bench(Subcommands& commands);
 void add_presets(Subcommands& commands);
 void add_doctor(Subcommands& commands);
+void add_completion(Subcommands& commands);
+void add_manual(Subcommands& commands);
 
 /// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
-inline constexpr AddCommand kSubcommands[] = {
-    add_simulate, add_coarsen, add_init,     add_data,    add_inspect, add_plan,   add_tune,  add_train,   add_compare,
-    add_plot,     add_report,  add_evaluate, add_predict, add_export,  add_import, add_bench, add_presets, add_doctor};
+inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen,  add_init,    add_data,       add_inspect,
+                                              add_plan,     add_tune,     add_train,   add_compare,    add_plot,
+                                              add_report,   add_evaluate, add_predict, add_export,     add_import,
+                                              add_bench,    add_presets,  add_doctor,  add_completion, add_manual};
+
+/// Ends the command's --help with lines that a user can copy, one command each. Every command has some, and
+/// tests/cli/test_examples.py runs them all, in a folder whose files it describes. A command with subcommands gets its
+/// example after them: they would inherit it.
+inline void add_example(CLI::App& app, const std::string& lines) {
+  std::string text = "Example:\n  ";
+  for (const char c : lines) text += c == '\n' ? "\n  " : std::string(1, c);
+  app.footer(text);
+}
+
+/// Adds the flag of a command that prints a table: the same figures as one JSON object.
+inline void add_json(CLI::App& app, bool& json, const std::string& what = "print the same figures as one JSON object") {
+  app.add_flag("--json", json, what);
+}
 
 /// Adds the configuration file and its overrides, spelt alike in every subcommand. `what` describes the file in --help.
 inline void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides,

@@ -26,6 +26,7 @@ void add_compare(Subcommands& commands) {
   auto csv = std::make_shared<bool>(), json = std::make_shared<bool>();
   CLI::Option* lines = compare->add_flag("--csv", *csv, "print the runs behind the table, a line of values each");
   compare->add_flag("--json", *json, "print the table's columns, their runs and figures as JSON")->excludes(lines);
+  add_example(*compare, "mrmf compare runs/mine runs/mine-2");
   commands.run(*compare, [=, &world = commands.world] {
     if (given->count() > 0) options->target = *target;
     options->width = output_width();

@@ -97,7 +97,8 @@ void add_data(Subcommands& commands) {
   auto options = std::make_shared<DataOptions>();
   add_config(*data, options->config, options->overrides);
   data->add_flag("--headers", options->headers, "read no samples or labels: no ranges, no search for NaN");
-  data->add_flag("--json", options->json, "as JSON, one object");
+  add_json(*data, options->json);
+  add_example(*data, "mrmf data mine.toml");
   commands.run(*data, [=, &world = commands.world] { print_data(*options, world); });
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "generated/version.hpp"
@@ -18,7 +19,7 @@
 namespace mrmf {
 namespace {
 
-void print_facts(Comm& world) {
+void print_facts(bool json, Comm& world) {
   std::unique_ptr<Backend> backend;
   std::string no_gpu;
   try {
@@ -32,6 +33,24 @@ void print_facts(Comm& world) {
   const int threads = choose_threads(0, world);
   if (!world.root()) return;
   const Machine machine = this_machine();
+  if (json) {
+    std::cout << nlohmann::ordered_json{{"mrmf", kVersion},
+                                        {"git", kGitHash},
+                                        {"processor", machine.processor},
+                                        {"cores", machine.cores},
+                                        {"memory_gib", machine.memory_gib},
+                                        {"backend", backend->description()},
+                                        {"gpu_error",
+                                         no_gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(no_gpu)},
+                                        {"mpi", MpiSession::version()},
+                                        {"hdf5", hdf5_version()},
+                                        {"ranks", world.size()},
+                                        {"threads", threads},
+                                        {"python", kPython}}
+                     .dump(2)
+              << "\n";
+    return;
+  }
   std::cout << fmt::format("mrmf       {} ({})\n", kVersion, kGitHash)
             << fmt::format("processor  {}, {} core{} usable\n", machine.processor, machine.cores,
                            machine.cores == 1 ? "" : "s")
@@ -48,7 +67,10 @@ void print_facts(Comm& world) {
 void add_doctor(Subcommands& commands) {
   CLI::App* doctor =
       commands.app.add_subcommand("doctor", "what mrmf finds here: libraries, processor, memory, ranks, threads");
-  commands.run(*doctor, [&world = commands.world] { print_facts(world); });
+  auto json = std::make_shared<bool>();
+  add_json(*doctor, *json, "print the same as one JSON object");
+  add_example(*doctor, "mrmf doctor");
+  commands.run(*doctor, [json, &world = commands.world] { print_facts(*json, world); });
 }
 
 }  // namespace mrmf

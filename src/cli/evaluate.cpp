@@ -7,6 +7,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "io/channel_map.hpp"
@@ -45,6 +46,7 @@ struct ModelOptions {
   std::string output;                  ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
   WantedModel wanted{};
+  bool json = false;  ///< evaluate: print one JSON object
 };
 
 enum class Labels { needed, unread };
@@ -121,12 +123,13 @@ Trained open_trained(const ModelOptions& options, Labels labels, Comm& world) {
   t.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *t.model, world);
   require_finite(*t.backend, *t.model, choice.file);
-  if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  std::ostream& told = options.json ? std::cerr : std::cout;
+  if (world.root() && !choice.text.empty()) told << choice.text << "\n";
   for (const std::string& line : skipped_lines(t.spec, t.shape))
-    if (world.root()) std::cout << line << "\n";
+    if (world.root()) told << line << "\n";
   if (world.root() && checksum == Checksum::missing)
-    std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
-  tell_epoch(choice.file, world);
+    told << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  tell_epoch(choice.file, told, world);
   return t;
 }
 
@@ -199,6 +202,15 @@ void print_scores(const ModelOptions& options, Comm& world) {
   collective_try(world, [&] { for_each_batch(t, add); });  // no rank waits for another inside
   scores.sum(world);
   if (!world.root()) return;
+  if (options.json) {
+    nlohmann::ordered_json json{{"samples", t.shape.samples},
+                                {"samples_name", t.spec.samples},
+                                {"labels_name", t.spec.labels},
+                                {"files", t.spec.files}};
+    json.update(scores.json(t.shape.samples));
+    std::cout << json.dump(2) << "\n";
+    return;
+  }
   std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{}", t.shape.samples, t.spec.samples, t.spec.labels,
                            fmt::join(t.spec.files, ", "), scores.text(t.shape.samples));
 }
@@ -286,6 +298,8 @@ void add_evaluate(Subcommands& commands) {
   auto options = std::make_shared<ModelOptions>();
   add_model_options(*evaluate, *options);
   evaluate->add_option("--labels", options->labels, "name of the data set of labels, e.g. test_unitStar_par");
+  add_json(*evaluate, options->json);
+  add_example(*evaluate, "mrmf evaluate runs/mine");
   commands.run(*evaluate, [=, &world = commands.world] { print_scores(*options, world); });
 }
 
@@ -301,6 +315,7 @@ void add_predict(Subcommands& commands) {
                    "HDF5 file to write; data sets \"prediction\", \"probability\", \"class\"")
       ->required();
   add_overwrite(*predict, options->replace);
+  add_example(*predict, "mrmf predict runs/mine --files mydata.h5 --samples test_fields -o predictions.h5");
   commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
 }
 

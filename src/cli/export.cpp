@@ -121,7 +121,9 @@ void add_export(Subcommands& commands) {
                   "shape of a sample at the original resolution, e.g. 1600x3; default: the model's own");
   add_wanted(*sub, options->wanted);
   add_overwrite(*sub, options->replace);
-  sub->footer("Example: mrmf export runs/mine -o mine.onnx");
+  add_example(*sub,
+              "mrmf export runs/mine -o mine.onnx\n"
+              "mrmf export runs/mine --format safetensors -o mine.safetensors");
   commands.run(*sub, [=, &world = commands.world] { export_model(*options, world); });
 }
 

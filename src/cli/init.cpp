@@ -212,6 +212,7 @@ void add_init(Subcommands& commands) {
   init->add_option("--output,-o", options->output, "configuration to write")->capture_default_str();
   init->add_option("--folder", options->folder, "run.folder of the configuration")->capture_default_str();
   add_overwrite(*init, options->replace);
+  add_example(*init, "mrmf init mydata.h5 -o first.toml");
   commands.run(*init, [=, &world = commands.world] { write_config(*options, world); });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,7 @@ struct InspectOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string sample;  ///< "1600x3"; empty: from the data, else the preset's
+  bool json = false;
 };
 
 constexpr double kMega = 1e6;
@@ -52,46 +54,107 @@ std::string from_text(const Network& network, std::size_t i) {
 
 std::string place_text(const Place& place) { return fmt::format("{:.2f}", 4e-6 * static_cast<double>(place.first)); }
 
-// `last`: the unit that ends with this layer; of fused layers only the last output is stored.
-std::string layer_line(const Network& network, std::size_t i, std::size_t from_width, const Unit* last) {
-  const Entry& entry = network.entry(i);
-  const bool own_memory = last != nullptr && !last->memory.in_place;
-  return fmt::format(
-      "  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", entry.name, from_text(network, i),
-      from_width, entry.top ? "top" : "bottom", to_string(entry.output()), grouped(entry.params.count),
-      entry.layer->flop() / kMega, own_memory ? memory_text(entry.output().per_sample()) : "-",
-      last != nullptr ? place_text(last->memory.output) : "-", last != nullptr ? place_text(last->memory.dy) : "-");
+/// A line of the table, and an entry of the JSON.
+struct LayerFacts {
+  std::string name, from;
+  bool top = false;
+  Shape output;
+  Index parameters = 0;
+  double flop = 0;             ///< of a sample's forward
+  const Unit* last = nullptr;  ///< the unit that ends with this layer; of fused layers only the last output is stored
+  bool own_memory() const { return last != nullptr && !last->memory.in_place; }
+};
+
+/// One network of the plan.
+struct NetworkFacts {
+  Network network;
+  Execution execution;
+  Extent resolution{1, 1, 1};
+  RunMemory memory;
+  Index batch = 0;
+  std::vector<LayerFacts> layers{};
+  Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
+};
+
+NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
+                           const RunMemory& memory) {
+  Network network(backend, settings);
+  Execution execution = plan_execution(backend, network, {settings, 0, true});
+  NetworkFacts facts{std::move(network), std::move(execution), resolution, memory, settings.max_rows};
+  for (const Unit& unit : facts.execution.units) {
+    for (std::size_t i = unit.first; i < unit.last; ++i) {
+      const Entry& entry = facts.network.entry(i);
+      facts.layers.push_back({entry.name, from_text(facts.network, i), entry.top, entry.output(), entry.params.count,
+                              entry.layer->flop(), i + 1 == unit.last ? &unit : nullptr});
+    }
+    if (!unit.memory.in_place) facts.outputs += unit.out.per_sample();
+  }
+  for (const Entry& entry : facts.network.entries()) facts.state += entry.state.count;
+  return facts;
 }
 
-std::string network_text(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
-                         const RunMemory& memory) {
-  const Network network(backend, settings);
-  const Execution execution = plan_execution(backend, network, {settings, 0, true});
+std::string layer_line(const LayerFacts& layer, std::size_t from_width) {
+  return fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", layer.name, layer.from,
+                     from_width, layer.top ? "top" : "bottom", to_string(layer.output), grouped(layer.parameters),
+                     layer.flop / kMega, layer.own_memory() ? memory_text(layer.output.per_sample()) : "-",
+                     layer.last != nullptr ? place_text(layer.last->memory.output) : "-",
+                     layer.last != nullptr ? place_text(layer.last->memory.dy) : "-");
+}
+
+std::string network_text(const NetworkFacts& facts) {
+  const Network& network = facts.network;
   std::size_t from_width = 0;
-  for (std::size_t i = 0; i < network.size(); ++i)
-    if (!from_text(network, i).empty()) from_width = std::max({from_width, from_text(network, i).size() + 1, 5UL});
+  for (const LayerFacts& layer : facts.layers)
+    if (!layer.from.empty()) from_width = std::max({from_width, layer.from.size() + 1, 5UL});
   std::string text =
-      fmt::format("resolution {}: sample {}, batch {} per rank\n", resolution_text(resolution, network.input().axes),
-                  to_string(network.input()), settings.max_rows);
+      fmt::format("resolution {}: sample {}, batch {} per rank\n",
+                  resolution_text(facts.resolution, network.input().axes), to_string(network.input()), facts.batch);
   text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer",
                       from_width > 0 ? "from" : "", from_width, "group", "output", "parameters", "forward MFLOP",
                       "activations", "at", "gradient at");
-  Index outputs = 0;
-  for (const Unit& unit : execution.units) {
-    for (std::size_t i = unit.first; i < unit.last; ++i)
-      text += layer_line(network, i, from_width, i + 1 == unit.last ? &unit : nullptr);
-    if (!unit.memory.in_place) outputs += unit.out.per_sample();
-  }
-  Index state = 0;
-  for (const Entry& entry : network.entries()) state += entry.state.count;
+  for (const LayerFacts& layer : facts.layers) text += layer_line(layer, from_width);
   text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", from_width, "", "",
-                      grouped(network.trainable()), network.flop() / kMega, memory_text(outputs));
+                      grouped(network.trainable()), network.flop() / kMega, memory_text(facts.outputs));
   text += fmt::format("  flat features {}, running statistics {}; memory in training: model {}, workspace {}\n",
-                      grouped(network.flat_features()), grouped(state), byte_text(memory.models),
-                      byte_text(memory.workspace));
+                      grouped(network.flat_features()), grouped(facts.state), byte_text(facts.memory.models),
+                      byte_text(facts.memory.workspace));
   text += fmt::format("  activations and their gradients lie in one arena of {}; each by itself they would take {}\n\n",
-                      memory_text(execution.activations), memory_text(execution.separate));
+                      memory_text(facts.execution.activations), memory_text(facts.execution.separate));
   return text;
+}
+
+using Json = nlohmann::ordered_json;
+
+// Memory in bytes; what the table shows as "-" is null.
+Json layer_json(const LayerFacts& layer) {
+  const auto place = [&](const Place& at) { return Json(4 * at.first); };
+  return {{"name", layer.name},
+          {"from", layer.from},
+          {"group", layer.top ? "top" : "bottom"},
+          {"output", to_string(layer.output)},
+          {"parameters", layer.parameters},
+          {"forward_flop", layer.flop},
+          {"activation_bytes", layer.own_memory() ? Json(4 * layer.output.per_sample()) : Json()},
+          {"at_byte", layer.last != nullptr ? place(layer.last->memory.output) : Json()},
+          {"gradient_at_byte", layer.last != nullptr ? place(layer.last->memory.dy) : Json()}};
+}
+
+Json network_json(const NetworkFacts& facts) {
+  Json layers = Json::array();
+  for (const LayerFacts& layer : facts.layers) layers.push_back(layer_json(layer));
+  return {{"resolution", factors(facts.resolution, facts.network.input().axes)},
+          {"sample", to_string(facts.network.input())},
+          {"batch", facts.batch},
+          {"layers", layers},
+          {"parameters", facts.network.trainable()},
+          {"forward_flop", facts.network.flop()},
+          {"activation_bytes", 4 * facts.outputs},
+          {"flat_features", facts.network.flat_features()},
+          {"running_statistics", facts.state},
+          {"model_bytes", facts.memory.models},
+          {"workspace_bytes", facts.memory.workspace},
+          {"arena_bytes", 4 * facts.execution.activations},
+          {"separate_bytes", 4 * facts.execution.separate}};
 }
 
 // Replicas of one rank when a run computes shard by shard; 0 when it computes whole batches.
@@ -107,23 +170,54 @@ std::string peak_text(const RunMemory& m, bool with_data) {
       with_data ? ", data " + byte_text(m.data) : "");
 }
 
-// Per layer: output shape, parameters, forward FLOP, activation memory, group; totals per resolution; and the memory of
-// a rank in training with this backend. `sample` is the original sample's shape. `held` is missing when the data are.
-// `ranks` is the run's number of ranks.
-std::string inspect_text(Backend& backend, const Config& config, const Shape& sample,
-                         const std::optional<HeldData>& held, int ranks) {
-  MemoryCount memory(backend, config.training, own_replicas(config, ranks));
-  const Plan plan = make_plan(config);
-  std::string text;
-  for (const Extent& resolution : plan.resolutions()) {
-    const NetworkSettings settings = network_settings(config, plan, sample, resolution);
-    const RunMemory stage = memory.add(settings);
-    text += network_text(backend, settings, resolution, stage);
-  }
+Json peak_json(const RunMemory& m, bool with_data) {
+  return {{"peak_bytes", m.all()},
+          {"program_bytes", m.program},
+          {"model_bytes", m.models},
+          {"workspace_bytes", m.workspace},
+          {"batch_bytes", m.batches},
+          {"saving_bytes", m.saving},
+          {"data_bytes", with_data ? Json(m.data) : Json()}};
+}
+
+/// All that is printed. The original sample's shape, and the memory of a rank in training.
+struct Inspection {
+  DataSample of;
+  std::vector<NetworkFacts> networks{};
+  RunMemory peak{};
+  bool with_data = false;
+};
+
+std::string inspect_text(const Inspection& found) {
+  std::string text = fmt::format("sample {} ({})\n\n", to_string(found.of.shape), found.of.origin);
+  for (const NetworkFacts& facts : found.networks) text += network_text(facts);
   return text +
          "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
          "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
-         peak_text(memory.peak(plan, held), held.has_value());
+         peak_text(found.peak, found.with_data);
+}
+
+std::string inspect_json(const Inspection& found) {
+  Json json{{"sample", to_string(found.of.shape)}, {"origin", found.of.origin}, {"resolutions", Json::array()}};
+  for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
+  json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
+  return json.dump(2) + "\n";
+}
+
+// The plan's networks with this backend. `held` is missing when the data are. `ranks` is the run's number of ranks.
+Inspection inspect(Backend& backend, const Config& config, const DataSample& of, const std::optional<HeldData>& held,
+                   int ranks) {
+  MemoryCount memory(backend, config.training, own_replicas(config, ranks));
+  const Plan plan = make_plan(config);
+  Inspection found{of};
+  for (const Extent& resolution : plan.resolutions()) {
+    const NetworkSettings settings = network_settings(config, plan, of.shape, resolution);
+    const RunMemory stage = memory.add(settings);
+    found.networks.push_back(network_facts(backend, settings, resolution, stage));
+  }
+  found.peak = memory.peak(plan, held);
+  found.with_data = held.has_value();
+  return found;
 }
 
 // This rank's share of both splits, decided as in a run of `world`. Collective.
@@ -160,8 +254,8 @@ void print_model(const InspectOptions& options, Comm& world) {
   RunConfig cpu = config.run;
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
-  const std::string text = inspect_text(*backend, config, sample, held, world.size());
-  if (world.root()) std::cout << fmt::format("sample {} ({})\n\n{}", to_string(sample), of.origin, text);
+  const Inspection found = inspect(*backend, config, of, held, world.size());
+  if (world.root()) std::cout << (options.json ? inspect_json(found) : inspect_text(found));
 }
 
 }  // namespace
@@ -172,6 +266,8 @@ void add_inspect(Subcommands& commands) {
   auto options = std::make_shared<InspectOptions>();
   add_config(*inspect, options->config, options->overrides);
   add_sample(*inspect, options->sample);
+  add_json(*inspect, options->json);
+  add_example(*inspect, "mrmf inspect mine.toml");
   commands.run(*inspect, [=, &world = commands.world] { print_model(*options, world); });
 }
 

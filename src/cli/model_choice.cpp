@@ -122,13 +122,13 @@ void add_wanted(CLI::App& app, WantedModel& wanted) {
   app.add_flag("--checkpoint", wanted.checkpoint, "use the newest checkpoint of a run that is not done");
 }
 
-void tell_epoch(const std::string& file, Comm& world) {
+void tell_epoch(const std::string& file, std::ostream& out, Comm& world) {
   const std::string text = Hdf5File::open(file, world).read_attribute("epoch");
   if (text.empty() || !world.root()) return;
   const ModelNote note = note_from_json(text, file);
   const bool last = note.epoch == note.epochs;
-  std::cout << fmt::format("{}: {}{}{}\n", file, to_text(note), note.best ? ", the best one" : "",
-                           note.best && !last ? "; --epoch last takes the last one" : "");
+  out << fmt::format("{}: {}{}{}\n", file, to_text(note), note.best ? ", the best one" : "",
+                     note.best && !last ? "; --epoch last takes the last one" : "");
 }
 
 void find_from_run(std::vector<std::string>& files, const ModelChoice& choice) {

@@ -36,7 +36,7 @@ ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Com
 void add_wanted(CLI::App& app, WantedModel& wanted);
 
 /// Prints of which epoch a model's file is, where it knows. Collective.
-void tell_epoch(const std::string& file, Comm& world);
+void tell_epoch(const std::string& file, std::ostream& out, Comm& world);
 
 /// Looks for missing relative files where the run was started, too: above its folder, according to run.folder.
 void find_from_run(std::vector<std::string>& files, const ModelChoice& choice);

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,6 +51,19 @@ std::string auto_text(const AutoSchedule& chosen) {
   return text;
 }
 
+// The plan as the run folder keeps it, with what the text says of its cost.
+std::string plan_json(const Config& config, const Plan& plan, const std::optional<DataSample>& sample,
+                      const std::optional<AutoSchedule>& chosen) {
+  auto json = nlohmann::json::parse(to_json(plan));
+  if (sample) {
+    json["sample"] = to_string(sample->shape);
+    json["cost_epochs"] = plan_cost(config, plan, sample->shape);
+    json["may_end_early"] = may_end_early(plan);
+  }
+  if (chosen) json["auto"] = {{"baseline_cost_epochs", chosen->baseline_cost}, {"reasons", chosen->reasons}};
+  return json.dump(2) + "\n";
+}
+
 void print_plan(const PlanOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
@@ -62,7 +76,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   print_warnings(config_warnings(config), world);
   if (!world.root()) return;
   if (options.json) {
-    std::cout << to_json(plan);
+    std::cout << plan_json(config, plan, sample, chosen);
   } else if (options.toml) {
     std::cout << to_toml(config);
   } else {
@@ -79,10 +93,12 @@ void add_plan(Subcommands& commands) {
       "plan", "print the phases and fusions of a run: what is trained, fused and finetuned, and until when");
   auto options = std::make_shared<PlanOptions>();
   add_config(*plan, options->config, options->overrides);
-  CLI::Option* json = plan->add_flag("--json", options->json, "as JSON, the form the run folder keeps");
+  CLI::Option* json =
+      plan->add_flag("--json", options->json, "as one JSON object, the form the run folder keeps, and the cost");
   plan->add_flag("--toml", options->toml, "the whole configuration, with what \"auto\" chose written out")
       ->excludes(json);
   add_sample(*plan, options->sample);
+  add_example(*plan, "mrmf plan mine.toml");
   commands.run(*plan, [=, &world = commands.world] { print_plan(*options, world); });
 }
 

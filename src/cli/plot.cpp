@@ -30,11 +30,11 @@ void add_plot(Subcommands& commands) {
   plot->add_option("--labels", options->labels, "labels and confusion: the true labels, one name per file of them")
       ->type_name("FILE:DATASET");
   add_overwrite(*plot, options->output.replace);
-  plot->footer(
-      "Examples:\n"
-      "  mrmf plot runs/baseline runs/waves -o loss.png\n"
-      "  mrmf plot runs/baseline runs/waves --what times -o times.svg\n"
-      "  mrmf plot out.h5 --what labels --labels waves.h5:val/y -o labels");
+  add_example(*plot,
+              "mrmf plot runs/mine runs/mine-2 --x gflop -o losses.svg\n"
+              "mrmf plot runs/mine runs/mine-2 --what times -o times.svg\n"
+              "mrmf predict runs/mine -o out.h5\n"
+              "mrmf plot out.h5 --what labels --labels mydata.h5:val_parameters -o labels");
   commands.run(*plot, [=, &world = commands.world] {
     if (world.root()) draw(*options);
   });

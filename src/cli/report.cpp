@@ -24,7 +24,7 @@ void add_report(Subcommands& commands) {
   report->add_option("--baselines", options->compare.baselines,
                      "a file that compare --csv wrote: its baselines are the curve for savings at equal loss");
   add_overwrite(*report, output->replace);
-  report->footer("Example:\n  mrmf report runs/baseline runs/waves -o report.html");
+  add_example(*report, "mrmf report runs/mine runs/mine-2 -o report.html");
   commands.run(*report, [=, &world = commands.world] {
     if (!world.root()) return;
     output->require();

@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace mrmf {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 constexpr Index kFirst = 5;         // largest outputs among which the label may be
 constexpr Index kMostPrinted = 20;  // classes of a confusion matrix that fits a screen
@@ -64,6 +69,52 @@ std::string Scores::text(Index samples) const {
   if (task_ == Task::classes && channels_ > kFirst && labelled_ > 0)
     text += fmt::format("accuracy {:.6f} of the first {}\n", in_first_ / labelled_, kFirst);
   return text + "\n" + classes_text() + (task_ == Task::classes ? "\n" + confusion_text() : "");
+}
+
+nlohmann::ordered_json Scores::json(Index samples) const {
+  if (task_ == Task::regression) return errors_json();
+  Json json{{"loss", loss_ / static_cast<double>(samples)}, {"accuracy", number(sums_.value(Metric::accuracy))}};
+  if (task_ == Task::classes && channels_ > kFirst && labelled_ > 0)
+    json[fmt::format("accuracy_of_first_{}", kFirst)] = in_first_ / labelled_;
+  json.update(classes_json());
+  if (confusion_.empty()) return json;
+  json["confusion"] = Json::array();  // [label][prediction]
+  for (Index label = 0; label < channels_; ++label) {
+    const auto row = confusion_.begin() + label * channels_;
+    json["confusion"].push_back(std::vector<Index>(row, row + channels_));
+  }
+  return json;
+}
+
+nlohmann::ordered_json Scores::errors_json() const {
+  Json labels = Json::array();
+  double mse = 0, mae = 0;
+  for (Index c = 0; c < channels_; ++c) {
+    const ErrorSum sum = sums_.of_output(c);
+    labels.push_back({{"label", c},
+                      {"mse", number(sum.squares / sum.count)},
+                      {"mae", number(sum.magnitudes / sum.count)},
+                      {"r2", number(sum.r2())}});
+    mse += sum.squares / sum.count / static_cast<double>(channels_);
+    mae += sum.magnitudes / sum.count / static_cast<double>(channels_);
+  }
+  return {{"labels", labels}, {"mse", number(mse)}, {"mae", number(mae)}};
+}
+
+nlohmann::ordered_json Scores::classes_json() const {
+  Json classes = Json::array();
+  for (Index c = 0; c < channels_; ++c) {
+    const ClassCount count = sums_.of_class(c);
+    const auto figure = [&](double value) { return count.either() > 0 ? number(value) : Json(); };
+    classes.push_back({{task_ == Task::classes ? "class" : "output", c},
+                       {"labels", static_cast<Index>(count.labelled)},
+                       {"predictions", static_cast<Index>(count.predicted)},
+                       {"iou", figure(count.iou())},
+                       {"dice", figure(count.dice())}});
+  }
+  return {{task_ == Task::classes ? "classes" : "outputs", classes},
+          {"iou", number(sums_.value(Metric::iou))},
+          {"dice", number(sums_.value(Metric::dice))}};
 }
 
 std::string Scores::errors_text() const {

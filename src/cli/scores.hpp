@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,12 @@ class Scores {
   /// accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest outputs,
   /// and the numbers of each label and prediction.
   std::string text(Index samples) const;
+  /// The same figures. One that is not defined, such as the IoU of a class that does not occur, is null.
+  nlohmann::ordered_json json(Index samples) const;
 
  private:
+  nlohmann::ordered_json errors_json() const;
+  nlohmann::ordered_json classes_json() const;
   std::string errors_text() const;
   std::string classes_text() const;
   std::string confusion_text() const;

@@ -100,6 +100,7 @@ void add_simulate_neuron(CLI::App& simulate, Subcommands& commands) {
   neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
   add_threads(*neuron, options->threads);
   add_overwrite(*neuron, options->replace);
+  add_example(*neuron, "mrmf simulate neuron -n 40 --cells 2 -o neurons.h5");
   commands.run(*neuron, [=, &world = commands.world] { make_neuron(*options, world); });
 }
 
@@ -128,6 +129,7 @@ void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
       "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
       "files' bytes are the same for any");
   add_overwrite(*cubes, options->replace);
+  add_example(*cubes, "mrmf simulate cosmology -n 10 --size 16 -o cubes");
   commands.run(*cubes, [=, &world = commands.world] {
     options->method = read_displacement(*method);
     make_cosmology(*options, world);
@@ -153,6 +155,7 @@ void add_simulate_fields(CLI::App& simulate, Subcommands& commands) {
   fields->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
   add_threads(*fields, options->threads);
   add_overwrite(*fields, options->replace);
+  add_example(*fields, "mrmf simulate fields -n 100 --size 32 -o fields.h5");
   commands.run(*fields, [=, &world = commands.world] { make_fields(*options, world); });
 }
 
@@ -173,6 +176,7 @@ void add_simulate_volumes(CLI::App& simulate, Subcommands& commands) {
   add("--seed", options->seed, "seed; the same seed gives the same bytes");
   add_threads(*volumes, options->threads);
   add_overwrite(*volumes, options->replace);
+  add_example(*volumes, "mrmf simulate volumes -n 10 --size 16 -o volumes.h5");
   commands.run(*volumes, [=, &world = commands.world] { make_volumes(*options, world); });
 }
 
@@ -185,6 +189,7 @@ void add_simulate(Subcommands& commands) {
   add_simulate_cosmology(*simulate, commands);
   add_simulate_fields(*simulate, commands);
   add_simulate_volumes(*simulate, commands);
+  add_example(*simulate, "mrmf simulate fields -n 50 --size 32 --seed 2 -o more-fields.h5");
 }
 
 }  // namespace mrmf

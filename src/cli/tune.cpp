@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct TuneOptions {
   std::vector<int> batches;
   std::vector<std::string> rules{"cosine", "linear"};
   Replace replace = Replace::nothing;
+  bool json = false;
 };
 
 // Around what the configuration has. Batches are of all ranks that the run is for.
@@ -67,10 +69,39 @@ std::string table(const std::vector<Trial>& trials, const std::vector<Rung>& run
   return text;
 }
 
-std::string summary(const std::vector<Trial>& trials, const std::vector<Rung>& rungs, int axes) {
+double all_cost(const std::vector<Rung>& rungs) {
   double cost = 0;
   for (const Rung& rung : rungs) cost += rung.trials * rung.cost;
-  const double all = rungs.front().trials * rungs.back().cost;
+  return cost;
+}
+
+// A trial's losses as far as it got; null where it diverged.
+std::string tune_json(const std::vector<Trial>& trials, const std::vector<Rung>& rungs, int axes,
+                      const std::string& best) {
+  using Json = nlohmann::ordered_json;
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  Json json{{"rungs", Json::array()}, {"trials", Json::array()}};
+  for (std::size_t r = 0; r < rungs.size(); ++r)
+    json["rungs"].push_back({{"resolution", factors(rungs[r].resolution, axes)},
+                             {"epochs", rungs[r].epochs},
+                             {"trials", rungs[r].trials},
+                             {"cost_epochs", rungs[r].cost},
+                             {"agreement", number(rank_agreement(trials, r, rungs.size() - 1))}});
+  for (const Trial& trial : trials) {
+    Json losses = Json::array();
+    for (const double loss : trial.losses) losses.push_back(number(loss));
+    json["trials"].push_back({{"learning_rate", trial.learning_rate},
+                              {"batch", trial.batch},
+                              {"rule", to_string(trial.rule)},
+                              {"losses", losses}});
+  }
+  json["cost_epochs"] = all_cost(rungs);
+  json["best"] = best;
+  return json.dump(2) + "\n";
+}
+
+std::string summary(const std::vector<Trial>& trials, const std::vector<Rung>& rungs, int axes) {
+  const double cost = all_cost(rungs), all = rungs.front().trials * rungs.back().cost;
   std::string text = fmt::format(
       "cost: {:.1f} epochs at full resolution by arithmetic; all trials at full length: {:.1f}\n", cost, all);
   for (std::size_t r = 0; r + 1 < rungs.size(); ++r) {
@@ -98,15 +129,20 @@ void run_tuning(TuneOptions options, Comm& world) {
     std::filesystem::create_directories(settings.folder);
     require_output(best, options.replace, {options.config});
   });
-  const std::vector<Trial> trials =
-      tune(settings, rungs, world, [](const std::string& line) { std::cout << line << std::endl; });
+  const std::vector<Trial> trials = tune(settings, rungs, world, [&](const std::string& line) {
+    (options.json ? std::cerr : std::cout) << line << std::endl;
+  });
   collective_try(world, [&] {
     if (!world.root()) return;
-    std::cout << "\n" << table(trials, rungs, data.sample.axes) << "\n" << summary(trials, rungs, data.sample.axes);
+    if (!options.json)
+      std::cout << "\n" << table(trials, rungs, data.sample.axes) << "\n" << summary(trials, rungs, data.sample.axes);
     if (std::isnan(trials.front().losses.back()))
       throw DataError("every trial diverged at full resolution; give lower --rates");
     write_file(best, to_toml(tuned(config, trials.front(), ranks)), options.replace);
-    std::cout << "best: " << best << "\n";
+    if (options.json)
+      std::cout << tune_json(trials, rungs, data.sample.axes, best);
+    else
+      std::cout << "best: " << best << "\n";
   });
 }
 
@@ -134,6 +170,8 @@ void add_tune(Subcommands& commands) {
                    "keeps finished trials, so that the same command goes on; run.folder with -tune behind it");
   tune->add_option("--output,-o", options->output, "the winner's configuration; best.toml in the folder");
   add_overwrite(*tune, options->replace, "replace a winner's configuration that is there");
+  add_json(*tune, options->json);
+  add_example(*tune, "mrmf tune mine.toml --rates 1e-3,3e-3 --rules cosine -o tuned.toml");
   commands.run(*tune, [=, &world = commands.world] { run_tuning(*options, world); });
 }
 

@@ -14,12 +14,13 @@
 namespace mrmf {
 namespace {
 
-// Looks beside the sources that the program was built from, and beside an installed program (../jobs).
+// Looks where an installed or bundled program has them, beside a build folder, and in the sources that the program was
+// built from.
 std::string script_path(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  for (const std::filesystem::path& folder :
-       {program.parent_path().parent_path(), std::filesystem::path(kSourceFolder)})
+  const std::filesystem::path above = program.parent_path().parent_path();
+  for (const std::filesystem::path& folder : {above / "share" / "mrmf", above, std::filesystem::path(kSourceFolder)})
     if (std::filesystem::exists(folder / "jobs" / name)) return folder / "jobs" / name;
   throw ConfigError("jobs/" + name + " is not beside the program; run it by hand: python3 jobs/" + name + " --help");
 }
@@ -28,21 +29,22 @@ std::string script_path(const std::string& name) {
 void run_script(const std::string& script, std::vector<std::string> options, const OutputFile& picture) {
   const std::string format = std::filesystem::path(picture.target()).extension().string().substr(1);
   options.insert(options.end(), {"-o", picture.path(), "--format", format});
-  std::vector<std::string> words{kPython, script_path(script)};
+  std::error_code ignored;  // elsewhere than where the program was built, another python3 may be the one
+  const std::string python = std::filesystem::exists(kPython, ignored) ? kPython : "python3";
+  std::vector<std::string> words{python, script_path(script)};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
+  if (posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
     throw ConfigError("cannot start " + words.front() + " to draw the plot");
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 3) throw DataError("the plot was not made (see above)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw ConfigError("the plot was not made (see above); needed is " + std::string(kPython) +
-                      " with matplotlib and h5py");
+    throw ConfigError("the plot was not made (see above); needed is " + python + " with matplotlib and h5py");
 }
 
 void require_matching(const PlotOptions& options) {

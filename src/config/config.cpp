@@ -1,7 +1,5 @@
 #include "src/config/config.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -14,13 +12,6 @@ namespace mrmf {
 namespace {
 
 std::string section_of(const std::string& path) { return path.substr(0, path.find('.')); }
-
-std::string describe(const std::string& path, const std::string& expected, const std::string& standard,
-                     const std::string& meaning) {
-  const bool said = standard.empty() || meaning.find("unless set") != std::string::npos;
-  return fmt::format("  {}\n      {}{}\n      {}\n", path, expected, said ? "" : "; " + standard + " unless set",
-                     meaning);
-}
 
 // method.join is a former key. Runs wrote it out, but an existing run's value no longer matters.
 void drop_join(Value& root, Writer writer) {
@@ -78,29 +69,6 @@ std::string to_toml(const Config& config) {
     }
     text += key.path.substr(section.size() + 1) + " = " + value + "\n";
   }
-  return text;
-}
-
-std::string describe_keys() {
-  const Config standard;
-  std::string text, section;
-  for (const Key<Config>& key : config_keys()) {
-    if (section_of(key.path) != section) {
-      section = section_of(key.path);
-      text += (text.empty() ? "[" : "\n[") + section + "]\n";
-    }
-    text += describe(key.path, key.expected, key.write(standard), key.meaning);
-  }
-  text += "\n[[model.layers]]\n";
-  for (const LayerKey& entry : layer_keys()) {
-    std::string kinds;
-    for (const LayerKind kind : entry.kinds) kinds += (kinds.empty() ? "" : ", ") + to_string(kind);
-    const bool all = entry.kinds.size() == std::size(kLayerKinds);
-    const std::string preset = entry.required ? "" : entry.key.write(LayerSpec{});
-    text += describe(entry.key.path + (all ? "" : "  (" + kinds + ")"), entry.key.expected, preset, entry.key.meaning);
-  }
-  text += "\n[[method.stages]]\n";
-  for (const Key<StageOverride>& key : stage_keys()) text += describe(key.path, key.expected, "", key.meaning);
   return text;
 }
 

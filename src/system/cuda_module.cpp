@@ -1,9 +1,12 @@
 // The module with the CUDA backend: finds it, opens it, and asks it for devices.
 #include <dlfcn.h>
+#include <link.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "generated/cuda_interface.hpp"
 #include "src/system/backend_choice.hpp"
@@ -13,13 +16,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program or, for tests and unusual installations, at MRMF_CUDA_MODULE.
+constexpr const char* kModule = "libmrmf_cuda.so";
+
+// The folders in which the system looks for the program's libraries. An installed program's, or one that is linked with
+// the installed library, are also those of the module (jobs/install).
+std::vector<fs::path> library_folders() {
+  std::vector<fs::path> folders;
+  void* const program = dlopen(nullptr, RTLD_LAZY);
+  Dl_serinfo size{};
+  if (program == nullptr || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0) return folders;
+  // The list's entries and their names lie behind its head.
+  std::vector<std::max_align_t> memory(size.dls_size / sizeof(std::max_align_t) + 1);
+  auto* const list = reinterpret_cast<Dl_serinfo*>(memory.data());
+  if (dlinfo(program, RTLD_DI_SERINFOSIZE, list) != 0 || dlinfo(program, RTLD_DI_SERINFO, list) != 0) return folders;
+  for (unsigned i = 0; i < list->dls_cnt; ++i) folders.emplace_back((&list->dls_serpath[0] + i)->dls_name);
+  return folders;
+}
+
+// At MRMF_CUDA_MODULE if that is set, as by tests; beside the program; above it, from build/tests; where its libraries
+// are. Beside the program also if it is nowhere.
 std::string module_path() {
   if (const char* path = std::getenv("MRMF_CUDA_MODULE")) return path;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path beside = folder / "libmrmf_cuda.so", above = folder / ".." / "libmrmf_cuda.so";  // above build/tests
-  return (fs::exists(beside, error) || !fs::exists(above, error) ? beside : above).string();
+  std::vector<fs::path> places{folder, folder / ".."};
+  for (fs::path& place : library_folders()) places.push_back(std::move(place));
+  for (const fs::path& place : places)
+    if (fs::exists(place / kModule, error)) return (place / kModule).string();
+  return (folder / kModule).string();
 }
 
 // Opens the module. It is never closed: the backend's memory and handles end with the process.

@@ -1,4 +1,6 @@
-# Writes version.hpp with the git hash of the sources; rewritten only when it changes.
+# Writes version.hpp with the version and the git hash of the sources; rewritten only when it changes.
+include(${CMAKE_CURRENT_LIST_DIR}/git_version.cmake)
+mrmf_version(VERSION ${SOURCE})
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE HASH OUTPUT_STRIP_TRAILING_WHITESPACE
   RESULT_VARIABLE FAILED ERROR_QUIET)
 if(FAILED)

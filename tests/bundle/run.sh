@@ -127,6 +127,8 @@ for module in torch_networks network cosmoflow; do
   [ -s "$build/bundle/mrmf/gpu/$module.py" ] || fail "gpu/$module.py, which the comparison with PyTorch imports, is not there"
 done
 
+[ -s "$build/bundle/mrmf/share/mrmf/jobs/plot.py" ] || fail "share/mrmf/jobs/plot.py, which mrmf plot runs, is not there"
+
 emulated=$build/tests/emulated/libmrmf_cuda_emulated.so
 call=$(sed -n '/^<!-- the one call -->/,/^```$/ { /^[^<`]/p }' docs/gpu.md)
 [ -n "$call" ] || fail "docs/gpu.md does not hold the one call"

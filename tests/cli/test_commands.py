@@ -21,7 +21,7 @@ import keys  # noqa: E402  (docs/guide/keys.py)
 
 class Commands(support.MrmfTest):
     def test_version_and_help(self):
-        self.assertRegex(self.mrmf("--version"), r"^mrmf \d+\.\d+\.\d+ \(")
+        self.assertRegex(self.mrmf("--version"), r"^mrmf \d+\.\d+\.\d+\S* \(")
         text = self.mrmf("--help")
         for name in ("simulate", "coarsen", "init", "data", "inspect", "plan", "train", "compare", "evaluate", "predict",
                      "export", "import", "bench", "plot", "report", "presets", "doctor"):

@@ -1,15 +1,12 @@
-// `mrmf train`: from a configuration to a finished run folder.
+#include "src/method/train_run.hpp"
+
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
-#include <iostream>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "src/cli/commands.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
@@ -27,56 +24,6 @@
 
 namespace mrmf {
 namespace {
-
-struct TrainOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  bool overwrite = false;
-  std::string run;  ///< instead of `config`: the folder of a run that goes on
-};
-
-/// What is to be trained.
-struct Asked {
-  Config config;
-  bool continued = false;  ///< with a run by its folder, whose last phase may have more epochs than it was saved with
-  bool more = false;       ///< it has
-};
-
-// The configuration of a run that goes on, with other epochs for its last phase if that is asked for.
-Asked read_continued(const TrainOptions& options) {
-  const std::string file = options.run + "/config.toml";
-  std::error_code none;
-  if (!std::filesystem::exists(file, none))
-    throw ConfigError("--continue " + options.run + ": is no run's folder: there is no " + file +
-                      "; name the folder that mrmf train made");
-  const Config kept = read_config(file, {}, Writer::run);
-  Config config = read_config(file, options.overrides, Writer::run);
-  if (config.run.folder != kept.run.folder)
-    throw ConfigError("--continue " + options.run + " goes on in that folder; leave --set run.folder out");
-  const bool by_training = config.training.epochs != kept.training.epochs;
-  const int had = last_epochs(kept), wanted = by_training ? config.training.epochs : last_epochs(config);
-  if (wanted < had)
-    throw ConfigError(fmt::format("--continue {}: the last phase has {} epochs, and {} are fewer; give more",
-                                  options.run, had, wanted));
-  if (wanted == had && std::filesystem::exists(options.run + "/result.json", none))
-    throw ConfigError(
-        fmt::format("--continue {}: the run is done; for more than its {} epochs give --set "
-                    "training.epochs=...",
-                    options.run, had));
-  config.training.epochs = kept.training.epochs;
-  set_last_epochs(config, wanted);
-  config.run.folder = options.run;
-  return {std::move(config), true, wanted > had};
-}
-
-Asked read_asked(const TrainOptions& options) {
-  if (options.run.empty() == options.config.empty())
-    throw ConfigError("train: name a configuration file, or a run's folder with --continue, and not both");
-  if (options.run.empty()) return {read_config(options.config, options.overrides)};
-  if (options.overwrite)
-    throw ConfigError("train: --continue goes on with a run, and --overwrite begins anew; keep one");
-  return read_continued(options);
-}
 
 // What a longer phase does with the learning rate.
 void tell_more_epochs(const Plan& plan, RunReport& report) {
@@ -136,10 +83,9 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
 }
 
 // More epochs go on from the end of those that there are. The same on every rank.
-void require_end(const Asked& asked, const Checkpoints& checkpoints) {
-  const std::string& run = asked.config.run.folder;
+void require_end(const TrainRun& train, const std::string& run, const Checkpoints& checkpoints) {
   std::error_code none;
-  if (asked.more && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
+  if (train.more_epochs && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
     throw ConfigError(run +
                       ": there is no checkpoint of the run's end (checkpoints/step-<n>.h5), which earlier versions did "
                       "not keep; begin a new run with model.start = \"" +
@@ -154,12 +100,11 @@ void check_start(const Plan& plan, const Config& config, const DatasetShape& sha
   look_at_start(config, first, world);
 }
 
-// A command does not replace what it reads: --set would change the configuration that a run keeps.
-void require_kept_config(const RunFolder& folder, const TrainOptions& options) {
-  if (options.overrides.empty() || !folder.is_own_config(options.config)) return;
-  const Config changed = read_config(options.config, options.overrides), kept = read_config(options.config, {});
-  if (to_toml(changed) != to_toml(kept))
-    throw ConfigError(options.config +
+// A command does not replace what it reads: --set would change the configuration that a run keeps. `asked` is what the
+// run was asked for, as TOML.
+void require_kept_config(const RunFolder& folder, const std::string& file, const std::string& asked) {
+  if (folder.is_own_config(file) && asked != to_toml(read_config(file, {})))
+    throw ConfigError(file +
                       ": is the configuration that run.folder keeps, and --set would replace it; copy "
                       "it to another place and start from there, or leave --set out");
 }
@@ -184,11 +129,10 @@ class Warnings {
 
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
-                      const Checkpoints& checkpoints, const std::optional<RunFolder>& folder,
-                      const TrainOptions& options) {
+                      const Checkpoints& checkpoints, const std::optional<RunFolder>& folder, const TrainRun& train) {
   if (!folder) return RunReport(settings);
   // A configuration that is trained from inside the run folder is the user's file and stays unchanged.
-  const std::string text = folder->is_own_config(options.config) ? "" : to_toml(config);
+  const std::string text = folder->is_own_config(train.config_file) ? "" : to_toml(config);
   RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
@@ -237,11 +181,11 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
   return phase.best_epoch > 0 ? std::optional(note(phase.best_epoch)) : std::nullopt;
 }
 
-// Throws Stopped (src/run/signals.hpp) when a signal came and the run is saved.
-void run_training(const TrainOptions& options, Comm& world) {
+}  // namespace
+
+RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
-  const Asked asked = read_asked(options);
-  Config config = asked.config;
+  const std::string asked = to_toml(config);
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
   world.sum_in_any_order(config.run.deterministic);
@@ -265,13 +209,13 @@ void run_training(const TrainOptions& options, Comm& world) {
 
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
-    folder.emplace(config.run.folder, options.overwrite || asked.more);
-    require_kept_config(*folder, options);
+    folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
+    require_kept_config(*folder, train.config_file, asked);
   }
   Checkpoints checkpoints(config, plan, shape.samples, world.size(),
-                          asked.continued ? Checkpoints::Epochs::more : Checkpoints::Epochs::same);
-  if (!options.overwrite) checkpoints.find(world);
-  require_end(asked, checkpoints);
+                          train.continued ? Checkpoints::Epochs::more : Checkpoints::Epochs::same);
+  if (!train.overwrite) checkpoints.find(world);
+  require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
   if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
@@ -283,17 +227,17 @@ void run_training(const TrainOptions& options, Comm& world) {
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
-    if (options.overwrite) forget_teams(config.run, world);
+    if (train.overwrite) forget_teams(config.run, world);
     forget_teams_of_others(config, world);
   }
   if (folder) folder->keep();  // from here on there are records
   const std::vector<PhaseWork> work =
       phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples});
-  const ReportSettings settings{config.run.folder, &std::cout, stdout_is_terminal(), config.run.tensorboard,
+  const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard,
                                 TimeEstimate(work, world.size())};
-  RunReport report = open_report(config, plan, settings, checkpoints, folder, options);
+  RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(world)));
-  if (asked.more) tell_more_epochs(plan, report);
+  if (train.more_epochs) tell_more_epochs(plan, report);
   warnings.log(report);
   for (const std::string& reason : reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
@@ -323,21 +267,7 @@ void run_training(const TrainOptions& options, Comm& world) {
   report.finish(result);
   checkpoints.keep_last(world);
   forget_teams(config.run, world);
-}
-
-}  // namespace
-
-void add_train(Subcommands& commands) {
-  CLI::App* train =
-      commands.app.add_subcommand("train", "train a model as the configuration says, into its run folder");
-  auto options = std::make_shared<TrainOptions>();
-  add_config(*train, options->config, options->overrides, "configuration file (TOML), unless --continue is given");
-  train->get_option("config")->required(false);
-  train->add_option("--continue", options->run,
-                    "folder of a run to go on with, instead of a configuration; with --set training.epochs=N its last "
-                    "phase goes on until N epochs are done");
-  train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
-  commands.run(*train, [=, &world = commands.world] { run_training(*options, world); });
+  return result;
 }
 
 }  // namespace mrmf

@@ -1,0 +1,94 @@
+// `mrmf train`: from a configuration to a finished run folder, or on with a run.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/check.hpp"
+#include "src/cli/commands.hpp"
+#include "src/method/train_run.hpp"
+#include "src/run/report.hpp"
+
+namespace mrmf {
+namespace {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool overwrite = false;
+  std::string run;  ///< instead of `config`: the folder of a run that goes on
+};
+
+/// What is to be trained.
+struct Asked {
+  Config config;
+  bool continued = false;  ///< with a run by its folder, whose last phase may have more epochs than it was saved with
+  bool more = false;       ///< it has
+};
+
+// The configuration of a run that goes on, with other epochs for its last phase if that is asked for.
+Asked read_continued(const TrainOptions& options) {
+  const std::string file = options.run + "/config.toml";
+  std::error_code none;
+  if (!std::filesystem::exists(file, none))
+    throw ConfigError("--continue " + options.run + ": is no run's folder: there is no " + file +
+                      "; name the folder that mrmf train made");
+  const Config kept = read_config(file, {}, Writer::run);
+  Config config = read_config(file, options.overrides, Writer::run);
+  if (config.run.folder != kept.run.folder)
+    throw ConfigError("--continue " + options.run + " goes on in that folder; leave --set run.folder out");
+  const bool by_training = config.training.epochs != kept.training.epochs;
+  const int had = last_epochs(kept), wanted = by_training ? config.training.epochs : last_epochs(config);
+  if (wanted < had)
+    throw ConfigError(fmt::format("--continue {}: the last phase has {} epochs, and {} are fewer; give more",
+                                  options.run, had, wanted));
+  if (wanted == had && std::filesystem::exists(options.run + "/result.json", none))
+    throw ConfigError(
+        fmt::format("--continue {}: the run is done; for more than its {} epochs give --set "
+                    "training.epochs=...",
+                    options.run, had));
+  config.training.epochs = kept.training.epochs;
+  set_last_epochs(config, wanted);
+  config.run.folder = options.run;
+  return {std::move(config), true, wanted > had};
+}
+
+Asked read_asked(const TrainOptions& options) {
+  if (options.run.empty() == options.config.empty())
+    throw ConfigError("train: name a configuration file, or a run's folder with --continue, and not both");
+  if (options.run.empty()) return {read_config(options.config, options.overrides)};
+  if (options.overwrite)
+    throw ConfigError("train: --continue goes on with a run, and --overwrite begins anew; keep one");
+  return read_continued(options);
+}
+
+void run_training(const TrainOptions& options, Comm& world) {
+  const Asked asked = read_asked(options);
+  train_run(asked.config,
+            {options.overwrite, &std::cout, stdout_is_terminal(), options.config, asked.continued, asked.more}, world);
+}
+
+}  // namespace
+
+void add_train(Subcommands& commands) {
+  CLI::App* train =
+      commands.app.add_subcommand("train", "train a model as the configuration says, into its run folder");
+  auto options = std::make_shared<TrainOptions>();
+  add_config(*train, options->config, options->overrides, "configuration file (TOML), unless --continue is given");
+  train->get_option("config")->required(false);
+  train->add_option("--continue", options->run,
+                    "folder of a run to go on with, instead of a configuration; with --set training.epochs=N its last "
+                    "phase goes on until N epochs are done");
+  train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
+  add_example(*train,
+              "mrmf train mine.toml --set run.folder=runs/new\n"
+              "mrmf train --continue runs/new --set training.epochs=3");
+  commands.run(*train, [=, &world = commands.world] { run_training(*options, world); });
+}
+
+}  // namespace mrmf
