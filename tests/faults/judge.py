@@ -6,9 +6,14 @@ import os
 import pathlib
 import re
 import stat
+import struct
+import sys
 
 import h5py
 import numpy as np
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+import events  # noqa: E402
 
 CODES = {0, 2, 3, 4, 75}
 DISTURBING = re.compile(r"Traceback|vector::|basic_string|terminate called|HDF5-DIAG|Sanitizer|json\.exception|bad_alloc|"
@@ -61,6 +66,8 @@ def contents(path):
     try:
         if path.suffix == ".h5":
             return hdf5_contents(path)
+        if "tfevents" in path.name:
+            return [(step, without_times(values)) for _, step, values in events.read(path)]
         if path.suffix in (".json", ".jsonl"):
             if path.name == "io.json":  # figures of this machine at this moment
                 return sorted(json.loads(path.read_text()))
@@ -71,7 +78,7 @@ def contents(path):
         if path.suffix == ".png":
             return path.read_bytes()[-12:]  # whole; where it ends times are not in the picture, but in its size
         return path.read_bytes()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, AssertionError, IndexError, struct.error) as error:
         return f"unreadable: {error}"
 
 
