@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from problems import JOBS
+from records import restore
 from run import folder_of, runs
 
 RESULTS = JOBS.parent / "docs/results"
@@ -96,6 +97,7 @@ def main():
     parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
     options = parser.parse_args()
     root = options.folder.resolve()
+    restore(root)
     done = {}
     for run in runs(options.settings):
         folder = folder_of(root, run)

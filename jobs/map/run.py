@@ -2,7 +2,8 @@
 """Makes the runs of the map: which method saves how much, on which problem. Every run is made once; a run that was
 interrupted goes on. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1].
 
-settings.txt says which runs there are. A table of all runs of one problem is written to docs/results/map/ by
+settings.txt says which runs there are. Finished runs leave their records in docs/results/map/records, so that another
+machine goes on from there. A table of all runs of one problem is written to docs/results/map/ by
 `jobs/map/report.py`."""
 import argparse
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 
 from problems import JOBS, PROBLEMS, data_words, method_words, simulate_words
+from records import keep, restore
 
 
 def numbers(text):
@@ -66,6 +68,7 @@ def make(program, root, run, threads):
     name, samples, method, epochs, seed = run
     folder = folder_of(root, run)
     if (folder / "result.json").exists():
+        keep(root, folder)
         return
     problem = PROBLEMS[name]
     output = data(program, root, name, samples, threads)
@@ -76,6 +79,7 @@ def make(program, root, run, threads):
     for word in words:
         command += ["--set", word]
     call(command, folder.with_suffix(".log"))
+    keep(root, folder)
 
 
 def main():
@@ -87,6 +91,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     root = options.folder.resolve()
+    restore(root)
     for run in runs(options.settings):
         if options.only in str(folder_of(root, run).relative_to(root)):
             make(options.mrmf, root, run, options.threads)
