@@ -98,7 +98,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
   }
 }
 
-void open_store(Trained& t, LabelUse labels, Comm& world) {
+void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& world) {
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
@@ -106,6 +106,7 @@ void open_store(Trained& t, LabelUse labels, Comm& world) {
   const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
                                         ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
+  settings.samples = samples;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
   t.store->require(t.resolution, batch);
@@ -121,7 +122,7 @@ ChannelMap label_units(const Trained& t, const Config& config, LabelUse labels) 
 TrainedModel open_model(const Trained& t, const ModelChoice& choice, LabelUse labels, Comm& world) {
   TrainedModel one{.name = choice.run.empty() ? choice.file : choice.run,
                    .config = choice.config,
-                   .samples = sample_map(choice.config, t.shape.sample),
+                   .samples = {},
                    .labels = label_units(t, choice.config, labels),
                    .model = nullptr};
   ModelSettings settings;
@@ -158,8 +159,18 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   require_same_data(t.spec, world);
   if (labels == LabelUse::needed) settle_labels(t.config, t.shape, {t.resolution});
   t.spec.form = t.config.data.train.form;
-  open_store(t, labels, world);
-  for (const ModelChoice& one : choices) t.models.push_back(open_model(t, one, labels, world));
+  std::vector<ChannelMap> units;
+  for (const ModelChoice& one : choices) units.push_back(sample_map(one.config, t.shape.sample));
+  const auto other = std::ranges::find_if_not(units, [&](const ChannelMap& map) { return map == units.front(); });
+  const bool shared = other == units.end();
+  if (!shared && t.spec.layout == SampleLayout::reinterpret)  // units are of the stored channels
+    refuse_together(options.models.front(), options.models[static_cast<std::size_t>(other - units.begin())],
+                    "with data.layout = \"reinterpret\" their samples must be normalised by the same numbers");
+  open_store(t, shared ? units.front() : ChannelMap{}, labels, world);
+  for (std::size_t m = 0; m < choices.size(); ++m) {
+    t.models.push_back(open_model(t, choices[m], labels, world));
+    if (!shared) t.models.back().samples = units[m];
+  }
   for (const TrainedModel& one : t.models)
     if (const Shape output = one.model->network().output(); !(output == t.output()))
       refuse_together(t.models.front().name, one.name,

@@ -39,11 +39,11 @@ void add_model_options(CLI::App& sub, ModelOptions& options);
 
 enum class LabelUse { needed, unread };
 
-/// A trained model, and the units in which it sees samples and labels.
+/// A trained model, and the units in which it sees labels and, where the models differ in them, samples.
 struct TrainedModel {
   std::string name;  ///< as the command line has it
   Config config;
-  ChannelMap samples, labels;
+  ChannelMap samples{}, labels{};
   std::unique_ptr<Model> model;
 };
 
@@ -54,7 +54,7 @@ struct Trained {
   DatasetSpec spec;
   Extent resolution{1, 1, 1};
   DatasetShape shape;
-  std::unique_ptr<SampleStore> store;  ///< of samples in the files' units
+  std::unique_ptr<SampleStore> store;  ///< of samples in the units that all models share
   std::vector<TrainedModel> models;    ///< at least one
 
   Task task() const { return config.training.loss.task(); }
