@@ -10,6 +10,7 @@ namespace mrmf {
 namespace {
 
 constexpr Index kCached = Index{1} << 26;  // bytes of unpacked chunks
+constexpr Index kAtOnce = Index{1} << 26;  // bytes that are copied at once
 
 // "/group//x" is "group/x".
 std::string plain(const std::string& name) {
@@ -103,6 +104,16 @@ void AppendedData::create(Hdf5Output& out) const {
   for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
 }
 
+void AppendedData::copy(const RowReader& from, Range rows, const Place& to) {
+  const Index most = std::max<Index>(1, kAtOnce / std::max<Index>(1, from.row_bytes()));
+  for (Index done = 0; done < rows.count; done += most) {
+    const Index count = std::min(most, rows.count - done);
+    rows_.resize(static_cast<std::size_t>(count * from.row_bytes()));
+    from.read(rows.first + done, count, rows_.data());
+    to.out.write_rows(to.name, to.first + done, std::span<const std::byte>(rows_));
+  }
+}
+
 void AppendedData::write(Hdf5Output& out, Range samples) {
   for (std::size_t c = 0; c < names_.size(); ++c) {
     Column& column = columns_[c];
@@ -113,9 +124,7 @@ void AppendedData::write(Hdf5Output& out, Range samples) {
         column.reader = std::make_unique<RowReader>(spec_.files[run.file], names_[c], kCached);
         column.file = run.file;
       }
-      rows_.resize(static_cast<std::size_t>(run.rows.count * column.reader->row_bytes()));
-      column.reader->read(run.rows.first, run.rows.count, rows_.data());
-      out.write_rows(names_[c], done, std::span<const std::byte>(rows_));
+      copy(*column.reader, run.rows, {out, names_[c], done});
       done += run.rows.count;
     });
   }

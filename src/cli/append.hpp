@@ -37,6 +37,13 @@ class AppendedData {
     std::size_t file = 0;
     std::unique_ptr<RowReader> reader{};
   };
+  /// Rows of an output.
+  struct Place {
+    Hdf5Output& out;
+    const std::string& name;
+    Index first = 0;
+  };
+  void copy(const RowReader& from, Range rows, const Place& to);
   Column inspect(const std::string& name, const DatasetShape& shape) const;
 
   std::vector<std::string> names_;
