@@ -215,7 +215,7 @@ void add_predict(Subcommands& commands) {
       ->needs(dropout)
       ->capture_default_str();
   add_overwrite(*predict, options->model.replace);
-  predict->footer("Example: mrmf predict runs/seed1 runs/seed2 runs/seed3 -o out.h5 --append time position");
+  predict->footer("Example: mrmf predict runs/seed1 runs/seed2 runs/seed3 -o out.h5 --append id");
   commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
 }
 
