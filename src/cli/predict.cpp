@@ -215,7 +215,9 @@ void add_predict(Subcommands& commands) {
       ->needs(dropout)
       ->capture_default_str();
   add_overwrite(*predict, options->model.replace);
-  predict->footer("Example: mrmf predict runs/seed1 runs/seed2 runs/seed3 -o out.h5 --append id");
+  add_example(*predict,
+              "mrmf predict runs/mine --files mydata.h5 --samples test_fields -o predictions.h5\n"
+              "mrmf predict runs/mine runs/mine-2 --append val_parameters -o seeds.h5");
   commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
 }
 

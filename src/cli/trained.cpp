@@ -25,14 +25,18 @@ namespace {
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
   DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
-  if (!options.samples.empty()) spec.samples = options.samples;
+  if (!options.samples.empty()) {
+    spec.samples = options.samples.front();
+    spec.more_samples.assign(options.samples.begin() + 1, options.samples.end());
+  }
   if (!options.files.empty() || !options.samples.empty()) spec.choice = {};  // the run's split is of its own data
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == LabelUse::unread) spec.labels.clear();
   if (options.missing) spec.missing = *options.missing;
   // Splits often have the same size, so the run's labels would fit the wrong samples.
   if (labels == LabelUse::needed && !options.samples.empty() && options.labels.empty())
-    throw ConfigError("evaluate --samples " + options.samples + ": name the labels that belong to them, --labels NAME");
+    throw ConfigError("evaluate --samples " + options.samples.front() +
+                      ": name the labels that belong to them, --labels NAME");
   return spec;
 }
 
@@ -90,7 +94,9 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
   const DatasetSpec first = dataset(options, choices.front().config.data, LabelUse::unread);
   for (std::size_t m = 1; m < choices.size(); ++m) {
     const DatasetSpec here = dataset(options, choices[m].config.data, LabelUse::unread);
-    if (here.files == first.files && here.samples == first.samples && here.choice == first.choice) continue;
+    if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
+        here.choice == first.choice)
+      continue;
     std::cout << fmt::format(
         "{}: its own data are others than those of {}, which are used for all; it may have been "
         "trained on some of them\n",
@@ -119,11 +125,11 @@ ChannelMap label_units(const Trained& t, const Config& config, LabelUse labels) 
   return channel_map(measured, std::ssize(measured.mean), "data.normalise.label");
 }
 
-TrainedModel open_model(const Trained& t, const ModelChoice& choice, LabelUse labels, Comm& world) {
+TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostream& told, Comm& world) {
   TrainedModel one{.name = choice.run.empty() ? choice.file : choice.run,
                    .config = choice.config,
                    .samples = {},
-                   .labels = label_units(t, choice.config, labels),
+                   .labels = {},
                    .model = nullptr};
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
@@ -131,10 +137,10 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, LabelUse la
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
   require_finite(*t.backend, *one.model, choice.file);
-  if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  if (world.root() && !choice.text.empty()) told << choice.text << "\n";
   if (world.root() && checksum == Checksum::missing)
-    std::cout << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
-  tell_epoch(choice.file, world);
+    told << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  tell_epoch(choice.file, told, world);
   return one;
 }
 
@@ -166,9 +172,11 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   if (!shared && t.spec.layout == SampleLayout::reinterpret)  // units are of the stored channels
     refuse_together(options.models.front(), options.models[static_cast<std::size_t>(other - units.begin())],
                     "with data.layout = \"reinterpret\" their samples must be normalised by the same numbers");
+  std::ostream& told = options.json ? std::cerr : std::cout;
   open_store(t, shared ? units.front() : ChannelMap{}, labels, world);
   for (std::size_t m = 0; m < choices.size(); ++m) {
-    t.models.push_back(open_model(t, choices[m], labels, world));
+    t.models.push_back(open_model(t, choices[m], told, world));
+    t.models.back().labels = label_units(t, choices[m].config, labels);
     if (!shared) t.models.back().samples = units[m];
   }
   for (const TrainedModel& one : t.models)
@@ -176,7 +184,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
       refuse_together(t.models.front().name, one.name,
                       fmt::format("the output is {} here and {} there", to_string(t.output()), to_string(output)));
   if (!world.root()) return t;
-  for (const std::string& line : skipped_lines(t.spec, t.shape)) std::cout << line << "\n";
+  for (const std::string& line : skipped_lines(t.spec, t.shape)) told << line << "\n";
   tell_other_data(options, choices);
   return t;
 }
@@ -269,7 +277,8 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
   const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
   add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
-  sub.add_option("--samples", options.samples, "name of the data set of samples, e.g. test_frames");
+  sub.add_option("--samples", options.samples,
+                 "name of the data set of samples, e.g. test_frames; several where the run has several");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
   add_wanted(sub, options.wanted);

@@ -271,14 +271,6 @@ class Predict(support.MrmfTest):
                    message="the shape of a sample is 16x2 here and 20x2 there")
         self.fails(2, "predict", "n1", "n2", "-o", "n2/config.toml", "--overwrite", message="config.toml")
 
-    def test_the_example_of_help(self):
-        example = self.mrmf("predict", "--help").split("Example: mrmf ")[1].split()
-        for run in ("1", "2", "3"):
-            shutil.copytree(self.path("n" + run), self.path("runs/seed" + run))
-        self.mrmf(*example)
-        with h5py.File(self.path("out.h5")) as file:
-            self.assertLessEqual({"prediction", "deviation", "id"}, set(file))
-
 
 if __name__ == "__main__":
     unittest.main()
