@@ -108,23 +108,6 @@ class Watching(support.MrmfTest):
         self.assertEqual(run.wait(), 0)
         self.assertRegex(seen.decode(), r"epoch 1/2  step \d+/96 .* left: epoch \d+ s, phase at most \d+ s, run at most \d+ s")
 
-    def test_help_has_examples_that_run(self):
-        """Those of plot and report, on runs of these names."""
-        for name in ("baseline", "waves"):
-            self.mrmf("train", "config.toml", "--set", f"run.folder=runs/{name}")
-        self.mrmf("predict", "runs/waves", "-o", "out.h5")
-        with h5py.File(self.path("data.h5")) as data, h5py.File(self.path("waves.h5"), "w") as file:
-            file["val/y"] = data["val_unitStar_par"][...]
-        ran = 0
-        for name in ("plot", "report"):
-            for line in self.mrmf(name, "--help").splitlines():
-                if line.startswith("  mrmf "):
-                    self.mrmf(*line.split()[1:])
-                    ran += 1
-        self.assertEqual(ran, 4)
-        for name in ("loss.png", "times.svg", "labels.png", "labels.svg", "report.html"):
-            self.assertGreater(os.path.getsize(self.path(name)), 3000, name)
-
 
 class Pictures(support.MrmfTest):
     def test_times(self):
