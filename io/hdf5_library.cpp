@@ -117,5 +117,16 @@ Type memory_type(ElementType type, hid_t file_type) {
   return half;
 }
 
+Type stored_type(ElementType type) {
+  Type stored = memory_type(type, H5T_IEEE_F32LE);
+  if (type == ElementType::float16) {  // as is_half() has it
+    H5Tset_fields(stored.get(), 15, 10, 5, 0, 10);
+    H5Tset_size(stored.get(), 2);
+    H5Tset_ebias(stored.get(), 15);
+  }
+  H5Tset_order(stored.get(), H5T_ORDER_LE);
+  return stored;
+}
+
 }  // namespace h5
 }  // namespace mrmf

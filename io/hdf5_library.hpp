@@ -97,6 +97,9 @@ std::string describe(hid_t file_type);
 /// type, so float16 is built from the file's type.
 Type memory_type(ElementType type, hid_t file_type);
 
+/// The type as our own files hold it: little-endian. Not of ElementType::other.
+Type stored_type(ElementType type);
+
 }  // namespace mrmf::h5
 
 namespace mrmf {

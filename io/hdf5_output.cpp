@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -10,127 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "io/hdf5_copy.hpp"
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_library.hpp"
 #include "mpi/comm.hpp"
-
-namespace mrmf::h5 {
-namespace {
-
-/// Source and target of a copy; the paths are for messages.
-struct CopyPlaces {
-  hid_t from, to;
-  std::string source, target;
-};
-
-herr_t list_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
-void copy_attribute(hid_t from, hid_t to, const char* name, const std::string& what) {
-  const Attribute source(H5Aopen(from, name, H5P_DEFAULT));
-  require(bool(source), what + " cannot be opened");
-  const Type type(H5Aget_type(source.get()));
-  if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return;
-  const Space space(H5Aget_space(source.get()));
-  std::vector<std::byte> value(
-      static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0)) *
-      H5Tget_size(type.get()));
-  require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
-  Attribute target(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
-  const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
-  require(written, what + " cannot be written");
-}
-
-bool lies_elsewhere(const Dataset& dataset) {
-  const Properties creation(H5Dget_create_plist(dataset.get()));
-  return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
-}
-
-// Copies some rows at a time, as they are stored.
-void copy_values(const Dataset& from, const Dataset& to, const Type& type, const std::string& what) {
-  const Space space(H5Dget_space(from.get()));
-  const int axes = H5Sget_simple_extent_ndims(space.get());
-  std::vector<hsize_t> extent(static_cast<std::size_t>(std::max(axes, 0))), first(extent.size(), 0);
-  H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
-  const auto elements = static_cast<hsize_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
-  if (elements == 0) return;
-  const hsize_t rows = extent.empty() ? 1 : extent[0], row = elements / rows * H5Tget_size(type.get());
-  constexpr hsize_t most = hsize_t{1} << 26;  // bytes in memory at once
-  const hsize_t step = std::clamp<hsize_t>(most / row, 1, rows);
-  std::vector<std::byte> values;
-  for (hsize_t done = 0; done < rows; done += step) {
-    std::vector<hsize_t> count = extent;
-    if (!count.empty()) {
-      first[0] = done, count[0] = std::min(step, rows - done);
-      H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
-    }
-    const Space memory(H5Screate_simple(axes, count.data(), nullptr));
-    values.resize(static_cast<std::size_t>(row * (count.empty() ? 1 : count[0])));
-    require(H5Dread(from.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, values.data()) >= 0,
-            what + " cannot be read");
-    const bool written = H5Dwrite(to.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, values.data()) >= 0;
-    H5Dvlen_reclaim(type.get(), memory.get(), H5P_DEFAULT, values.data());
-    require(written, what + " cannot be written");
-  }
-}
-
-// The original's layout and filters; contiguous when its values lie elsewhere.
-Properties creation_of(const Dataset& from, bool elsewhere) {
-  Properties creation(elsewhere ? H5Pcreate(H5P_DATASET_CREATE) : H5Dget_create_plist(from.get()));
-  H5Pset_obj_track_times(creation.get(), false);
-  return creation;
-}
-
-// A contiguous data set may not grow.
-void fix_extent(const Space& space) {
-  const int axes = H5Sget_simple_extent_ndims(space.get());
-  if (axes <= 0) return;
-  std::vector<hsize_t> extent(static_cast<std::size_t>(axes));
-  H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
-  H5Sset_extent_simple(space.get(), axes, extent.data(), extent.data());
-}
-
-// Copies the attributes of a group or data set that both files have, except references and those already there.
-void copy_attributes(const CopyPlaces& places, const std::string& object) {
-  const Object here(H5Oopen(places.from, object.c_str(), H5P_DEFAULT));
-  const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
-  require(here && there, places.source + ": '" + object + "' cannot be opened");
-  std::vector<std::string> names;
-  hsize_t first = 0;
-  require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
-          places.source + ": the attributes of '" + object + "' cannot be listed");
-  for (const std::string& name : names)
-    if (H5Aexists(there.get(), name.c_str()) == 0)
-      copy_attribute(here.get(), there.get(), name.c_str(),
-                     places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target);
-}
-
-// Copies a data set of any type with its layout, filters, attributes and parent groups. Values that lie in other files
-// (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would lead
-// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
-void copy_dataset(const CopyPlaces& places, const std::string& name) {
-  const std::string what = places.source + ": data set '" + name + "' for " + places.target;
-  const Dataset from(H5Dopen2(places.from, name.c_str(), H5P_DEFAULT));
-  require(bool(from), what + " cannot be opened");
-  const bool elsewhere = lies_elsewhere(from);
-  const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a named type belongs to its own file
-  const Space space(H5Dget_space(from.get()));
-  if (elsewhere) fix_extent(space);
-  const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation = creation_of(from, elsewhere);
-  H5Pset_create_intermediate_group(links.get(), 1);
-  Dataset to(H5Dcreate2(places.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
-  require(bool(to), what + " cannot be created");
-  // References would lead elsewhere in another file.
-  if (H5Tdetect_class(type.get(), H5T_REFERENCE) <= 0) copy_values(from, to, type, what);
-  require(to.close(), what + " cannot be written");
-  copy_attributes(places, name);
-}
-
-}  // namespace
-}  // namespace mrmf::h5
 
 namespace mrmf {
 namespace {
@@ -160,10 +42,9 @@ h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string&
   H5Pset_obj_track_times(creation.get(), false);
   const std::vector<hsize_t> sizes(place.shape.begin(), place.shape.end());
   const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  const hid_t stored = place.type == ElementType::uint16   ? H5T_STD_U16LE
-                       : place.type == ElementType::uint32 ? H5T_STD_U32LE
-                                                           : H5T_IEEE_F32LE;
-  h5::Dataset dataset(H5Dcreate2(file, name.c_str(), stored, space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  const h5::Type stored = h5::stored_type(place.type);
+  h5::Dataset dataset(
+      H5Dcreate2(file, name.c_str(), stored.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
   h5::require(bool(dataset), at(path, name) + " cannot be created");
   return dataset;
 }
@@ -250,8 +131,6 @@ Hdf5Output::~Hdf5Output() {
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
-  MRMF_CHECK(type == ElementType::float32 || type == ElementType::uint16 || type == ElementType::uint32,
-             "type " + to_string(type) + " is not written");
   Place place{0, type, shape};
   const Index bytes = product(shape) * size_of(type);
   state_->on_root([&] {
@@ -267,44 +146,47 @@ void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index
   state_->wanted += bytes;
 }
 
-template <typename Element>
-void Hdf5Output::write_elements(const std::string& name, std::initializer_list<Index> first,
-                                std::span<const Element> values) {
+void Hdf5Output::write_bytes(const std::string& name, std::initializer_list<Index> first,
+                             std::span<const std::byte> bytes, std::size_t element) {
   const auto found = state_->places.find(name);
-  MRMF_CHECK(found != state_->places.end(), at(state_->path(), name) + " was not created");
-  const Place& place = found->second;
-  MRMF_CHECK(size_of(place.type) == static_cast<Index>(sizeof(Element)), at(state_->path(), name));
   const std::string where = at(state_->path(), name);
+  MRMF_CHECK(found != state_->places.end(), where + " was not created");
+  const Place& place = found->second;
+  const Index size = size_of(place.type);
+  MRMF_CHECK(element == 0 || size == static_cast<Index>(element), where);
   // The values are whole pieces along the last axis that `first` names, at one index of each axis before it.
   const std::size_t axis = first.size() - 1;
-  const Index piece = product(std::span(place.shape).subspan(axis + 1));
-  const Index count = piece == 0 ? 0 : static_cast<Index>(values.size()) / piece;
-  MRMF_CHECK(count * piece == static_cast<Index>(values.size()), where + ": not whole rows");
+  const Index piece = product(std::span(place.shape).subspan(axis + 1)) * size;  // bytes
+  const Index count = piece == 0 ? 0 : std::ssize(bytes) / piece;
+  MRMF_CHECK(count * piece == std::ssize(bytes), where + ": not whole rows");
   Index index = 0;
   for (std::size_t i = 0; i <= axis; ++i) {
     const Index begin = first.begin()[i];
     MRMF_CHECK(begin >= 0 && begin + (i == axis ? count : 1) <= place.shape[i], where + ": rows outside of it");
     index = index * place.shape[i] + begin;
   }
-  const auto bytes = std::as_bytes(values);
-  state_->output.write(static_cast<std::uint64_t>(place.offset + index * piece * size_of(place.type)), bytes);
-  state_->written += static_cast<Index>(bytes.size());
+  state_->output.write(static_cast<std::uint64_t>(place.offset + index * piece), bytes);
+  state_->written += std::ssize(bytes);
+}
+
+void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::byte> values) {
+  write_bytes(name, {first}, values, 0);
 }
 
 void Hdf5Output::write_rows(const std::string& name, Index first, ConstSpan values) {
-  write_elements(name, {first}, values);
+  write_bytes(name, {first}, std::as_bytes(values), sizeof(float));
 }
 
 void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values) {
-  write_elements(name, {first}, values);
+  write_bytes(name, {first}, std::as_bytes(values), sizeof(std::uint16_t));
 }
 
 void Hdf5Output::write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values) {
-  write_elements(name, {first}, values);
+  write_bytes(name, {first}, std::as_bytes(values), sizeof(std::uint32_t));
 }
 
 void Hdf5Output::write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values) {
-  write_elements(name, {row, first}, values);
+  write_bytes(name, {row, first}, std::as_bytes(values), sizeof(std::uint16_t));
 }
 
 void Hdf5Output::write_text(const std::string& name, const std::string& text) {

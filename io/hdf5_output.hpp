@@ -1,6 +1,7 @@
 // HDF5 files for writing: on disk by one or many ranks, and in memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -28,14 +29,15 @@ class Hdf5Output {
   Hdf5Output(const Hdf5Output&) = delete;
   Hdf5Output& operator=(const Hdf5Output&) = delete;
 
-  /// Collective: a contiguous data set of float32, uint16 or uint32. Together, the ranks write every element exactly
-  /// once.
+  /// Collective: a contiguous data set of any type but `other`, little-endian. Together, the ranks write every element
+  /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
   /// On any rank: writes `values`, of the data set's own type, as rows from `first` on.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values);
+  void write_rows(const std::string& name, Index first, std::span<const std::byte> values);  ///< as in memory, any type
   /// The same for planes along the first axis of one row, from plane `first` on.
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 
@@ -52,8 +54,8 @@ class Hdf5Output {
 
  private:
   struct State;
-  template <typename Element>
-  void write_elements(const std::string& name, std::initializer_list<Index> first, std::span<const Element> values);
+  void write_bytes(const std::string& name, std::initializer_list<Index> first, std::span<const std::byte> bytes,
+                   std::size_t element);  // bytes of an element as the caller has it; 0: as the data set has it
   std::unique_ptr<State> state_;
 };
 

@@ -10,6 +10,7 @@
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/hdf5_rows.hpp"
+#include "io/sample_files.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
@@ -215,6 +216,38 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
   CHECK(contains(message<DataError>([&] { in.info("parameters/conv1/bias"); }),
                  "no data set 'parameters/conv1/bias'; there are weight in parameters/conv1"));
   CHECK(message<DataError>([&] { in.info("parameters"); }) == path + ": 'parameters' is a group, not a data set");
+}
+
+TEST_CASE("hdf5: rows of every type are written as they are in memory") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.h5");
+  constexpr ElementType types[] = {ElementType::float16, ElementType::float32, ElementType::float64, ElementType::int8,
+                                   ElementType::uint8,   ElementType::int16,   ElementType::uint16,  ElementType::int32,
+                                   ElementType::uint32,  ElementType::int64,   ElementType::uint64};
+  Hdf5Output out(path, Replace::nothing, Comm::self());
+  const auto bytes_of = [](ElementType type, int first) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(3 * size_of(type)));
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(first + static_cast<int>(i));
+    return bytes;
+  };
+  for (const ElementType type : types) {
+    out.create_dataset(to_string(type), {2, 3}, type);
+    out.write_rows(to_string(type), 1, std::span<const std::byte>(bytes_of(type, 60)));
+    out.write_rows(to_string(type), 0, std::span<const std::byte>(bytes_of(type, 2)));
+    const std::byte half_a_row[1]{};
+    CHECK_THROWS_AS(out.write_rows(to_string(type), 0, std::span<const std::byte>(half_a_row)), FaultError);
+  }
+  CHECK_THROWS_AS(out.write_rows("float64", 0, ConstSpan(ramp(6))), FaultError);  // of another type
+  out.commit();
+  for (const ElementType type : types) {
+    const RowReader reader(path, to_string(type));
+    CHECK(reader.type() == type);
+    std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
+    for (const int number : {0, 1}) {
+      reader.read(number, 1, row.data());
+      CHECK(row == bytes_of(type, number == 0 ? 2 : 60));
+    }
+  }
 }
 
 TEST_CASE("hdf5: rows that nobody wrote, or somebody twice, are an error and no file") {
