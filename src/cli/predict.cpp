@@ -1,0 +1,224 @@
+// `mrmf predict`: the outputs of trained models for every sample, and how far they differ.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/hdf5_output.hpp"
+#include "io/stored_rows.hpp"
+#include "kernels/check.hpp"
+#include "layers/dropout_passes.hpp"
+#include "src/cli/append.hpp"
+#include "src/cli/commands.hpp"
+#include "src/cli/scores.hpp"
+#include "src/cli/trained.hpp"
+
+namespace mrmf {
+namespace {
+
+struct PredictOptions {
+  ModelOptions model;
+  std::vector<std::string> append;
+  Passes passes;
+};
+
+const std::vector<std::string> kOwnNames{"prediction", "probability", "deviation", "class", "file", "row", "files"};
+
+// The shape of a data set with so many numbers for each position of every sample's output; 0: without an axis for them.
+std::vector<Index> data_shape(Index samples, const Shape& output, Index channels) {
+  std::vector<Index> shape{samples};
+  shape.insert(shape.end(), output.spatial.end() - output.axes, output.spatial.end());
+  if (channels > 0) shape.push_back(channels);
+  return shape;
+}
+
+// Which row of which file these samples are.
+void write_sources(Hdf5Output& out, const StoredRows& stored, Range samples) {
+  std::vector<std::uint32_t> files, rows;
+  stored.for_each_run(samples, [&](const RowRun& run) {
+    for (Index row = run.rows.first; row < run.rows.first + run.rows.count; ++row) {
+      files.push_back(static_cast<std::uint32_t>(run.file));
+      rows.push_back(static_cast<std::uint32_t>(row));
+    }
+  });
+  out.write_rows("file", samples.first, std::span<const std::uint32_t>(files));
+  out.write_rows("row", samples.first, std::span<const std::uint32_t>(rows));
+}
+
+/// Mean and standard deviation (n - 1) of values that come one set after the other (Welford).
+class Spread {
+ public:
+  void add(ConstSpan values) {
+    if (count_++ == 0) mean_.assign(values.size(), 0), squares_.assign(values.size(), 0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double before = values[i] - mean_[i];
+      mean_[i] += before / count_;
+      squares_[i] += before * (values[i] - mean_[i]);
+    }
+  }
+  int count() const { return count_; }
+  std::vector<float> mean() const { return {mean_.begin(), mean_.end()}; }
+  std::vector<float> deviation() const {
+    std::vector<float> result(squares_.size());
+    for (std::size_t i = 0; i < result.size(); ++i)
+      result[i] = static_cast<float>(std::sqrt(squares_[i] / (count_ - 1)));
+    return result;
+  }
+  void clear() { count_ = 0; }
+
+ private:
+  int count_ = 0;
+  std::vector<double> mean_, squares_;
+};
+
+/// Writes the outputs of one model, or mean and deviation of several passes, in the labels' own units. Of classes and
+/// of yes or no, means are of probabilities. Where the samples are not simply the rows of one file, "file" and "row"
+/// say what they are.
+class Predictions {
+ public:
+  Predictions(const PredictOptions& options, const Trained& t, AppendedData& appended, Hdf5Output& file)
+      : t_(t),
+        appended_(appended),
+        file_(file),
+        stored_(t.shape),
+        wanted_(static_cast<int>(t.models.size()) * options.passes.of_each()),
+        sources_(!t.shape.rows.empty() || t.spec.files.size() > 1) {
+    const Index samples = t.shape.samples, channels = t.output().channels;
+    create("prediction", data_shape(samples, t.output(), channels));
+    if (wanted_ > 1) create("deviation", data_shape(samples, t.output(), channels));
+    if (t.task() != Task::regression) create("probability", data_shape(samples, t.output(), channels));
+    if (t.task() == Task::classes) create("class", data_shape(samples, t.output(), 0), ElementType::uint16);
+    if (sources_) {
+      for (const char* name : {"file", "row"}) create(name, {samples}, ElementType::uint32);
+      file.write_text("files", fmt::format("{}", fmt::join(t.spec.files, "\n")));
+    }
+    appended.create(file);
+    for (const std::string& name : appended.names()) made_ += ", " + name;
+  }
+
+  /// Of every model's every pass over the same rows, one after the other.
+  void add(const Evaluated& batch) {
+    std::vector<float> y(batch.outputs.begin(), batch.outputs.end());
+    undo(batch.by.labels, 0, y);
+    if (wanted_ == 1) return write(batch.first, y, probability(y));
+    spread_.add(t_.task() == Task::regression ? y : probability(y));
+    if (spread_.count() < wanted_) return;
+    const std::vector<float> mean = spread_.mean();
+    file_.write_rows("deviation", batch.first, spread_.deviation());
+    write(batch.first, mean, mean);
+    spread_.clear();
+  }
+
+  /// The names of the data sets, for people.
+  const std::string& made() const { return made_; }
+
+ private:
+  void create(const std::string& name, const std::vector<Index>& shape, ElementType type = ElementType::float32) {
+    file_.create_dataset(name, shape, type);
+    made_ += (made_.empty() ? "" : ", ") + name;
+  }
+
+  std::vector<float> probability(ConstSpan y) const {
+    if (t_.task() == Task::regression) return {};
+    return probabilities(t_.task(), t_.output().channels, y);
+  }
+
+  void write(Index first, ConstSpan y, ConstSpan probability) {
+    const Range samples{first, std::ssize(y) / t_.output().per_sample()};
+    file_.write_rows("prediction", first, y);
+    if (t_.task() != Task::regression) file_.write_rows("probability", first, probability);
+    if (t_.task() == Task::classes) file_.write_rows("class", first, predicted_classes(t_.output().channels, y));
+    if (sources_) write_sources(file_, stored_, samples);
+    appended_.write(file_, samples);
+  }
+
+  const Trained& t_;
+  AppendedData& appended_;
+  Hdf5Output& file_;
+  StoredRows stored_;
+  int wanted_;  // passes over a batch
+  bool sources_;
+  Spread spread_;
+  std::string made_;
+};
+
+void require_dropout(const PredictOptions& options, const Trained& t) {
+  const Passes& passes = options.passes;
+  if (passes.dropout == 0) return;
+  if (passes.dropout == 1 && t.models.size() == 1)
+    throw ConfigError(
+        "predict --dropout 1: one pass says nothing of how far passes differ; give 2 or more, such as 30");
+  for (const TrainedModel& one : t.models)
+    if (!drops(one.model->network()))
+      throw ConfigError("predict --dropout: the network of " + one.name +
+                        " has no dropout, so all passes would be the same; leave it out, and give runs of other seeds "
+                        "instead (predict RUN1 RUN2 ...)");
+}
+
+// "; mean and deviation of 3 runs, 20 passes with dropout each"
+std::string spread_text(const PredictOptions& options, std::size_t models) {
+  const int passes = options.passes.dropout;
+  if (models < 2 && passes == 0) return "";
+  const std::string of_dropout = fmt::format("{} {} with dropout", passes, passes == 1 ? "pass" : "passes");
+  if (models < 2) return "; mean and deviation of " + of_dropout;
+  return fmt::format("; mean and deviation of {} models{}", models, passes > 0 ? ", " + of_dropout + " each" : "");
+}
+
+void write_predictions(const PredictOptions& options, Comm& world) {
+  Trained t = open_trained(options.model, LabelUse::unread, world);
+  require_dropout(options, t);
+  AppendedData appended(options.append, kOwnNames, t.spec, t.shape, world);
+  Hdf5Output file(options.model.output, options.model.replace, world);
+  Predictions predictions(options, t, appended, file);
+  collective_try(world,
+                 [&] { for_each_batch(t, options.passes, [&](const Evaluated& batch) { predictions.add(batch); }); });
+  file.commit();
+  if (world.root())
+    std::cout << fmt::format("{}: {} {}x{}{}\n", options.model.output, predictions.made(), t.shape.samples,
+                             to_string(t.output()), spread_text(options, t.models.size()));
+}
+
+}  // namespace
+
+void add_predict(Subcommands& commands) {
+  CLI::App* predict = commands.app.add_subcommand("predict",
+                                                  "write a trained model's outputs, and probabilities and classes, for "
+                                                  "every sample to an HDF5 file; needs no labels");
+  auto options = std::make_shared<PredictOptions>();
+  predict
+      ->add_option("model", options->model.models,
+                   "folder of a finished run, or a model file; several of one kind, such as runs of other seeds, are "
+                   "averaged")
+      ->required();
+  add_model_options(*predict, options->model);
+  predict->add_option("--labels", options->model.labels, "accepted as for evaluate; labels are never read");
+  predict
+      ->add_option(
+          "--output,-o", options->model.output,
+          "HDF5 file to write; data sets \"prediction\", \"probability\", \"class\", and \"deviation\" of several "
+          "models or passes")
+      ->required();
+  predict->add_option(
+      "--append", options->append,
+      "data sets of the input files with a row per sample (coordinates, ids, masks) to copy beside them");
+  CLI::Option* dropout =
+      predict
+          ->add_option("--dropout", options->passes.dropout,
+                       "passes with dropout, whose mean and deviation are written; default: one pass without")
+          ->check(CLI::Range(1, 1000000));
+  predict->add_option("--seed", options->passes.seed, "of the dropout of these passes")
+      ->needs(dropout)
+      ->capture_default_str();
+  add_overwrite(*predict, options->model.replace);
+  add_example(*predict,
+              "mrmf predict runs/mine --files mydata.h5 --samples test_fields -o predictions.h5\n"
+              "mrmf predict runs/mine runs/mine-2 --append val_parameters -o seeds.h5");
+  commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
+}
+
+}  // namespace mrmf
