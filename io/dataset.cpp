@@ -2,6 +2,7 @@
 #include "io/dataset.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -166,6 +167,11 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
 
 /// The headers of all files: every row a sample.
 DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
+  std::string names;
+  for (const std::string& file : spec.files) names += file + "\n";
+  if (!comm.agree(XXH3_64bits(names.data(), names.size())))
+    throw FaultError("the ranks see different files for data.files (" + std::to_string(spec.files.size()) +
+                     " on rank " + std::to_string(comm.rank()) + "); is the file system the same on every node?");
   DatasetShape shape;
   collective_try(comm, [&] {
     if (comm.root()) shape = inspect_files(spec);
@@ -218,6 +224,11 @@ std::vector<float> read_column(const DatasetSpec& spec, const DatasetShape& shap
                         std::to_string(shape.file_samples[i]) + " samples");
       const auto count = static_cast<std::size_t>(info.rows());
       file.read_rows(spec.choice.column, 0, info.rows(), rest.first(count));
+      const Index bad = first_not_finite(ElementType::float32, rest.data(), info.rows());
+      if (bad < info.rows())
+        throw DataError(where + ", row " + std::to_string(bad) + " holds " +
+                        (std::isnan(rest[static_cast<std::size_t>(bad)]) ? "NaN" : "an infinity") +
+                        "; data.split.column wants 0 for training and another number for validation");
       rest = rest.subspan(count);
     }
   });

@@ -27,12 +27,12 @@ struct PlanOptions {
   bool json = false, toml = false;
 };
 
-// Without data the plan is known, its cost is not; only "auto" cannot do without.
+// Without data the plan is known, its cost is not; only "auto" cannot do without. Data that are there are to be readable.
 std::optional<DataSample> find_sample(const Config& config, const std::string& given, Comm& world) {
   try {
     return data_sample(config, given, world);
   } catch (const DataError&) {
-    if (config.method.name == MethodName::automatic || !given.empty()) throw;
+    if (config.method.name == MethodName::automatic || !given.empty() || absent(config.data.train.files).empty()) throw;
     return {};
   }
 }

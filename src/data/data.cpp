@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/data/augment.hpp"
 #include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -42,6 +43,7 @@ Data::Data(const Config& config, Comm& team, Reading reading)
   require_same_data(config.data.train, team);
   require_same_data(config.data.validation, team);
   settle_normalisation(config_, train_.shape, team);
+  require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
   if (reading == Reading::now) read(team);
   load_seconds_ = timer.seconds();

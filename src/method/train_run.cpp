@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/data/augment.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
@@ -19,7 +20,6 @@
 #include "src/run/start_model.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
-#include "src/training/augment.hpp"
 #include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
@@ -204,7 +204,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   settle_labels(config, shape, plan.resolutions());
-  require_augmentable(config.data.augment, shape.sample, shape.label);
+  require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
   settle_normalisation(config, shape, world);
 
   std::optional<RunFolder> folder;  // on the root

@@ -83,6 +83,11 @@ void settle_labels(Config& config, const DatasetShape& shape, const std::vector<
                       "give a weight for each",
                       weights.size(), output.channels));
     require_alike(output, shape, config.data.train.form, resolution);
+    if (config.data.augment.any() && output.axes > 0 && shape.label.axes == 0)
+      throw ConfigError(fmt::format(
+          "data.augment changes samples and labels with positions alike, and the labels '{}' are {} numbers "
+          "per sample for an output of {}; store them with positions, such as (n, {}, 1)",
+          config.data.train.labels, shape.label.channels, to_string(output), output.spatial[2]));
   }
 }
 

@@ -60,7 +60,7 @@ EpochOrder BatchSampler::validation(int batch) const {
 
 EpochOrder BatchSampler::in_parts(const EpochOrder& order) const {
   if (parts_ == 1) return order;
-  EpochOrder split{order.ids, {}, {}, {}};
+  EpochOrder split{order.ids, {}, {}, {}, order.key};
   for (const Range& step : order.steps)
     for (int part = 0; part < parts_; ++part) split.steps.push_back(part_of(step, part, parts_));
   return split;

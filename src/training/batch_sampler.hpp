@@ -10,7 +10,7 @@
 
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
-#include "src/training/augment.hpp"
+#include "src/data/augment.hpp"
 
 namespace mrmf {
 

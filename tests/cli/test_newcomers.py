@@ -271,9 +271,10 @@ class Newcomers(support.MrmfTest):
         refuse(IMAGES.replace('by = "rows"', 'by = "column", column = "image"'), 3, "one number for each of 96 samples")
         refuse(IMAGES.replace('split = {', 'validation = { samples = "other" }\nsplit = {'), 2, "data.validation.samples")
         with h5py.File(self.path("images.h5"), "r+") as file:
-            file["zeros"], file["ones"] = np.zeros(96), np.ones(96)
+            file["zeros"], file["ones"], file["gaps"] = np.zeros(96), np.ones(96), np.where(np.arange(96) == 5, np.nan, 1)
         refuse(IMAGES.replace('by = "rows"', 'by = "column", column = "zeros"'), 3, "no row for validation")
         refuse(IMAGES.replace('by = "rows"', 'by = "column", column = "ones"'), 3, "no row for training")
+        refuse(IMAGES.replace('by = "rows"', 'by = "column", column = "gaps"'), 3, "'gaps', row 5 holds NaN")
         for axes, why in (("x y n", "first axis"), ("n y y", "twice"), ("n a b d e", "one to three"), ("n", "one to three")):
             refuse(IMAGES.replace("n y x", axes), 2, "data.axes", why)
         refuse(IMAGES.replace("n y x", "n c y x"), 3, "has 3 axes, and data.axes names 4")
@@ -413,6 +414,18 @@ class Newcomers(support.MrmfTest):
         for key, value, why in (("flip", "[2]", "there is no axis 2"), ("turn", "[1, 1]", "named twice"), ("shift", "[1]", "1 entries")):
             self.refused(text.replace('folder = "run"', 'folder = "none"').replace(
                 "shift = [3, 3]", "").replace(", turn = [0, 1], ", "").replace("flip = [0, 1]", f"{key} = {value}"), 2, why)
+
+    def test_augmentation_in_parts_of_a_batch(self):
+        rng = np.random.default_rng(7)
+        with h5py.File(self.path("fields.h5"), "w") as file:
+            file["x"], file["y"] = rng.normal(0, 1, (40, 8, 8, 1)).astype("float32"), rng.normal(0, 1, 40).astype("float32")
+        text = config('files = ["fields.h5"]\ntrain = { samples = "x", labels = "y" }\nsplit.by = "rows"\n'
+                      "augment = { flip = [0, 1], shift = [3, 3] }", "epochs = 3\noptimizer.learning_rate = 1e-30", 1)
+        for parts in (1, 2):
+            self.train(text, run__folder=f"parts{parts}", training__accumulate=parts)
+            with open(self.path(f"parts{parts}/epochs.jsonl")) as file:
+                losses = {json.loads(line)["train_loss"] for line in file}
+            self.assertEqual(len(losses), 3)  # nothing is learnt, so only the samples can differ from epoch to epoch
 
     def test_given_units(self):
         make_images(self.path("images.h5"))

@@ -1,4 +1,4 @@
-#include "src/training/augment.hpp"
+#include "src/data/augment.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/coarsen.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 
@@ -42,8 +43,9 @@ struct Augmenter::Change {
   }
 };
 
-void require_augmentable(const Augmentation& settings, const Shape& sample, const Shape& label) {
-  if (!settings.any()) return;
+namespace {
+
+void require_augmentable_at(const Augmentation& settings, const Shape& sample, const Shape& label) {
   const auto refuse = [&](const std::string& key, const std::string& why) {
     throw ConfigError(fmt::format("data.augment.{}: {}", key, why));
   };
@@ -67,6 +69,17 @@ void require_augmentable(const Augmentation& settings, const Shape& sample, cons
                                     : "shift",
            fmt::format("labels of {} have other positions than samples of {}, so they cannot be changed with them",
                        to_string(label), to_string(sample)));
+}
+
+}  // namespace
+
+void require_augmentable(const Augmentation& settings, const Shape& sample, const Shape& label,
+                         const std::vector<Extent>& resolutions) {
+  if (!settings.any()) return;
+  require_augmentable_at(settings, sample, label);
+  for (const Extent& resolution : resolutions)
+    require_augmentable_at(settings, coarse_shape(sample, resolution),
+                           label.axes > 0 ? coarse_shape(label, resolution, "labels") : label);
 }
 
 Augmenter::Augmenter(const Augmentation& settings, const Shape& sample, const Shape& target, const Extent& resolution)

@@ -3,14 +3,16 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "src/config/config.hpp"
 
 namespace mrmf {
 
-/// ConfigError when data.augment does not suit the data: an axis that is not there, turns of axes of different sizes,
-/// labels with other positions than the samples.
-void require_augmentable(const Augmentation& settings, const Shape& sample, const Shape& label);
+/// ConfigError when data.augment does not suit the data at one of these resolutions: an axis that is not there, turns
+/// of axes of different sizes, labels with other positions than the samples. `sample` and `label` at full resolution.
+void require_augmentable(const Augmentation& settings, const Shape& sample, const Shape& label,
+                         const std::vector<Extent>& resolutions);
 
 /// The changes to a batch. What happens to a sample depends on the key, its id and nothing else, so it is the same on
 /// any number of ranks and threads, and after a stop.
