@@ -27,7 +27,8 @@ struct PlanOptions {
   bool json = false, toml = false;
 };
 
-// Without data the plan is known, its cost is not; only "auto" cannot do without. Data that are there are to be readable.
+// Without data the plan is known, its cost is not; only "auto" cannot do without. Data that are there are to be
+// readable.
 std::optional<DataSample> find_sample(const Config& config, const std::string& given, Comm& world) {
   try {
     return data_sample(config, given, world);
