@@ -293,6 +293,10 @@ void guess_labels(const std::string& path, const FileArray& labels, const LabelL
         fmt::format("these are only {}; if they are classes, store them as 0 to {}, or name a value without label in "
                     "training.ignore",
                     fmt::join(values.listed(), ", "), values.distinct() - 1));
+  else if (whole && one && values.least >= 0 && values.others.empty() && !dense(values))
+    look.reasons.push_back(
+        fmt::format("these are {} different whole numbers; if they are classes, store them as 0 to {}",
+                    values.distinct(), values.distinct() - 1));
 }
 
 }  // namespace
