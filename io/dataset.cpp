@@ -52,10 +52,10 @@ void check_type(const DatasetInfo& info, const std::string& where) {
 Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec, const std::string& where) {
   const LabelForm& form = spec.form;
   const AxisOrder order = parse_axes(spec.axes);
-  const bool stored_alike = order.moves() && std::ssize(labels.shape) == order.axes + 1 && order.axes > 1;
-  const std::vector<Index> all = stored_alike ? channels_last(labels.shape, order, where) : labels.shape;
+  const bool move = labels_move(labels.shape, sample, order);
+  const std::vector<Index> all = move ? channels_last(labels.shape, order, where) : labels.shape;
   const auto refuse = [&](const std::string& wanted) {
-    throw DataError(where + " has shape " + shape_text(all) + "; " + wanted);
+    throw DataError(where + " has shape " + shape_text(labels.shape) + "; " + wanted);
   };
   const bool empty = all.empty() || std::find(all.begin() + 1, all.end(), 0) != all.end();
   if (empty) refuse("labels are (n) or (n, outputs), or have positions as the samples do");

@@ -117,8 +117,20 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
   return target;
 }
 
+bool labels_move(const std::vector<Index>& stored, const Shape& sample, const AxisOrder& order) {
+  if (!order.moves() || std::ssize(stored) != order.axes + 1) return false;
+  const auto fits = [&](const std::vector<Index>& shape) {
+    return std::equal(sample.spatial.end() - sample.axes, sample.spatial.end(), shape.begin() + 1, shape.end() - 1);
+  };
+  return fits(channels_last(stored, order, "labels")) || !fits(stored);
+}
+
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
-    : label_(shape.label), form_(spec.form), order_(parse_axes(spec.axes)), type_(label_storage(spec.form)) {
+    : sample_(shape.sample),
+      label_(shape.label),
+      form_(spec.form),
+      order_(parse_axes(spec.axes)),
+      type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
@@ -165,7 +177,7 @@ void Labels::read_values(const Source& source, Range rows, Span values) const {
   std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.reader.row_bytes()));
   MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(type)), source.path);
   source.reader.read(rows.first, rows.count, raw.data());
-  if (!order_.moves() || label_.axes == 0 || std::ssize(source.reader.shape()) != order_.axes + 1)
+  if (label_.axes == 0 || !labels_move(source.reader.shape(), sample_, order_))
     return to_float32(type, raw.data(), values);
   std::vector<float> stored(values.size());
   to_float32(type, raw.data(), stored);

@@ -21,6 +21,10 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 /// Classes take one byte each, or two where there are many; numbers four.
 ElementType label_storage(const LabelForm& form);
 
+/// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as
+/// many axes are stored as the samples are, unless their positions are the samples' with channels last alone.
+bool labels_move(const std::vector<Index>& stored, const Shape& sample, const AxisOrder& order);
+
 class Labels {
  public:
   /// Reads rows of `owned` and checks them. DataError (file, data set, row in that file): NaN or infinity, a class that
@@ -46,9 +50,9 @@ class Labels {
   void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
 
-  Shape label_;
+  Shape sample_, label_;
   LabelForm form_;
-  AxisOrder order_;  // of samples, and of labels with as many axes
+  AxisOrder order_;  // of samples, and of labels that labels_move() names
   ElementType type_;
   std::vector<std::byte> stored_;
   std::vector<Index> counts_;

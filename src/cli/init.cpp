@@ -56,23 +56,32 @@ struct Draft {
   }
 };
 
-std::string numbers(const std::vector<double>& values) { return fmt::format("[{:.6g}]", fmt::join(values, ", ")); }
+// Every digit that tells a number from its neighbours: what is given is then what would have been measured.
+std::string numbers(const std::vector<double>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
 
-// Units of samples: by mean_std, after a logarithm where numbers from 0 on range over orders of magnitude.
-std::string sample_units(const ChannelFacts& facts) {
-  constexpr double kOrders = 100;
-  bool logarithm = true, constant = false;
-  for (std::size_t c = 0; c < facts.mean.size(); ++c) {
-    logarithm = logarithm && facts.least[c] >= 0 && facts.most[c] > kOrders * std::max(facts.mean[c], 0.1);
-    constant = constant || facts.least[c] == facts.most[c];
-  }
-  if (!constant) return fmt::format("normalise.samples = \"{}mean_std\"\n", logarithm ? "log1p_" : "");
+// Units by mean and deviation of `what`: measured in training, or given where a channel has no deviation to divide by.
+std::string units(const std::string& what, const std::string& logarithm, const ChannelFacts& facts) {
   std::vector<double> deviations = facts.deviation;
-  for (double& deviation : deviations) deviation = deviation > 0 ? deviation : 1;
+  bool constant = false;
+  for (double& deviation : deviations)
+    if (!(deviation > 0)) {
+      constant = true;
+      deviation = 1;
+    }
+  if (!constant) return fmt::format("normalise.{}s = \"{}mean_std\"\n", what, logarithm);
   return fmt::format(
       "# A channel is the same everywhere, so these are given instead of measured.\n"
-      "normalise = {{ samples = \"mean_std\", sample_mean = {}, sample_std = {} }}\n",
-      numbers(facts.mean), numbers(deviations));
+      "normalise.{0}s = \"mean_std\"\nnormalise.{0}_mean = {1}\nnormalise.{0}_std = {2}\n",
+      what, numbers(facts.mean), numbers(deviations));
+}
+
+// After a logarithm where numbers from 0 on range over orders of magnitude.
+std::string sample_units(const ChannelFacts& facts) {
+  constexpr double kOrders = 100;
+  bool logarithm = true;
+  for (std::size_t c = 0; c < facts.mean.size(); ++c)
+    logarithm = logarithm && facts.least[c] >= 0 && facts.most[c] > kOrders * std::max(facts.mean[c], 0.1);
+  return units("sample", logarithm ? "log1p_" : "", facts);
 }
 
 DatasetSpec spec_of(const InitOptions& options, const FirstLook& look) {
@@ -109,7 +118,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   if (draft.skip)
     text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", draft.shape.skipped.size());
   text += sample_units(channel_facts(samples_of(spec, draft.shape), false, world));
-  if (look.kind == LabelKind::numbers) text += "normalise.labels = \"mean_std\"\n";
+  if (look.kind == LabelKind::numbers)
+    text += units("label", "", channel_facts(labels_of(spec, draft.shape), false, world));
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -179,7 +189,7 @@ void write_config(const InitOptions& options, Comm& world) {
   collective_try(world, [&] {
     if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
     if (world.root()) require_output(options.output, options.replace, files);
-    draft.look = look_at_file(files.front(), options.names);
+    draft.look = look_at_files(files, options.names);
   });
   describe_data(draft, options, world);
   describe_model(draft);
@@ -203,7 +213,7 @@ void add_init(Subcommands& commands) {
   CLI::App* init = commands.app.add_subcommand(
       "init", "look at a file of samples and labels, and write a configuration that trains on it at once");
   auto options = std::make_shared<InitOptions>();
-  init->add_option("files", options->files, "HDF5 files, or patterns; the first is looked at")->required();
+  init->add_option("files", options->files, "HDF5 files, or patterns; the first says what is what")->required();
   init->add_option("--samples", options->names.samples,
                    "data set of the samples, if not the one with the largest rows");
   init->add_option("--labels", options->names.labels, "data set of the labels, if not another one with as many rows");

@@ -35,7 +35,8 @@ struct FirstLook {
   std::vector<std::string> reasons;  ///< a line for each guess, for people
 };
 
-/// Chooses by shapes, types and names, and reads the labels. DataError, with all data sets, when no two fit together.
-FirstLook look_at_file(const std::string& path, const GivenNames& given);
+/// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError, with all data
+/// sets, when no two fit together, or when labels of positions are a few whole numbers far apart.
+FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given);
 
 }  // namespace mrmf

@@ -347,6 +347,89 @@ class Newcomers(support.MrmfTest):
         self.assertNotIn("axes", text)
         self.mrmf("train", "flat.toml", "--set", "training.epochs=1", "--set", "run.folder=flat")
 
+    def made(self, name, **arrays):
+        """A file of these arrays, the configuration that init writes for it, and what init says."""
+        with h5py.File(self.path(f"{name}.h5"), "w") as file:
+            for key, values in arrays.items():
+                file[key.replace("__", "/")] = values
+        said, text = self.init(f"{name}.h5", name=f"{name}.toml")
+        return text, said
+
+    def trains(self, name):
+        self.mrmf("train", f"{name}.toml", "--set", "training.epochs=1", "--set", f"run.folder=run-{name}")
+
+    def test_init_of_channels_that_are_constant(self):
+        rng = np.random.default_rng(11)
+        x, target = rng.normal(1 / 3, 1, (60, 5)), rng.normal(0, 1, (60, 2))
+        target[:, 1] = 3
+        text, _ = self.made("labels", features=x, target=target)
+        self.assertIn('normalise.samples = "mean_std"', text)
+        found = [float(m) for m in re.search(r"label_mean = \[(.*)\]", text)[1].split(",")]
+        np.testing.assert_allclose(found, target.astype("f4").astype("f8").mean(axis=0), rtol=1e-12)  # nothing is rounded
+        deviations = [float(m) for m in re.search(r"label_std = \[(.*)\]", text)[1].split(",")]
+        self.assertEqual(deviations[1], 1)
+        self.trains("labels")
+        x[:, 2] = 7
+        text, _ = self.made("both", features=x, target=target)
+        self.assertRegex(text, r"sample_std = \[.*, 1, .*\]")
+        self.trains("both")
+
+    def test_init_sees_the_labels_of_all_files(self):
+        for i in range(3):
+            with h5py.File(self.path(f"{i}.h5"), "w") as file:
+                file["x"], file["label"] = np.random.default_rng(i).normal(i, 1, (20, 6)), np.full(20, i)
+        said, text = self.init("0.h5", "1.h5", "2.h5", name="made.toml")
+        self.assertIn("3 classes, one per sample", said)
+        self.assertIn('loss = "cross_entropy"', text)
+        self.trains("made")
+
+    def test_init_of_classes_of_positions(self):
+        rng = np.random.default_rng(12)
+        masks = rng.integers(0, 14, (4, 8, 8, 8))
+        text, said = self.made("few", volumes=rng.normal(0, 1, (4, 8, 8, 8, 2)), segmentation=masks.astype("u1"))
+        self.assertIn('samples = "volumes", labels = "segmentation"', text)
+        self.assertIn("14 classes, one per position", said)
+        self.trains("few")
+        text, said = self.made("line", samples=rng.normal(0, 1, (40, 32, 3)), gt=rng.integers(0, 4, (40, 32), "u1"))
+        self.assertIn("4 classes, one per position", said)
+        self.assertIn('preset = "unet"', text)
+        self.trains("line")
+        marks = np.array([0, 255], "u1")[rng.integers(0, 2, (40, 8, 8))]
+        with h5py.File(self.path("marks.h5"), "w") as file:
+            file["x"], file["mask"] = rng.normal(0, 1, (40, 8, 8, 1)), marks
+            file["kind"] = np.array([0, 5, 9])[rng.integers(0, 3, 40)]
+        self.fails(3, "init", "marks.h5", "-o", "marks.toml", message="whole numbers 0, 255 per position")
+        self.assertFalse(os.path.exists(self.path("marks.toml")))
+        said = self.mrmf("init", "marks.h5", "--labels", "kind", "-o", "marks.toml")
+        self.assertIn("only 0, 5, 9", said)
+        self.assertIn('loss = "mse"', self.read("marks.toml"))
+
+    def test_init_reads_names_by_words(self):
+        rng = np.random.default_rng(13)
+        x, y = rng.normal(0, 1, (40, 12, 3)), rng.normal(0, 1, 40)
+        for samples, labels in (("values", "y"), ("width", "yTrue"), ("latest", "groundTruth_1"), ("devices", "param")):
+            text, _ = self.made(samples, **{samples: x, labels: y, "id": np.arange(40)})
+            self.assertIn(f'samples = "{samples}", labels = "{labels}"', text)
+        text, _ = self.made("glued", xtrain=x, ytrain=y, xtest=x[:20], ytest=y[:20])
+        self.assertIn('train = { samples = "xtrain", labels = "ytrain" }', text)
+        self.assertIn('validation = { samples = "xtest", labels = "ytest" }', text)
+
+    def test_masks_with_channels_last_beside_samples_with_channels_first(self):
+        rng = np.random.default_rng(14)
+        x = rng.normal(0, 1, (40, 3, 16, 24)).astype("f4")
+        mask = (x.sum(axis=1) > 0).astype("u1")
+        text, _ = self.made("last", x=x, mask=mask[..., None])
+        self.assertIn('axes = "n c y x"', text)
+        self.trains("last")
+        for name, stored in (("none", mask), ("first", mask[:, None])):
+            self.made(name, x=x, mask=stored)
+            self.trains(name)
+            self.assertEqual(self.losses(f"run-{name}"), self.losses("run-last"))
+        with h5py.File(self.path("bad.h5"), "w") as file:
+            file["x"], file["mask"] = x, np.zeros((40, 16, 24, 3), "u1")
+        self.fails(3, "train", "last.toml", "--set", 'data.files=["bad.h5"]', "--set", "run.folder=none",
+                   message="has shape (40, 16, 24, 3)")
+
     def test_init_of_files_that_say_nothing(self):
         with h5py.File(self.path("one.h5"), "w") as file:
             file["only"] = np.zeros((4, 8, 8), "f4")
