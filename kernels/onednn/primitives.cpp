@@ -1,6 +1,24 @@
 #include "kernels/onednn/primitives.hpp"
 
+#include <algorithm>
+#include <string>
+
 namespace mrmf::onednn {
+
+namespace {
+
+// oneDNN 2.6.3's weight gradients of convolutions with one tap and strides write behind their scratchpad where there
+// are few channels: the next best implementation serves instead.
+dnnl::convolution_backward_weights::primitive_desc sound(dnnl::convolution_backward_weights::primitive_desc pd,
+                                                         const ConvDescs& d) {
+  const bool strided = std::ranges::any_of(d.strides, [](auto stride) { return stride > 1; });
+  const auto faulty = [&] { return std::string(pd.impl_info_str()).find("1x1") != std::string::npos; };
+  while (strided && faulty() && pd.next_impl()) {
+  }
+  return pd;
+}
+
+}  // namespace
 
 ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   std::size_t first = 0;
@@ -59,23 +77,15 @@ dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Con
 dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(),
-          algorithm,
-          d.src,
-          d.weights,
-          d.bias,
-          d.dst,
-          d.strides,
-          d.dilates,
-          d.pad_before,
-          d.pad_after,
-          describe_forward(c, d),
-          user_scratchpad()};
+  return sound({c.engine(), algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after,
+                describe_forward(c, d), user_scratchpad()},
+               d);
 #else
-  return {{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
-          user_scratchpad(),
-          c.engine(),
-          describe_forward(c, d)};
+  return sound({{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
+                user_scratchpad(),
+                c.engine(),
+                describe_forward(c, d)},
+               d);
 #endif
 }
 
