@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
@@ -225,6 +226,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
+  require_logarithms(config.data, config.data.validation, data.validation().shape, world);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
     if (train.overwrite) forget_teams(config.run, world);
