@@ -32,10 +32,15 @@ Config over_ranks(const RunStart& start) {
   return config;
 }
 
-// Lists of tables are too long for a line.
-std::string value_text(const std::string& value) {
+// "training.seed is 1, and here it is 5". Lists of tables are too long for a line.
+std::string text(const KeyDifference& difference) {
   constexpr std::size_t kLong = 60;
-  return value.empty() ? "not set" : value.size() > kLong ? "another" : value;
+  const auto value = [](const std::string& toml) {
+    return toml.empty() ? "not set" : toml.size() > kLong ? "another" : toml;
+  };
+  const std::string was = value(difference.was), is = value(difference.is);
+  if (was == is) return difference.key + " is another than here";
+  return difference.key + " is " + was + ", and here it is " + is;
 }
 
 // Of training and validation: data.split.by = "files" deals them out.
@@ -79,10 +84,9 @@ bool may_be_measured(const KeyDifference& difference) {
                                       const KeyDifference& measured) {
   const std::string samples =
       was.samples == is.samples ? "" : fmt::format(": {} samples then, {} now", was.samples, is.samples);
-  throw ConfigError(fmt::format(
-      "{}on other training data{} ({} was {}, and is {} here; unless you set it, it is measured over the training "
-      "samples); {}",
-      holds, samples, measured.key, value_text(measured.was), value_text(measured.is), kAdvice));
+  throw ConfigError(
+      fmt::format("{}on other training data{} ({}; unless you set it, it is measured over the training samples); {}",
+                  holds, samples, text(measured), kAdvice));
 }
 
 }  // namespace
@@ -101,7 +105,6 @@ void require_continuable(const RunStart& was, const RunStart& is) {
   if (!found.empty()) {
     if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, is, holds, found.front());
     std::erase_if(found, may_be_measured);  // they may follow from the others
-    const KeyDifference& first = found.front();
     const std::string more = found.size() > 1 ? fmt::format(" ({} more keys differ)", found.size() - 1) : "";
     const std::string ranks =
         other_ranks ? fmt::format(
@@ -109,8 +112,7 @@ void require_continuable(const RunStart& was, const RunStart& is) {
                           "ranks)",
                           was.ranks, is.ranks)
                     : "";
-    throw ConfigError(fmt::format("{}where {} is {}, and here it is {}{}{}; {}", holds, first.key,
-                                  value_text(first.was), value_text(first.is), ranks, more, kAdvice));
+    throw ConfigError(fmt::format("{}where {}{}{}; {}", holds, text(found.front()), ranks, more, kAdvice));
   }
   if (was.samples != is.samples)
     throw ConfigError(

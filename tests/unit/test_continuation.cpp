@@ -95,9 +95,13 @@ TEST_CASE("continuation: numbers measured over other training data say that the 
   was.config.data.normalise_samples = {.mean_std = true, .mean = {2}, .std = {1}};
   RunStart is = was;
   is.config.data.normalise_samples.mean = {2.5};
-  CHECK(refusal(was, is).find("runs/a holds an unfinished run on other training data (data.normalise.sample_mean was "
-                              "[2], and is [2.5] here; unless you set it, it is measured over the training samples); "
-                              "set it back, ") != std::string::npos);
+  CHECK(refusal(was, is).find("runs/a holds an unfinished run on other training data (data.normalise.sample_mean is "
+                              "[2], and here it is [2.5]; unless you set it, it is measured over the training "
+                              "samples); set it back, ") != std::string::npos);
+  was.config.data.normalise_samples.std = is.config.data.normalise_samples.std = std::vector<double>(40, 1);
+  was.config.data.normalise_samples.mean.assign(40, 2);
+  is.config.data.normalise_samples.mean.assign(40, 2.5);
+  CHECK(refusal(was, is).find("(data.normalise.sample_mean is another than here; unless") != std::string::npos);
   is.samples = 97;
   CHECK(refusal(was, is).find("on other training data: 96 samples then, 97 now (data") != std::string::npos);
   is.config.training.seed = 5;
