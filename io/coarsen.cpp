@@ -202,8 +202,11 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     if (const Index bad = first_not_finite(stored.type, fine.data(), elements); bad < elements) {
       float value = 0;
       to_float32(stored.type, fine.data() + bad * size_of(stored.type), {&value, 1});
-      throw DataError(
-          not_finite_text({copy.source, samples.name, part.first + bad / samples.fine.per_sample()}, value));
+      const Index row = part.first + bad / samples.fine.per_sample();
+      throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
+                      (std::isnan(value) ? "NaN" : "an infinity") +
+                      ", of which there is no mean; remove or repair that sample, or train on the original at this "
+                      "factor with data.not_finite = \"skip\"");
     }
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)

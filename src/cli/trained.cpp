@@ -12,6 +12,7 @@
 #include "layers/dropout_passes.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"
+#include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -33,6 +34,7 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUs
   if (!options.labels.empty()) spec.labels = options.labels;
   if (labels == LabelUse::unread) spec.labels.clear();
   if (options.missing) spec.missing = *options.missing;
+  if (options.not_finite) spec.not_finite = *options.not_finite;
   // Splits often have the same size, so the run's labels would fit the wrong samples.
   if (labels == LabelUse::needed && !options.samples.empty() && options.labels.empty())
     throw ConfigError("evaluate --samples " + options.samples.front() +
@@ -202,6 +204,20 @@ void require_finite(const Trained& t, const Evaluated& batch) {
                   batch.by.name, row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
+// All stored numbers are finite, so that those which are not come from a logarithm.
+void require_units(const Trained& t, const TrainedModel& by, std::span<const std::int64_t> ids,
+                   const Feed::HostBatch& host) {
+  const auto check = [&](bool log1p, ConstSpan values, bool of_labels) {
+    if (!log1p) return;
+    const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+    if (bad == values.end()) return;
+    const auto row = static_cast<std::size_t>((bad - values.begin()) / (std::ssize(values) / std::ssize(ids)));
+    refuse_logarithm({t.spec, t.shape, of_labels, ids[row]});
+  };
+  check(by.config.data.normalise_samples.log1p, host.x, false);
+  check(by.config.data.normalise_labels.log1p, host.targets, true);
+}
+
 /// Runs every model on batches of samples, which are read once.
 class Evaluation {
  public:
@@ -226,6 +242,7 @@ class Evaluation {
       std::ranges::copy(samples_, host.x.begin());
       std::ranges::copy(labels_, host.targets.begin());
       apply(t_.models[m].samples, 0, host.x.first(samples_.size()));
+      require_units(t_, t_.models[m], ids, {host.x.first(samples_.size()), host.targets.first(labels_.size())});
       const Feed::Batch fed = feed_->submit(in.n);
       for (int pass = 0; pass < passes_.of_each(); ++pass) {
         const Step step{
@@ -278,9 +295,14 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
   add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
   sub.add_option("--samples", options.samples,
-                 "name of the data set of samples, e.g. test_frames; several where the run has several");
+                 "name of the data set of samples, e.g. test_frames; once for each where the run has several")
+      ->expected(1)  // a list would take the run's folder that follows
+      ->take_all();
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
+  const Choices<NotFiniteRule> rules{{"refuse", NotFiniteRule::refuse}, {"skip", NotFiniteRule::skip}};
+  add_choice(sub, "--not-finite", options.not_finite, rules,
+             "rows with NaN or infinity: refuse them, or leave them out; the run's data.not_finite unless given");
   add_wanted(sub, options.wanted);
 }
 

@@ -27,10 +27,11 @@ struct ModelOptions {
   std::vector<std::string> models;  ///< folders of runs, or model files
   std::vector<std::string> files;   ///< replace the run's own data
   SplitName split = SplitName::validation;
-  std::vector<std::string> samples;    ///< data set names if not the run's
-  std::string labels;                  ///< the same; predict needs none
-  std::optional<MissingRule> missing;  ///< if other than the run's data.missing
-  std::string output;                  ///< predict: HDF5 file to write
+  std::vector<std::string> samples;         ///< data set names if not the run's
+  std::string labels;                       ///< the same; predict needs none
+  std::optional<MissingRule> missing;       ///< if other than the run's data.missing
+  std::optional<NotFiniteRule> not_finite;  ///< the same of data.not_finite
+  std::string output;                       ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
   WantedModel wanted{};
   bool json = false;  ///< evaluate: print one JSON object

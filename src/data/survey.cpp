@@ -112,6 +112,21 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
                     split.shape.skipped.size(), split.part));
 }
 
+// Numbers of which there is no logarithm where a run would take one.
+void advise_on_logarithms(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
+    if (!numbers.facts || !units.log1p) return;
+    const double least = std::ranges::min(numbers.facts->least);
+    if (least > -1) return;
+    advice.push_back(
+        fmt::format("{} {} '{}' go down to {:g}, and data.normalise.{} takes the logarithm of 1 + x, which ends a run; "
+                    "x must be above -1: take \"mean_std\", or mend the files",
+                    split.part, of, numbers.name, least, of));
+  };
+  look(split.samples, config.data.normalise_samples, "samples");
+  look(split.labels, config.data.normalise_labels, "labels");
+}
+
 void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
   if (split.class_counts.empty()) return;
   const auto [least, most] = std::ranges::minmax_element(split.class_counts);
@@ -148,6 +163,7 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   found.advice = sample_warnings(config, train.shape.sample);
   for (const SplitFound& split : found.splits) {
     advise_on_classes(split, found.advice);
+    advise_on_logarithms(config, split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);
   }
   collective_try(comm, [&] {

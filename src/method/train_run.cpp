@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/data/augment.hpp"
+#include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
@@ -226,6 +227,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   const Data::Known known{shape};
   Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now, &known);
+  require_logarithms(config.data, config.data.validation, data.validation().shape, world);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
     if (train.overwrite) forget_teams(config.run, world);

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
+#include <set>
+#include <utility>
 
 #include "kernels/check.hpp"
 
@@ -73,22 +75,48 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
   unread("epsilon", is.epsilon != standard.epsilon, !sgd, "the optimizer \"adam\" or \"adamw\"");
 }
 
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code absent;  // then compare only the names
-  return a == b || std::filesystem::equivalent(a, b, absent);
+void unread_split_keys(const SplitSettings& is, std::vector<std::string>& lines) {
+  if (is.by == SplitBy::rows || is.by == SplitBy::files) return;
+  const SplitSettings standard;
+  const std::string by = is.by == SplitBy::given ? "given" : "column";
+  const auto unread = [&](const std::string& key, bool set) {
+    if (set)
+      lines.push_back(fmt::format(
+          "data.split.{} is set, and data.split.by is \"{}\": only \"rows\" and \"files\" read it", key, by));
+  };
+  unread("validation", is.validation != standard.validation);
+  unread("seed", is.seed != standard.seed);
 }
+
+/// Files by what they are, not only by their names. One look at each, since there may be thousands.
+class FileSet {
+ public:
+  void add(const std::string& path) {
+    names_.insert(path);
+    if (struct stat found{}; stat(path.c_str(), &found) == 0) files_.emplace(found.st_dev, found.st_ino);
+  }
+  bool contains(const std::string& path) const {
+    if (names_.contains(path)) return true;
+    struct stat found {};  // of a file that is absent, there is only the name
+    return stat(path.c_str(), &found) == 0 && files_.contains({found.st_dev, found.st_ino});
+  }
+
+ private:
+  std::set<std::string> names_;
+  std::set<std::pair<dev_t, ino_t>> files_;
+};
 
 void same_data(const DataConfig& data, std::vector<std::string>& lines) {
   if (data.train.samples != data.validation.samples || data.train.choice != data.validation.choice) return;
-  for (const std::string& file : data.validation.files)
-    for (const std::string& other : data.train.files) {
-      if (!same_file(file, other)) continue;
-      lines.push_back(fmt::format(
-          "the validation samples ('{}' in {}) are training samples too: the validation loss will not show how the "
-          "model does on data it has not seen; name others under data.validation",
-          data.validation.samples, file));
-      return;
-    }
+  FileSet training;
+  for (const std::string& file : data.train.files) training.add(file);
+  const auto both =
+      std::ranges::find_if(data.validation.files, [&](const std::string& file) { return training.contains(file); });
+  if (both == data.validation.files.end()) return;
+  lines.push_back(fmt::format(
+      "the validation samples ('{}' in {}) are training samples too: the validation loss will not show how the "
+      "model does on data it has not seen; name others under data.validation",
+      data.validation.samples, *both));
 }
 
 // The sizes of a data set of n such samples.
@@ -161,6 +189,7 @@ std::vector<std::string> config_warnings(const Config& config) {
   unread_roles(config, lines);
   unread_method_keys(config.method, lines);
   unread_optimizer_keys(config, lines);
+  unread_split_keys(config.data.split, lines);
   same_data(config.data, lines);
   return lines;
 }

@@ -56,18 +56,6 @@ CheckpointTexts read_checkpoint_texts(const std::string& path);
 /// for another network's arrays: when the file lacks one of the model's, or the model one of the file's.
 void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
 
-/// One start of a run: everything that its results depend on.
-struct RunStart {
-  Config config;
-  Index samples = 0;  ///< of the training data
-  int ranks = 1;
-};
-
-/// ConfigError naming the first key that differs, with both values. [run], data.load and data.memory may differ. So may
-/// the number of ranks if the mini-batches stay the same (data.shards set, and batch times ranks kept), but not with
-/// local batch norm.
-void require_continuable(const RunStart& was, const RunStart& is);
-
 /// Where a saved phase goes on. Its optimizer takes the ages; the arrays already have its moments.
 struct Restored {
   TrainState state;

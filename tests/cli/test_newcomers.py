@@ -322,6 +322,32 @@ class Newcomers(support.MrmfTest):
                               'sample_std = [1, 1] }'), 2, "2 means")
         refuse(IMAGES.replace('normalise.samples = "mean_std"', 'normalise.labels = "mean_std"'), 2, "of classes")
 
+    def test_numbers_without_logarithm_are_found_in_every_split_and_file(self):
+        make_volumes(self.path("volumes.h5"))
+        self.train(VOLUMES.replace("run\"", "good\""), training__epochs=1)
+        for name, which, value in (("low", "field", -2), ("edge", "field", -1), ("low_label", "energy", -3)):
+            os.rename(self.path("volumes.h5"), self.path("whole.h5"))
+            with h5py.File(self.path("whole.h5")) as whole, h5py.File(self.path("volumes.h5"), "w") as file:
+                for key in whole:
+                    values = whole[key][()]
+                    if key == which:
+                        values[7] = value
+                    file[key] = values
+            text = VOLUMES.replace('labels = "mean_std"', 'labels = "log1p_mean_std"')
+            where = f"volumes.h5: data set '{which}', row 7 holds a number that is not above -1"
+            self.refused(text, 3, where)  # a row for validation
+            self.write("run.toml", text)
+            found = self.mrmf("data", "run.toml")
+            kind = "labels" if which == "energy" else "samples"
+            self.assertIn(f"validation {kind} '{which}' go down to {value}, and data.normalise.{kind}", found)
+            self.assertNotIn("training samples 'field' go down", found)
+            if which == "field":
+                for command in (["predict", "-o", "out.h5"], ["evaluate"]):
+                    self.fails(3, *command, "good", message=where)
+                self.fails(3, "predict", "good", "-o", "out.h5", ranks=2, message=where)
+                self.assertFalse(os.path.exists(self.path("out.h5")))
+            os.replace(self.path("whole.h5"), self.path("volumes.h5"))
+
     def init(self, *files, name="made.toml"):
         text = self.mrmf("init", *files, "-o", name, "--folder", "run")
         return text, self.read(name)

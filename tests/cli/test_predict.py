@@ -171,6 +171,22 @@ class Predict(support.MrmfTest):
         self.predict("n1", "--missing", "fill", "--append", "unwritten")
         self.fails(3, "predict", "n1", "-o", "p.h5", "--append", "short", message="a row per sample", ranks=2)
 
+    def test_rows_that_are_not_finite_are_left_out_where_the_run_refuses_them(self):
+        self.mrmf("train", "n1.toml", "--set", "data.not_finite=refuse", "--set", 'data.files=["a.h5"]',
+                  "--set", "run.folder=strict")
+        for command in (["predict", "-o", "out.h5"], ["evaluate"]):
+            self.fails(3, *command, "strict", "--files", "b.h5", message="b.h5: data set 'x', row 7 holds NaN")
+            self.fails(3, *command, "n1", "--files", "b.h5", "--not-finite", "refuse", message="row 7 holds NaN")
+        made = self.predict("strict", "--files", "b.h5", "--not-finite", "skip")
+        self.assertEqual(made["row"].tolist(), [row for row in range(ROWS["b.h5"]) if row != 7])
+        self.assertIn("29 samples of x", self.mrmf("evaluate", "strict", "--files", "b.h5", "--not-finite", "skip"))
+
+    def test_the_run_may_follow_the_name_of_the_samples(self):
+        made = self.predict("--files", "b.h5", "--samples", "x", "n1")
+        self.check_equal(made, self.predict("n1", "--samples", "x", "--files", "b.h5"))
+        text = self.mrmf("evaluate", "--files", "a.h5", "--labels", "y", "--samples", "x", "n1")
+        self.assertIn("40 samples of x with labels y", text)
+
     def test_mean_and_deviation_over_runs(self):
         alone = np.stack([self.predict(run)["prediction"] for run in ("n1", "n2", "n3")]).astype("float64")
         self.assertNotIn("deviation", self.predict("n1"))

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "src/plan/plan.hpp"
+#include "tests/support/data_files.hpp"
 #include "tests/unit/config_text.hpp"
 
 using namespace mrmf;
@@ -72,6 +75,21 @@ TEST_CASE("keys that nothing reads are named") {
   only({"training.optimizer.factor=0.5"}, "\"plateau\" or \"piecewise\"");
   only({"training.optimizer.momentum=0.5"}, "the optimizer \"sgd\"");
   only({"training.optimizer.name=sgd", "training.optimizer.beta1=0.5"}, "\"adam\"");
+  only({"data.split.seed=3"}, "data.split.seed is set, and data.split.by is \"given\": only \"rows\" and \"files\"");
+  only({"data.split.validation=0.4"}, "data.split.validation is set, and data.split.by is \"given\"");
+}
+
+TEST_CASE("keys of a random split are read by random splits alone") {
+  const auto split = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"data.validation.samples=x", "data.validation.labels=y"});
+    return warned(more);
+  };
+  CHECK(split({"data.split.by=rows", "data.split.seed=3", "data.split.validation=0.4"}).empty());
+  const auto lines =
+      split({"data.split.by=column", "data.split.column=fold", "data.split.seed=3", "data.split.validation=0.4"});
+  REQUIRE(lines.size() == 2);
+  CHECK(has(lines[0], "data.split.validation is set, and data.split.by is \"column\""));
+  CHECK(has(lines[1], "data.split.seed is set, and data.split.by is \"column\""));
 }
 
 TEST_CASE("validation data that is training data is named") {
@@ -80,6 +98,20 @@ TEST_CASE("validation data that is training data is named") {
   CHECK(has(lines[0], "the validation samples ('x' in neuron.h5) are training samples too"));
   CHECK(warned({"data.validation.samples=x", "data.validation.files=other.h5"}).empty());
   CHECK(warned({"data.validation.samples=x", "data.validation.files=[\"other.h5\", \"neuron.h5\"]"}).size() == 1);
+}
+
+TEST_CASE("validation data that is training data by another name is named") {
+  const test::TemporaryFolder folder;
+  const std::string one = folder.file("one.h5"), link = folder.file("link.h5"), other = folder.file("other.h5");
+  for (const std::string& path : {one, other}) std::ofstream(path) << "text";
+  std::filesystem::create_hard_link(one, link);
+  const auto with = [&](const std::string& validation) {
+    return warned({"data.files=[\"" + other + "\", \"" + one + "\"]", "data.validation.samples=x",
+                   "data.validation.files=" + validation});
+  };
+  REQUIRE(with(link).size() == 1);
+  CHECK(has(with(link)[0], "in " + link + ") are training samples too"));
+  CHECK(with(folder.file("absent.h5")).empty());
 }
 
 TEST_CASE("shapes as published are taken as they are") {

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "src/run/checkpoint.hpp"
+#include "src/run/continuation.hpp"
 #include "src/run/signals.hpp"
 #include "src/run/train_state.hpp"
 #include "tests/support/data_files.hpp"
@@ -70,6 +70,42 @@ TEST_CASE("continuation: another configuration is refused with key, old and new 
   is = start();
   is.samples = 97;
   CHECK(refusal(start(), is).find("on 96 training samples, and the data now has 97;") != std::string::npos);
+}
+
+TEST_CASE("continuation: files that are new or gone are named") {
+  RunStart was = start();
+  was.config.data.train.files = {"a.h5", "b.h5"};
+  was.config.data.validation.files = {"c.h5"};
+  RunStart is = was;
+  is.config.data.train.files.push_back("d.h5");
+  is.config.data.normalise_samples = {.mean_std = true, .mean = {2}, .std = {1}};
+  CHECK(refusal(was, is).find("runs/a holds an unfinished run of other data files: d.h5 is new; name the same files "
+                              "again") != std::string::npos);
+  is.config.data.train.files = {"a.h5"};
+  is.config.data.validation.files = {"c.h5", "e.h5", "f.h5", "g.h5", "h.h5", "i.h5"};
+  CHECK(refusal(was, is).find("files: b.h5 is gone, e.h5, f.h5, g.h5 and 2 more are new;") != std::string::npos);
+  is.config.data.train.files = {"c.h5", "b.h5"};
+  is.config.data.validation.files = {"a.h5"};
+  is.config.data.normalise_samples = {};
+  CHECK(refusal(was, is).find("where data.files is [\"a.h5\", \"b.h5\"], and here it is") != std::string::npos);
+}
+
+TEST_CASE("continuation: numbers measured over other training data say that the data changed") {
+  RunStart was = start();
+  was.config.data.normalise_samples = {.mean_std = true, .mean = {2}, .std = {1}};
+  RunStart is = was;
+  is.config.data.normalise_samples.mean = {2.5};
+  CHECK(refusal(was, is).find("runs/a holds an unfinished run on other training data (data.normalise.sample_mean is "
+                              "[2], and here it is [2.5]; unless you set it, it is measured over the training "
+                              "samples); set it back, ") != std::string::npos);
+  was.config.data.normalise_samples.std = is.config.data.normalise_samples.std = std::vector<double>(40, 1);
+  was.config.data.normalise_samples.mean.assign(40, 2);
+  is.config.data.normalise_samples.mean.assign(40, 2.5);
+  CHECK(refusal(was, is).find("(data.normalise.sample_mean is another than here; unless") != std::string::npos);
+  is.samples = 97;
+  CHECK(refusal(was, is).find("on other training data: 96 samples then, 97 now (data") != std::string::npos);
+  is.config.training.seed = 5;
+  CHECK(refusal(was, is).find("where training.seed is 1, and here it is 5; ") != std::string::npos);  // the user's own
 }
 
 TEST_CASE("continuation: another number of ranks goes on where the mini-batches stay the same") {

@@ -1,0 +1,20 @@
+// What an unfinished run may go on with: the same configuration, the same data, mini-batches of the same size.
+#pragma once
+
+#include "src/config/config.hpp"
+
+namespace mrmf {
+
+/// One start of a run: everything that its results depend on.
+struct RunStart {
+  Config config;
+  Index samples = 0;  ///< of the training data
+  int ranks = 1;
+};
+
+/// ConfigError naming the files that are new or gone, or the first key that differs, with both values. [run], data.load
+/// and data.memory may differ. So may the number of ranks if the mini-batches stay the same (data.shards set, and batch
+/// times ranks kept), but not with local batch norm.
+void require_continuable(const RunStart& was, const RunStart& is);
+
+}  // namespace mrmf
