@@ -126,11 +126,7 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 }
 
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
-    : sample_(shape.sample),
-      label_(shape.label),
-      form_(spec.form),
-      order_(parse_axes(spec.axes)),
-      type_(label_storage(spec.form)) {
+    : label_(shape.label), form_(spec.form), order_(parse_axes(spec.axes)), type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
@@ -145,7 +141,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
       if (spec.missing == MissingRule::refuse) reader->require_written();
     }
     open = run.file;
-    read({path, spec.labels, *reader}, run.rows, done);
+    read({path, spec.labels, *reader, labels_move(reader->shape(), shape.sample, order_)}, run.rows, done);
     done += run.rows.count;
   });
 }
@@ -177,8 +173,7 @@ void Labels::read_values(const Source& source, Range rows, Span values) const {
   std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.reader.row_bytes()));
   MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(type)), source.path);
   source.reader.read(rows.first, rows.count, raw.data());
-  if (label_.axes == 0 || !labels_move(source.reader.shape(), sample_, order_))
-    return to_float32(type, raw.data(), values);
+  if (label_.axes == 0 || !source.moves) return to_float32(type, raw.data(), values);
   std::vector<float> stored(values.size());
   to_float32(type, raw.data(), stored);
   move_channels_last(channel_box(label_, order_), rows.count, size_of(ElementType::float32),

@@ -44,13 +44,14 @@ class Labels {
     const std::string& path;
     const std::string& dataset;
     const RowReader& reader;
+    bool moves;  // its channels, to the end
   };
   void read(const Source& source, Range rows, Index to);
   void read_values(const Source& source, Range rows, Span values) const;
   void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
 
-  Shape sample_, label_;
+  Shape label_;
   LabelForm form_;
   AxisOrder order_;  // of samples, and of labels that labels_move() names
   ElementType type_;

@@ -441,7 +441,7 @@ class Newcomers(support.MrmfTest):
         with h5py.File(self.path("marks.h5"), "w") as file:
             file["x"], file["mask"] = rng.normal(0, 1, (40, 8, 8, 1)), marks
             file["kind"] = np.array([0, 5, 9])[rng.integers(0, 3, 40)]
-        self.fails(3, "init", "marks.h5", "-o", "marks.toml", message="whole numbers 0, 255 per position")
+        self.fails(3, "init", "marks.h5", "--labels", "mask", "-o", "marks.toml", message="whole numbers 0, 255 per position")
         self.assertFalse(os.path.exists(self.path("marks.toml")))
         said = self.mrmf("init", "marks.h5", "--labels", "kind", "-o", "marks.toml")
         self.assertIn("only 0, 5, 9", said)
