@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/hdf5_file.hpp"
 #include "mpi/comm.hpp"
 
@@ -94,13 +95,18 @@ class Stopwatch {
 
 }  // namespace
 
+RowMaking row_making(const DatasetSpec& spec) {
+  return {1 + std::ssize(spec.more_samples), parse_axes(spec.axes).moves()};
+}
+
 SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,
                          const StoreSettings& settings)
     : shape_(shape), owned_(owned), layout_(spec.layout), settings_(settings) {
+  settings_.making = row_making(spec);
   collective_try(comm, [&] {
     files_ = std::make_unique<SampleFiles>(spec, shape, owned, most_cached(settings));
     const ReadingWay way = files_->way();
-    const int threads = readers(way, shape.converted > 0);
+    const int threads = readers(way, converts());
     way_ = "independent reads of each rank on " + (threads == 1 ? "1 thread" : std::to_string(threads) + " threads") +
            ", " + way.text;
     if (shape.label.channels > 0) labels_.emplace(spec, shape, owned);
@@ -116,7 +122,7 @@ void SampleStore::load_original() {
                                      row_bytes(shape_),
                                      {0, 0, owned_.count},
                                      task_rows(row_bytes(shape_)),
-                                     readers(files_->way(), shape_.converted > 0)};
+                                     readers(files_->way(), converts())};
   level.rows = std::make_unique<RowStream>(
       settings, [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); });
   level.rows->load_all();
@@ -128,15 +134,18 @@ StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const Store
                              const Extent& resolution, Index most_rows) {
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
   const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
-  budget.scratch = task * shape.sample.per_sample() * shape.converted +
-                   std::min(most_cached(settings), files_with(shape, owned) * shape.chunks.cache) +
-                   shape.chunks.unpacking;
+  budget.scratch =
+      task * shape.sample.per_sample() * shape.converted + task * row_bytes(shape) * settings.making.copies() +
+      std::min(most_cached(settings), files_with(shape, owned) * settings.making.sources * shape.chunks.cache) +
+      shape.chunks.unpacking;
   if (!keeps_original(settings, resolution)) {
     budget.scratch += task * budget.row_bytes;
     budget.row_bytes = coarse_shape(shape.sample, resolution).per_sample() * size_of(ElementType::float32);
   }
   return plan_stream(budget);
 }
+
+bool SampleStore::converts() const { return shape_.converted > 0 || settings_.making.copies() > 0; }
 
 Extent SampleStore::kept_resolution(const Extent& resolution) const {
   return keeps_original(settings_, resolution) ? original : resolution;
@@ -182,7 +191,7 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
   const Index fine_bytes = row_bytes(shape_);
   RowStream::Settings settings{owned_, fine_bytes, plan(shape_, owned_, settings_, resolution, most_rows),
                                std::min(most_rows, task_rows(fine_bytes)),
-                               readers(files_->way(), averaged || shape_.converted > 0)};
+                               readers(files_->way(), averaged || converts())};
   Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
   ReaderPool::Read read = [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); };
   if (averaged) {

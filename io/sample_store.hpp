@@ -40,11 +40,21 @@ void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Sp
 /// numbers, bit for bit.
 enum class Averaging { load, epoch };
 
+/// How a row comes together from the files.
+struct RowMaking {
+  Index sources = 1;   ///< data sets whose channels follow each other in it
+  bool moves = false;  ///< channels move to its end
+  /// Buffers of a row that a thread needs for that, at most.
+  Index copies() const { return (sources > 1 ? 1 : 0) + (moves ? 1 : 0); }
+};
+RowMaking row_making(const DatasetSpec& spec);
+
 struct StoreSettings {
   bool stream = false;  ///< samples are read when their batch comes; else all are read at the start
   Averaging averaging = Averaging::load;
   Index budget = 0;                ///< streaming: bytes for this data set on this rank, without labels
   ChannelMap samples{}, labels{};  ///< the units of batches; averaging comes first
+  RowMaking making{};              ///< for plan(); a store has that of its data set
 };
 
 /// The samples of this rank. They keep their type (DatasetShape::type; float32 if averaged) until a batch is made.
@@ -102,6 +112,7 @@ class SampleStore {
     std::unique_ptr<RowStream> rows;
   };
   void load_original();
+  bool converts() const;  // a thread that reads has buffers of its own
   Level make_coarse(const Extent& resolution);
   Level make_stream(const Extent& resolution, Index most_rows);
   Extent kept_resolution(const Extent& resolution) const;

@@ -146,7 +146,8 @@ class Loader {
     x_.resize(static_cast<std::size_t>(batch_.count()));
     outputs_ = store_->target(step_.resolution).per_sample();
     targets_.resize(static_cast<std::size_t>(step_.batch * outputs_));
-    bytes_ = static_cast<double>(shape_.samples * RowReader(spec.files.front(), spec.samples).row_bytes());
+    for (const std::string& name : spec.sample_names())
+      bytes_ += static_cast<double>(shape_.samples * RowReader(spec.files.front(), name).row_bytes());
     text_ = fmt::format("{} samples of {}, {:.3g} GB as {}; batch {}, resolution {}\n{}; {}\n", shape_.samples,
                         to_string(shape_.sample), bytes_ / kGiga, to_string(shape_.type), step_.batch,
                         resolution_text(step_.resolution, shape_.sample.axes), memory.text, store_->way());

@@ -27,10 +27,15 @@ std::string absent(const std::vector<std::string>& files) {
   return {};
 }
 
+DatasetShape headers_of(DatasetSpec spec, Comm& world) {
+  spec.not_finite = NotFiniteRule::refuse;
+  return inspect_dataset(spec, world);
+}
+
 DataSample data_sample(const Config& config, const std::string& given, Comm& world) {
   if (!given.empty()) return {parse_sample(given), "as given"};
   const std::string missing = absent(config.data.train.files);
-  if (missing.empty()) return {inspect_dataset(config.data.train, world).sample, "from the data", true};
+  if (missing.empty()) return {headers_of(config.data.train, world).sample, "from the data", true};
   if (const std::string usual = preset_sample(config.model.preset); !usual.empty())
     return {parse_sample(usual), "the preset's own: " + absent_text(missing)};
   throw DataError(absent_text(missing) +

@@ -20,6 +20,10 @@ struct DataSample {
 /// one. DataError where none of them is there. Collective.
 DataSample data_sample(const Config& config, const std::string& given, Comm& world);
 
+/// The data set as its headers tell: rows are counted that data.not_finite = "skip" leaves out in a run, because to
+/// find them would take reading everything. Collective; DataError as inspect_dataset's.
+DatasetShape headers_of(DatasetSpec spec, Comm& world);
+
 /// The option that is `given`.
 void add_sample(CLI::App& app, std::string& given);
 

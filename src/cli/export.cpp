@@ -59,7 +59,7 @@ Shape input_shape(const ExportOptions& options, const ModelChoice& choice, Comm&
     throw DataError(choice.file +
                     ": it does not say the shape of a sample, as models of earlier versions do not, and the run's data "
                     "is not there; give --sample, e.g. --sample 1600x3");
-  return coarse_shape(inspect_dataset(data, world).sample, choice.resolution);
+  return coarse_shape(headers_of(data, world).sample, choice.resolution);
 }
 
 void add_facts(ExportedModel& model, const ModelChoice& choice) {

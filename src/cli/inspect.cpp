@@ -224,7 +224,7 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
 HeldData held_data(const Config& config, Comm& world) {
   HeldData held;
   const auto add = [&](const DatasetSpec& spec, bool validation) {
-    DataPart part{inspect_dataset(spec, world), {}};
+    DataPart part{headers_of(spec, world), {}};
     part.order = order_settings(config.data, part.shape.samples, world.size(), world.rank());
     if (validation) part.order.shuffle = false;
     part.batch_rows =

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "io/labels.hpp"
@@ -16,6 +17,7 @@ namespace {
 constexpr Index kMostSums = Index{1} << 20;  // of all blocks together
 constexpr Index kMostBlocks = 1024;
 constexpr Index kReadElements = Index{1} << 22;
+constexpr Index kLabelElements = Index{1} << 25;  // in memory at once; each time their files are opened
 
 /// Sums per channel over blocks of samples. Each block is summed by one rank, and the blocks are added in their order,
 /// so that nothing depends on the number of ranks. Numbers count from those of the first sample, which keeps the sums
@@ -28,23 +30,21 @@ class Sums {
         blocks_(std::clamp<Index>(kMostSums / numbers.channels, 1, std::min(numbers.samples, kMostBlocks))),
         sums_(static_cast<std::size_t>(blocks_ * numbers.channels)),
         origin_(static_cast<std::size_t>(numbers.channels)) {
-    numbers.read({0, 1}, [&](ConstSpan values) {
-      for (std::size_t c = 0; c < origin_.size(); ++c) origin_[c] = unit(values[c]);
-    });
+    const NumberReader read = numbers.open({0, 1});
+    const ConstSpan first = read(0);
+    for (std::size_t c = 0; c < origin_.size(); ++c) origin_[c] = unit(first[c]);
   }
 
-  /// Of this rank's blocks.
+  /// Of this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.
   void add(const Comm& comm) {
     const Range mine = piece(blocks_, comm.rank(), comm.size());
+    if (mine.count == 0) return;
+    const Index first = samples_of_block(mine.first).first;
+    const Range last = samples_of_block(mine.first + mine.count - 1);
+    const NumberReader read = numbers_.open({first, last.first + last.count - first});
     for (Index block = mine.first; block < mine.first + mine.count; ++block) {
-      Sum* const sums = sums_.data() + block * numbers_.channels;
-      numbers_.read(piece(numbers_.samples, block, blocks_), [&](ConstSpan values) {
-        std::size_t channel = 0;
-        for (const float value : values) {
-          sums[channel].add(value, unit(value) - origin_[channel]);
-          if (++channel == origin_.size()) channel = 0;
-        }
-      });
+      const Range samples = samples_of_block(block);
+      for (Index i = 0; i < samples.count; ++i) add(read(samples.first + i), block);
     }
   }
 
@@ -95,6 +95,15 @@ class Sums {
       most = std::max(most, other.most);
     }
   };
+  void add(ConstSpan values, Index block) {
+    Sum* const sums = sums_.data() + block * numbers_.channels;
+    std::size_t channel = 0;
+    for (const float value : values) {
+      sums[channel].add(value, unit(value) - origin_[channel]);
+      if (++channel == origin_.size()) channel = 0;
+    }
+  }
+  Range samples_of_block(Index block) const { return piece(numbers_.samples, block, blocks_); }
   double unit(float value) const { return log1p_ ? std::log1p(double{value}) : value; }
 
   const Numbers& numbers_;
@@ -104,37 +113,89 @@ class Sums {
   std::vector<double> origin_;
 };
 
+/// The rows of a range in memory at a time: as many as are read at once, from the one asked for on.
+class Window {
+ public:
+  Window(Range owned, Index width, Index elements)
+      : owned_(owned), most_(std::min(owned.count, std::max<Index>(1, elements / std::max<Index>(width, 1)))) {}
+
+  Index most() const { return most_; }
+  Range rows() const { return rows_; }
+  /// Whether it has moved, so that its rows are to be read.
+  bool move_to(Index row) {
+    if (row >= rows_.first && row < rows_.first + rows_.count) return false;
+    rows_ = {row, std::min(most_, owned_.first + owned_.count - row)};
+    return true;
+  }
+
+ private:
+  Range owned_;
+  Index most_;
+  Range rows_{};
+};
+
+class SampleRows {
+ public:
+  SampleRows(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
+      : files_(spec, shape, owned),
+        window_(owned, shape.sample.per_sample(), kReadElements),
+        stored_(static_cast<std::size_t>(window_.most() * files_.row_bytes())),
+        values_(static_cast<std::size_t>(shape.sample.per_sample())) {}
+
+  ConstSpan row(Index row) {
+    if (window_.move_to(row)) files_.read(window_.rows(), stored_.data(), scratch_);
+    to_float32(files_.type(), stored_.data() + (row - window_.rows().first) * files_.row_bytes(), values_);
+    return values_;
+  }
+
+ private:
+  SampleFiles files_;
+  Window window_;
+  std::vector<std::byte> stored_;
+  std::vector<float> values_;
+  Scratch scratch_;
+};
+
+class LabelRows {
+ public:
+  LabelRows(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
+      : spec_(spec),
+        shape_(shape),
+        window_(owned, shape.label.per_sample(), kLabelElements),
+        values_(static_cast<std::size_t>(shape.label.per_sample())) {}
+
+  ConstSpan row(Index row) {
+    if (window_.move_to(row)) {
+      labels_.reset();  // before reading: there may not be room for both
+      labels_.emplace(spec_, shape_, window_.rows());
+    }
+    labels_->write({1, 1, 1}, row - window_.rows().first, values_);
+    return values_;
+  }
+
+ private:
+  const DatasetSpec& spec_;
+  const DatasetShape& shape_;
+  Window window_;
+  std::optional<Labels> labels_;
+  std::vector<float> values_;
+};
+
+template <class Rows>
+std::function<NumberReader(Range)> opener(const DatasetSpec& spec, const DatasetShape& shape) {
+  return [&](Range owned) -> NumberReader {
+    return [rows = std::make_shared<Rows>(spec, shape, owned)](Index row) { return rows->row(row); };
+  };
+}
+
 }  // namespace
 
 Numbers samples_of(const DatasetSpec& spec, const DatasetShape& shape) {
-  return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels,
-          [&](Range rows, const std::function<void(ConstSpan)>& visit) {
-            const SampleFiles files(spec, shape, rows);
-            const Index width = shape.sample.per_sample(), step = std::max<Index>(1, kReadElements / width);
-            std::vector<std::byte> stored(static_cast<std::size_t>(std::min(step, rows.count) * files.row_bytes()));
-            std::vector<float> values(static_cast<std::size_t>(width));
-            Scratch scratch;
-            for (Index done = 0; done < rows.count; done += step) {
-              const Index count = std::min(step, rows.count - done);
-              files.read({rows.first + done, count}, stored.data(), scratch);
-              for (Index row = 0; row < count; ++row) {
-                to_float32(shape.type, stored.data() + row * files.row_bytes(), values);
-                visit(values);
-              }
-            }
-          }};
+  return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape)};
 }
 
 Numbers labels_of(const DatasetSpec& spec, const DatasetShape& shape) {
-  return {"data set '" + spec.labels + "'", shape.samples, shape.label.channels,
-          [&](Range rows, const std::function<void(ConstSpan)>& visit) {
-            const Labels labels(spec, shape, rows);
-            std::vector<float> values(static_cast<std::size_t>(shape.label.per_sample()));
-            for (Index row = 0; row < rows.count; ++row) {
-              labels.write({1, 1, 1}, row, values);
-              visit(values);
-            }
-          }};
+  return {"data set '" + spec.labels + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape)};
 }
 
 ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm) {

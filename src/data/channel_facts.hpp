@@ -10,12 +10,15 @@
 
 namespace mrmf {
 
+/// The values of a sample, valid until the next call. Samples in their order are read once, several at a time.
+using NumberReader = std::function<ConstSpan(Index)>;
+
 /// The numbers of a data set, with channels last. Refers to the specification and shape it was made of.
 struct Numbers {
   std::string what;  ///< for messages
   Index samples = 0, channels = 1;
-  /// Calls back with the values of each of these samples, in their order. On any rank by itself.
-  std::function<void(Range, const std::function<void(ConstSpan)>&)> read;
+  /// Opens the files that hold these samples; they stay open as long as the reader. On any rank by itself.
+  std::function<NumberReader(Range)> open;
 };
 Numbers samples_of(const DatasetSpec& spec, const DatasetShape& shape);
 /// Of labels that are numbers.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/labels.hpp"
 #include "src/data/augment.hpp"
 #include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
@@ -15,9 +16,10 @@
 namespace mrmf {
 namespace {
 
-Split inspect_split(const DatasetSpec& spec, const DataConfig& config, Comm& team) {
+Split inspect_split(const DatasetSpec& spec, const DataConfig& config, const DatasetShape* known, Comm& team) {
   Split split;
-  split.shape = inspect_dataset(spec, team);
+  split.shape = known != nullptr ? *known : inspect_dataset(spec, team);
+  split.shape.label_type = label_storage(spec.form);  // the number of classes may have been settled meanwhile
   split.order = order_settings(config, split.shape.samples, team.size(), team.rank());
   return split;
 }
@@ -32,17 +34,18 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 
 }  // namespace
 
-Data::Data(const Config& config, Comm& team, Reading reading)
+Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
     : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
-  train_ = inspect_split(config.data.train, config.data, team);
+  train_ = inspect_split(config.data.train, config.data, known != nullptr ? &known->train : nullptr, team);
   require_channels(config.data, train_.shape.sample);
-  validation_ = inspect_split(config.data.validation, config.data, team);
+  const bool both = known != nullptr && known->validation;
+  validation_ = inspect_split(config.data.validation, config.data, both ? &*known->validation : nullptr, team);
   settle_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(config.data.train, team);
   require_same_data(config.data.validation, team);
-  settle_normalisation(config_, train_.shape, team);
+  if (known == nullptr) settle_normalisation(config_, train_.shape, team);
   require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
   if (reading == Reading::now) read(team);

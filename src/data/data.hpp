@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,15 @@ struct Split {
 class Data {
  public:
   enum class Reading { now, later };
+  /// What a caller that has settled data.normalise (settle_normalisation) has found of the data. It spares searches for
+  /// rows that are not finite, and a second look at the range of numbers.
+  struct Known {
+    DatasetShape train;
+    std::optional<DatasetShape> validation{};
+  };
   /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
   /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.
-  Data(const Config& config, Comm& team, Reading reading = Reading::now);
+  Data(const Config& config, Comm& team, Reading reading = Reading::now, const Known* known = nullptr);
 
   bool loaded() const { return train_.store != nullptr; }
   /// Gets this rank what it needs in `team`, and drops everything else. Collective. load_seconds() has the time of the

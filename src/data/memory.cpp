@@ -79,7 +79,8 @@ Index total(const std::vector<DataPart>& parts, Of of) {
 
 // Shares the memory in proportion to the data sets' sizes, but gives each at least its minimum.
 std::vector<StoreSettings> share(const DataConfig& config, const std::vector<DataPart>& parts, const Budget& budget) {
-  const StoreSettings bare{true, config.averaging, 0};
+  StoreSettings bare{true, config.averaging, 0};
+  bare.making = row_making(config.train);  // both splits are stored alike
   const Index there = budget.rank() - total(parts, label_bytes);
   const Index least = total(parts, [&](const DataPart& part) { return least_bytes(part, bare); });
   const Index all = total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
@@ -90,8 +91,8 @@ std::vector<StoreSettings> share(const DataConfig& config, const std::vector<Dat
   for (const DataPart& part : parts) {
     const double fraction =
         static_cast<double>(whole_bytes(part, config)) / static_cast<double>(std::max<Index>(all, 1));
-    stores.push_back({true, config.averaging,
-                      least_bytes(part, bare) + static_cast<Index>(fraction * static_cast<double>(there - least))});
+    stores.push_back(bare);
+    stores.back().budget = least_bytes(part, bare) + static_cast<Index>(fraction * static_cast<double>(there - least));
   }
   return stores;
 }

@@ -12,7 +12,8 @@ namespace mrmf {
 /// Measures what data.normalise leaves open, over all training samples at full resolution, and checks what is given.
 /// The numbers have the same bits on any number of ranks. Collective: ranks share the reading. DataError: a channel
 /// that is the same everywhere, or a number of which there is no logarithm. ConfigError: as many numbers as neither one
-/// nor the channels. Nothing is read where nothing is open.
+/// nor the channels. With neither log1p nor an open mean_std nothing is read; log1p takes a reading, for the range of
+/// the numbers, even where all else is given.
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
 /// What settled settings come to over so many channels. ConfigError where numbers are still to be measured, or are for

@@ -21,14 +21,24 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 }
 
 /// The headers, as every rank sees them.
-NumbersFound numbers_found(const DatasetSpec& spec, const std::string& name, const Shape& shape) {
-  NumbersFound found{name, {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
-  for (const std::string& path : spec.files) {
-    const RowReader reader(path, name);
-    add_once(found.types, to_string(reader.type()));
-    add_once(found.storage, reader.way().text);
-  }
+NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::string>& names, const Shape& shape) {
+  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
+  for (const std::string& path : spec.files)
+    for (const std::string& name : names) {
+      const RowReader reader(path, name);
+      add_once(found.types, to_string(reader.type()));
+      add_once(found.storage, reader.way().text);
+    }
   return found;
+}
+
+// Of samples in the files, unpacked; every file may have its own types.
+double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < spec.files.size(); ++i)
+    for (const std::string& name : spec.sample_names())
+      bytes += static_cast<double>(shape.file_samples[i] * RowReader(spec.files[i], name).row_bytes());
+  return bytes;
 }
 
 std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
@@ -48,10 +58,9 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   split.spec.not_finite = headers_only ? NotFiniteRule::refuse : NotFiniteRule::skip;
   split.shape = inspect_dataset(split.spec, comm);
   collective_try(comm, [&] {
-    split.samples = numbers_found(split.spec, split.spec.samples, split.shape.sample);
-    split.labels = numbers_found(split.spec, split.spec.labels, split.shape.label);
-    const RowReader first(split.spec.files.front(), split.spec.samples);
-    split.bytes = static_cast<double>(split.shape.samples * first.row_bytes());
+    split.samples = numbers_found(split.spec, split.spec.sample_names(), split.shape.sample);
+    split.labels = numbers_found(split.spec, {split.spec.labels}, split.shape.label);
+    split.bytes = bytes_of(split.spec, split.shape);
   });
   if (headers_only) return split;
   split.samples.facts = channel_facts(samples_of(split.spec, split.shape), false, comm);
@@ -117,16 +126,17 @@ void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
-  for (const std::string& path : split.spec.files) {
-    const RowReader reader(path, split.spec.samples);
-    if (reader.way().direct) continue;
-    const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
-    advice.push_back(
-        fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
-                    "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
-                    split.spec.samples, reader.way().text, path, more));
-    return;
-  }
+  for (const std::string& path : split.spec.files)
+    for (const std::string& name : split.spec.sample_names()) {
+      const RowReader reader(path, name);
+      if (reader.way().direct) continue;
+      const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
+      advice.push_back(
+          fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every "
+                      "epoch: `h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
+                      name, reader.way().text, path, more));
+      return;
+    }
 }
 
 }  // namespace

@@ -224,7 +224,8 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
         "computed by itself: more shards take less memory; remove one of them");
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
-  Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now);
+  const Data::Known known{shape};
+  Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now, &known);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
     if (train.overwrite) forget_teams(config.run, world);

@@ -85,7 +85,8 @@ struct Workshop {
   std::unique_ptr<Backend> backend;  // with this rank's threads
   StopSignals signals;
   SaveTimes stops;
-  int ranks_on_host, axes;
+  int ranks_on_host;
+  Data::Known known;  // the same for all trials
 
   Workshop(const Config& config, Comm& ranks)
       : world(ranks),
@@ -94,12 +95,14 @@ struct Workshop {
         signals(ranks.root()),
         stops(config.run, signals),
         ranks_on_host(ranks_of_same(host_name(), ranks).size()),
-        axes(inspect_dataset(config.data.train, ranks).sample.axes) {}
+        known{inspect_dataset(config.data.train, ranks), inspect_dataset(config.data.validation, ranks)} {}
+
+  int axes() const { return known.train.sample.axes; }
 
   // NaN: it diverged. Stopped: a signal came.
   double train(Config config) {
     config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
-    Data data(config, self);
+    Data data(config, self, Data::Reading::now, &known);
     RunReport silent;
     RunContext ctx{*backend, self, data, silent};
     ctx.stops = &stops;
@@ -118,7 +121,7 @@ std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung&
   const auto ranks = static_cast<std::size_t>(shop.world.size()), own = static_cast<std::size_t>(shop.world.rank());
   int signal = 0;
   for (std::size_t t = own; t < trials.size() && signal == 0; t += ranks) {
-    const Config config = at_rung(settings.config, trials[t], rung, shop.axes);
+    const Config config = at_rung(settings.config, trials[t], rung, shop.axes());
     const Finished finished(settings.folder, config);
     const std::optional<double> earlier = finished.loss();
     try {
@@ -178,7 +181,7 @@ std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& r
                              [](const Trial& a, const Trial& b) { return better(a.losses.back(), b.losses.back()); });
     if (world.root())
       tell(fmt::format("{} of {} rungs: {} trials of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
-                       rungs.size(), count, rungs[r].epochs, resolution_text(rungs[r].resolution, shop.axes),
+                       rungs.size(), count, rungs[r].epochs, resolution_text(rungs[r].resolution, shop.axes()),
                        timer.seconds(), climbing.front().losses.back()));
   }
   climbing.insert(climbing.end(), left.begin(), left.end());

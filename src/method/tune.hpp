@@ -27,7 +27,8 @@ struct Rung {
 };
 
 struct TuneSettings {
-  Config config;  ///< the baseline to tune: training.epochs long, at full resolution
+  Config config;  ///< the baseline to tune: training.epochs long, at full resolution. Its
+                  ///< data.normalise is settled (settle_normalisation)
   std::vector<Trial> trials;
   std::string folder;  ///< keeps every finished trial, for a call that goes on
 };
