@@ -190,6 +190,19 @@ class Newcomers(support.MrmfTest):
         self.assertEqual(self.losses("one"), self.losses("two"))
         self.assertEqual(self.losses("one"), self.losses("stream"))
 
+    def test_only_runs_look_for_rows_that_are_not_finite(self):
+        make_series(self.path("series"))
+        with h5py.File(self.path("series/05.h5"), "r+") as file:
+            shape = file["x"].shape
+            del file["x"]
+            file.create_dataset("x", shape, "float32", chunks=(1,) + shape[1:], compression="gzip")
+            for row in range(shape[0]):
+                file["x"].id.write_direct_chunk((row, 0, 0), b"not what gzip writes")
+        self.write("run.toml", SERIES)
+        for command in ("plan", "inspect"):
+            self.assertIn("32x3", self.mrmf(command, "run.toml"))
+        self.assertIn("05.h5", self.mrmf("train", "run.toml", code=3))
+
     def test_all_of_it_at_a_lower_resolution(self):
         make_volumes(self.path("volumes.h5"))
         text = VOLUMES.replace("epochs = 30", "epochs = 2").replace(
@@ -219,6 +232,10 @@ class Newcomers(support.MrmfTest):
         np.testing.assert_allclose(self.losses("run"), self.losses("parts"), rtol=1e-6)
         self.assertEqual(self.losses("parts"), self.losses("stream"))
         self.assertEqual(self.predict("parts")["prediction"].tolist(), self.predict("run")["prediction"].tolist())
+        self.write("parts.toml", parts)
+        found = json.loads(self.mrmf("data", "parts.toml", "--json"))["training"]
+        self.assertEqual([found["sample"]["name"], found["sample"]["types"]], ["a, b", ["float32", "float64"]])
+        self.assertEqual(found["bytes"], found["samples"] * 8 ** 3 * (4 + 8))
         with h5py.File(self.path("volumes.h5"), "r+") as file:
             file["small"] = file["field"][:, 0, :4]
         self.refused(parts.replace('"b"', '"small"').replace('folder = "run"', 'folder = "none"'), 3, "only their channels may differ")

@@ -171,6 +171,30 @@ TEST_CASE("streaming: what unpacking and converting take is known from the files
   CHECK(scratch(halves, much) == 2 * row + 2 * row);
   // Four threads, each with as many rows as a batch has.
   CHECK(scratch(shape_of({.type = Type::float64}), much) == 4 * 4 * kWidth * 8);
+  // The same for channels that move and for samples of several data sets, each of which keeps chunks, too.
+  StoreSettings settings{true, Averaging::load, much};
+  const DatasetShape packed = shape_of({.type = Type::uint16, .chunk_rows = 1, .deflate = true});
+  const Index plain = SampleStore::plan(packed, {0, kRows}, settings, {1, 1, 1}, 4).least;
+  settings.making = {.sources = 1, .moves = true};
+  CHECK(SampleStore::plan(packed, {0, kRows}, settings, {1, 1, 1}, 4).least == plain + 4 * 4 * row);
+  settings.making = {.sources = 3, .moves = true};
+  CHECK(SampleStore::plan(packed, {0, kRows}, settings, {1, 1, 1}, 4).least ==
+        plain + 2 * 4 * 4 * row + 2 * packed.chunks.cache);
+}
+
+TEST_CASE("streaming: how rows come together is known from the specification") {
+  const auto making = [](const std::string& axes, const std::vector<std::string>& more) {
+    DatasetSpec spec;
+    spec.axes = axes;
+    spec.more_samples = more;
+    return row_making(spec);
+  };
+  CHECK(making("", {}).copies() == 0);
+  CHECK(making("n y x c", {}).copies() == 0);
+  CHECK(making("n c y x", {}).copies() == 1);
+  CHECK(making("n y x c", {"b", "c"}).copies() == 1);
+  CHECK(making("n c y x", {"b"}).copies() == 2);
+  CHECK(making("", {"b", "c"}).sources == 3);
 }
 
 TEST_CASE("streaming: what cannot be read is named by file, data set and row, when its batch comes") {
