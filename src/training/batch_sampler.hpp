@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "src/data/augment.hpp"
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
-#include "src/data/augment.hpp"
 
 namespace mrmf {
 
