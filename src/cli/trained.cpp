@@ -296,7 +296,8 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
   sub.add_option("--samples", options.samples,
                  "name of the data set of samples, e.g. test_frames; once for each where the run has several")
-      ->expected(1)  // a list would take the run's folder that follows
+      ->expected(1)
+      ->allow_extra_args(false)  // a list would take the run's folder that follows
       ->take_all();
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
