@@ -27,7 +27,7 @@ struct Subcommands {
   }
 };
 
-// Each is in its own src/cli/<name>.cpp (train: train_command.cpp), with its options and its work.
+// Each is in its own src/cli/<name>.cpp, with its options and its work.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_init(Subcommands& commands);

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "io/file_patterns.hpp"
+#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "layers/dropout_passes.hpp"
 #include "src/cli/commands.hpp"
@@ -193,15 +194,17 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
 
 namespace {
 
-// Checks one batch. The message names the first bad row.
+// Checks one batch. The message names the first bad row, as its file counts it.
 void require_finite(const Trained& t, const Evaluated& batch) {
   const auto bad = std::ranges::find_if_not(batch.outputs, [](float y) { return std::isfinite(y); });
   if (bad == batch.outputs.end()) return;
-  const Index row = batch.first + (bad - batch.outputs.begin()) / t.output().per_sample();
-  throw FaultError(
-      fmt::format("{}: the model's output for row {} of data set '{}' is {}; its samples are too large for it, "
-                  "or it was not trained well",
-                  batch.by.name, row, t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
+  const Index sample = batch.first + (bad - batch.outputs.begin()) / t.output().per_sample();
+  StoredRows(t.shape).for_each_run({sample, 1}, [&](const RowRun& at) {
+    throw FaultError(fmt::format(
+        "{}: the model's output for row {} of {} (data set '{}') is {}; its samples are too large for it, "
+        "or it was not trained well",
+        batch.by.name, at.rows.first, t.spec.files[at.file], t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
+  });
 }
 
 // All stored numbers are finite, so that those which are not come from a logarithm.
