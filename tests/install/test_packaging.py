@@ -64,6 +64,10 @@ class Spack(unittest.TestCase):
     def test_it_builds_these_sources(self):
         self.assertEqual(self.recipe.module.SOURCES, ROOT)
         self.assertEqual(self.recipe.module.Mrmf.git, ROOT.as_uri())
+        (version,) = [(words, more) for name, words, more in self.recipe.told if name == "version"]
+        self.assertEqual(version, (("main",), {"branch": "main"}))
+        text = (SPACK / "packages/mrmf/package.py").read_text(encoding="utf-8")
+        self.assertTrue(text.startswith("# Builds branch main of the repository that this file lies in"), text[:80])
 
     def test_languages_are_dependencies(self):
         dependencies = self.recipe.dependencies()

@@ -1,5 +1,6 @@
-# Builds the commit that is checked out beside this file:
+# Builds branch main of the repository that this file lies in, as committed, whatever is checked out beside it:
 #   spack repo add jobs/spack/spack_repo/mrmf && spack install mrmf        (Spack 1.0 or newer)
+#   spack install mrmf@git.COMMIT=main                                     (another commit, by its full hash)
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
