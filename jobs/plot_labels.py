@@ -5,8 +5,8 @@
 
 Without --matrix: predicted against true numbers, a panel for each output with its R^2. With it: how often each class was
 taken for each, from the data set "class"; or, for yes or no, a matrix for each output, from "probability". Rows are true
-classes. Labels of several files follow one another, as the run's files do. Labels below 0, or above the last class, are
-left out, and the title says how many.
+classes. Labels of several files follow one another, as the run's files do; of their rows, those count that the predictions
+are of. Labels below 0, or above the last class, and those that the run ignores are left out, and the title says how many.
 """
 import argparse
 import math
@@ -42,16 +42,65 @@ def read(path, name):
         plot.damaged(f"{path}: {str(error).splitlines()[0]}; is this the file of mrmf predict, or of its labels?")
 
 
-def read_labels(places):
+def read_labels(options, found):
+    """The labels of the rows that `found` was predicted of, with their channels last; NaN where the run ignores them."""
     parts = []
-    for place in places:
+    for place in options.labels:
         path, colon, name = place.rpartition(":")
         if not (colon and path and name):
             plot.fail(f"--labels {place}: give a file and a data set, as in data.h5:val_y")
         parts.append(read(path, name))
     if len({part.shape[1:] for part in parts}) > 1:
         plot.damaged("--labels: the data sets' rows have different shapes")
-    return np.concatenate(parts)
+    labels = channels_last(predicted_rows(options.predictions, parts), found, attribute(options.predictions, "label_axes"))
+    ignore = attribute(options.predictions, "ignored_label")
+    try:
+        return np.where(labels == float(ignore), np.nan, labels) if ignore else labels
+    except ValueError:
+        plot.damaged(f"{options.predictions}: the attribute 'ignored_label' is no number; is this the file of mrmf predict?")
+
+
+def predicted_rows(predictions, parts):
+    """Of each file's labels those that mrmf predict names; all where it names none, or where others were left out before."""
+    labels = np.concatenate(parts)
+    if not all(has(predictions, name) for name in ("file", "row", "files")):
+        return labels
+    files, rows = read(predictions, "file").astype(np.int64), read(predictions, "row").astype(np.int64)
+    counts, names = np.array([len(part) for part in parts]), file_names(predictions)
+    known = len(parts) == len(names) and len(files) == len(rows) and np.all((files >= 0) & (files < len(parts)) & (rows >= 0))
+    if known and np.all(rows < counts[files]):
+        return labels[np.cumsum(counts)[files] - counts[files] + rows]
+    if len(labels) != len(rows):
+        plot.damaged(f"{predictions}: of some rows of {', '.join(names[:3])}{' and more' if names[3:] else ''}, which are other "
+                     f"files than those of the {len(parts)} --labels; name the labels of each, in this order")
+    return labels
+
+
+def file_names(predictions):
+    try:
+        with h5py.File(predictions) as file:
+            return str(file["files"].asstr()[0]).split("\n")
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        plot.damaged(f"{predictions}: 'files' is no text ({str(error).splitlines()[0]}); is this the file of mrmf predict?")
+
+
+def channels_last(labels, found, axes):
+    """As mrmf reads labels: stored in the axes of its samples, unless their positions fit with channels last alone."""
+    names = axes.replace(",", " ").split()
+    names = list(axes) if len(names) == 1 else names
+    if "c" not in names or len(names) != labels.ndim:
+        return labels
+    moved, positions = np.moveaxis(labels, names.index("c"), -1), found.shape[1:labels.ndim - 1]
+    return moved if moved.shape[1:-1] == positions or labels.shape[1:-1] != positions else labels
+
+
+def attribute(path, name):
+    require_file(path)
+    try:
+        with h5py.File(path) as file:
+            return np.bytes_(file.attrs.get(name, b"")).decode()
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        plot.damaged(f"{path}: {str(error).splitlines()[0]}; is this the file of mrmf predict?")
 
 
 def has(path, name):
@@ -67,7 +116,8 @@ def require_rows(found, labels, what):
     if len(found) != len(labels):
         plot.damaged(f"there are {len(found)} rows of predictions and {len(labels)} of labels; name the labels of the "
                      "samples that were predicted")
-    if found.size != labels.size:
+    # One number each needs no last axis. Any other difference could put numbers side by side that do not belong together.
+    if len({shape[:-1] if shape[1:] and shape[-1] == 1 else shape for shape in (found.shape, labels.shape)}) > 1:
         plot.damaged(f"{what} of shape {found.shape} and labels of shape {labels.shape} do not fit")
 
 
@@ -89,7 +139,8 @@ def r2(truth, found):
 
 
 def draw_numbers(options):
-    found, labels = read(options.predictions, "prediction").astype(float), read_labels(options.labels).astype(float)
+    found = read(options.predictions, "prediction").astype(float)
+    labels = read_labels(options, found).astype(float)
     require_rows(found, labels, "predictions")
     outputs = found.shape[-1] if found.ndim > 1 else 1
     found, labels = found.reshape(-1, outputs), labels.reshape(-1, outputs)
@@ -160,14 +211,16 @@ def whole(labels):
 
 
 def class_case(options):
-    said, labels = read(options.predictions, "class"), read_labels(options.labels)
+    said = read(options.predictions, "class")
+    labels = read_labels(options, said)
     require_rows(said, labels, "classes")
     outputs = read(options.predictions, "prediction").shape[-1]
     return whole(labels), said.astype(np.int64).ravel(), outputs, ""
 
 
 def yes_or_no_cases(options):
-    said, labels = read(options.predictions, "probability"), read_labels(options.labels)
+    said = read(options.predictions, "probability")
+    labels = read_labels(options, said)
     require_rows(said, labels, "probabilities")
     outputs = said.shape[-1] if said.ndim > 1 else 1
     said, labels = said.reshape(-1, outputs), labels.reshape(-1, outputs)

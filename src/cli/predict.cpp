@@ -97,6 +97,9 @@ class Predictions {
       for (const char* name : {"file", "row"}) create(name, {samples}, ElementType::uint32);
       file.write_text("files", fmt::format("{}", fmt::join(t.spec.files, "\n")));
     }
+    // What a reader of the labels needs to put them beside these: the axes of samples, and of labels with positions.
+    if (!t.spec.axes.empty()) file.write_attribute("label_axes", t.spec.axes);
+    if (const auto ignore = t.config.training.ignore) file.write_attribute("ignored_label", std::to_string(*ignore));
     appended.create(file);
     for (const std::string& name : appended.names()) made_ += ", " + name;
   }

@@ -1,4 +1,5 @@
 """Watching a run: time left, event files for TensorBoard, and plots of what came of it."""
+import json
 import os
 import pty
 import re
@@ -12,6 +13,7 @@ import h5py
 import numpy as np
 
 import events
+import people_files
 import support
 
 EVENTS = "events.out.tfevents.mrmf"
@@ -175,6 +177,48 @@ class Pictures(support.MrmfTest):
         self.assertEqual(len(drawn), 2)
         for r2 in drawn:
             self.assertTrue(any(abs(r2 - score) < 2e-3 for score in scores), (drawn, scores))
+
+    def test_labels_in_the_axes_and_rows_of_the_run(self):
+        """Validation rows are some of the file's, and channels come first: as the run reads them, not as they are stored."""
+        rng = np.random.default_rng(5)
+        x = rng.normal(size=(48, 2, 8, 6)).astype("float32")
+        with h5py.File(self.path("data.h5"), "w") as file:
+            file["x"], file["y"] = x, np.stack([x[:, 0] + x[:, 1], x[:, 0] ** 2], axis=1)
+            file["kind"] = np.digitize(x.sum(axis=1, keepdims=True), [-1, 1]).astype("uint8")
+        conv = '[[model.layers]]\ntype = "conv"\nfilters = %d\nkernel = 1\n'
+        text = people_files.config('files = ["data.h5"]\naxes = "n c y x"\ntrain = { samples = "x", labels = "y" }\n'
+                                   'split.by = "rows"', "epochs = 3\noptimizer.learning_rate = 0.1", 1)
+        text = text[:text.index("[[model.layers]]")]
+        self.write("config.toml", text + conv % 2)
+        self.mrmf("train", "config.toml")
+        self.mrmf("predict", "run", "-o", "out.h5")
+        with h5py.File(self.path("out.h5")) as out, h5py.File(self.path("data.h5")) as data:
+            said = out["prediction"][...].astype(float).reshape(-1, 2)
+            truth = np.moveaxis(data["y"][...], 1, -1)[out["row"][...]].astype(float).reshape(-1, 2)
+        self.assertLess(len(said), 48 * 48)
+        drawn = self.plot("labels", "data.h5:y")
+        for i in range(2):
+            r2 = 1 - np.sum((truth[:, i] - said[:, i]) ** 2) / np.sum((truth[:, i] - truth[:, i].mean()) ** 2)
+            self.assertIn(f"output {i + 1}: R² = {r2:.4f}", drawn)
+
+        # Classes with an axis for their one channel; one of them is ignored.
+        self.write("kinds.toml", text.replace('"y"', '"kind"').replace('"run"', '"kinds"').replace(
+            "[method]", 'loss = "cross_entropy"\nclasses = 3\nignore = 2\n[method]') + conv % 3)
+        self.mrmf("train", "kinds.toml")
+        self.mrmf("predict", "kinds", "-o", "out.h5", "--overwrite")
+        with h5py.File(self.path("out.h5")) as out, h5py.File(self.path("data.h5")) as data:
+            said, truth = out["class"][...], data["kind"][:, 0][out["row"][...]]
+        counts = truth != 2
+        drawn = self.plot("confusion", "data.h5:kind")
+        self.assertIn(f"accuracy {(said == truth)[counts].mean():.4f}, {np.sum(~counts)} labels left out", drawn)
+        found = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "kinds", "--json"))[0]
+        self.assertEqual(np.sum(found["confusion"]), counts.sum())
+        # Shapes whose numbers would only happen to be as many are refused.
+        self.labels(y=np.zeros((48, 6, 8)))
+        self.fails(3, "plot", "out.h5", "--what", "confusion", "--labels", "truth.h5:y", "-o", "no.png",
+                   message="the plot was not made")
+        self.fails(3, "plot", "out.h5", "--what", "confusion", "--labels", "data.h5:kind", "data.h5:kind", "-o", "no.png",
+                   message="the plot was not made")
 
     def test_confusion(self):
         truth = np.array([0, 0, 0, 1, 1, 2, 2, 2, -1, 3])
