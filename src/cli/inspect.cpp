@@ -71,16 +71,25 @@ struct NetworkFacts {
   Execution execution;
   Extent resolution{1, 1, 1};
   RunMemory memory;
-  Index batch = 0;
+  Index batch = 0, parts = 1, rows = 0;  ///< of a rank; computed in so many parts, of at most so many rows
   std::vector<LayerFacts> layers{};
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };
+
+// The largest batch of the plan at this resolution.
+Index largest_batch(const Plan& plan, const Extent& resolution) {
+  Index largest = 0;
+  for (const Phase& phase : plan.phases())
+    if (phase.resolution == resolution) largest = std::max<Index>(largest, phase.batch);
+  return largest;
+}
 
 NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
                            const RunMemory& memory) {
   Network network(backend, settings);
   Execution execution = plan_execution(backend, network, {settings, 0, true});
-  NetworkFacts facts{std::move(network), std::move(execution), resolution, memory, settings.max_rows};
+  NetworkFacts facts{std::move(network), std::move(execution), resolution, memory};
+  facts.rows = settings.max_rows;
   for (const Unit& unit : facts.execution.units) {
     for (std::size_t i = unit.first; i < unit.last; ++i) {
       const Entry& entry = facts.network.entry(i);
@@ -101,14 +110,22 @@ std::string layer_line(const LayerFacts& layer, std::size_t from_width) {
                      layer.last != nullptr ? place_text(layer.last->memory.dy) : "-");
 }
 
+// "8 per rank, in 4 parts of 2"
+std::string batch_text(const NetworkFacts& facts) {
+  const std::string batch = fmt::format("{} per rank", facts.batch);
+  if (facts.parts == 1) return batch;
+  return fmt::format("{}, in {} parts of {}{}", batch, facts.parts,
+                     facts.parts * facts.rows == facts.batch ? "" : "at most ", facts.rows);
+}
+
 std::string network_text(const NetworkFacts& facts) {
   const Network& network = facts.network;
   std::size_t from_width = 0;
   for (const LayerFacts& layer : facts.layers)
     if (!layer.from.empty()) from_width = std::max({from_width, layer.from.size() + 1, 5UL});
   std::string text =
-      fmt::format("resolution {}: sample {}, batch {} per rank\n",
-                  resolution_text(facts.resolution, network.input().axes), to_string(network.input()), facts.batch);
+      fmt::format("resolution {}: sample {}, batch {}\n", resolution_text(facts.resolution, network.input().axes),
+                  to_string(network.input()), batch_text(facts));
   text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer",
                       from_width > 0 ? "from" : "", from_width, "group", "output", "parameters", "forward MFLOP",
                       "activations", "at", "gradient at");
@@ -145,6 +162,8 @@ Json network_json(const NetworkFacts& facts) {
   return {{"resolution", factors(facts.resolution, facts.network.input().axes)},
           {"sample", to_string(facts.network.input())},
           {"batch", facts.batch},
+          {"parts", facts.parts},
+          {"rows_at_once", facts.rows},
           {"layers", layers},
           {"parameters", facts.network.trainable()},
           {"forward_flop", facts.network.flop()},
@@ -213,7 +232,10 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
   for (const Extent& resolution : plan.resolutions()) {
     const NetworkSettings settings = network_settings(config, plan, of.shape, resolution);
     const RunMemory stage = memory.add(settings);
-    found.networks.push_back(network_facts(backend, settings, resolution, stage));
+    NetworkFacts facts = network_facts(backend, settings, resolution, stage);
+    facts.batch = largest_batch(plan, resolution);
+    facts.parts = config.training.accumulate;
+    found.networks.push_back(std::move(facts));
   }
   found.peak = memory.peak(plan, held);
   found.with_data = held.has_value();

@@ -55,7 +55,7 @@ EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
 }
 
 EpochOrder BatchSampler::validation(int batch) const {
-  return epoch_order(settings(data_->validation(), batch), seed_, 0, 0);
+  return in_parts(epoch_order(settings(data_->validation(), batch), seed_, 0, 0));
 }
 
 EpochOrder BatchSampler::in_parts(const EpochOrder& order) const {
@@ -88,7 +88,7 @@ BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
 
 BatchSampler::First BatchSampler::first(const Phase& phase) const {
   check(settings(data_->train(), phase.batch));
-  First first{training(phase, 0), validation((phase.batch + parts_ - 1) / parts_), {}};
+  First first{training(phase, 0), validation(phase.batch), {}};
   first.parts = in_parts(first.training);
   if (std::ranges::any_of(first.parts.steps, [](const Range& rows) { return rows.count == 0; }))
     throw ConfigError(

@@ -38,6 +38,7 @@ class BatchSampler {
       : data_(&data), team_(&team), seed_(config.seed), parts_(config.accumulate) {}
 
   EpochOrder training(const Phase& phase, int epoch) const;
+  /// In parts, as training is: a whole batch may be more rows than a model holds. A part may be empty.
   EpochOrder validation(int batch) const;
   /// The same order with each step's parts in its place; without their global rows.
   EpochOrder in_parts(const EpochOrder& order) const;
@@ -52,7 +53,7 @@ class BatchSampler {
   struct First {
     EpochOrder training, validation;
     EpochOrder parts;  ///< of training
-                       /// The different numbers of rows that this rank computes at once.
+    /// The different numbers of rows that this rank computes at once.
     std::set<Index> rows() const;
     /// The different numbers of rows in one shard's shares of them.
     std::set<Index> shard_rows() const;

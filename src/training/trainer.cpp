@@ -69,7 +69,7 @@ void Trainer::expect(const Epoch& epoch, std::size_t first, int batch) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
   train_->expect(sampler_.in_parts(left));
-  validation_->expect(sampler_.validation(config_.rows_at_once(batch)));
+  validation_->expect(sampler_.validation(batch));
 }
 
 namespace {

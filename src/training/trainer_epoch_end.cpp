@@ -46,7 +46,7 @@ Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
   Timer timer;
   objective_->begin();
   const Split& split = ctx_.data.validation();
-  const EpochOrder order = sampler_.validation(config_.rows_at_once(batch_size));
+  const EpochOrder order = sampler_.validation(batch_size);
   Model& model = model_state.model;
   Index done = 0;
   for (std::size_t k = 0; k < order.steps.size(); ++k) {

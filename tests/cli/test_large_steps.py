@@ -1,4 +1,5 @@
 """Gradients clipped by their norm, batches computed in parts, and losses that are far above the labels' variance."""
+import json
 import re
 import unittest
 
@@ -71,6 +72,22 @@ class Parts(LargeSteps):
         clip = ("--set", "training.clip_norm=0.2")
         np.testing.assert_allclose(self.losses("clipped", *clip, "--set", "training.accumulate=4"),
                                    self.losses("clipped whole", *clip), rtol=2e-4)
+
+    def test_shards_do_not_make_parts_of_validation_too_large(self):
+        # A batch has a row of each shard, and a part of it is fewer rows than there are shards, in validation as well.
+        support.make_data(self.path("data.h5"))
+        self.config(replace=[(NORM, "")])
+        words = ("--set", "data.shards=8", "--set", "training.batch=8")
+        np.testing.assert_allclose(self.losses("parts", *words, "--set", "training.accumulate=4"),
+                                   self.losses("whole", *words), rtol=2e-4)
+
+    def test_inspect_names_the_batch_and_its_parts(self):
+        words = ("inspect", "config.toml", "--set", "training.batch=8", "--set")
+        self.assertRegex(self.mrmf(*words, "training.accumulate=1"), r"(?m), batch 8 per rank$")
+        self.assertRegex(self.mrmf(*words, "training.accumulate=4"), r"(?m), batch 8 per rank, in 4 parts of 2$")
+        self.assertRegex(self.mrmf(*words, "training.accumulate=3"), r"(?m), batch 8 per rank, in 3 parts of at most 3$")
+        (found,) = json.loads(self.mrmf(*words, "training.accumulate=4", "--json"))["resolutions"]
+        self.assertEqual([found[key] for key in ("batch", "parts", "rows_at_once")], [8, 4, 2])
 
     def test_reading_does_not_change_it(self):
         words = ("--set", "training.accumulate=4", "--set", "training.precise_batch_norm=2")
