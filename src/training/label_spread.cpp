@@ -27,6 +27,11 @@ void for_each_label(const SampleStore& store, const Extent& resolution, std::spa
 
 }  // namespace
 
+Index spread_samples(Index per_sample) {
+  constexpr Index samples = 4096, numbers = 1'000'000;
+  return std::clamp<Index>(numbers / std::max<Index>(per_sample, 1), 1, samples);
+}
+
 // In two passes: around a mean that is far from zero, a difference of squares would have no digits left.
 double label_variance(const SampleStore& store, const Extent& resolution, std::span<const std::int64_t> ids,
                       Index batch, Comm& team) {
@@ -46,13 +51,18 @@ double label_variance(const SampleStore& store, const Extent& resolution, std::s
   return variance / static_cast<double>(channels);
 }
 
-std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
-                           double variance) {
-  constexpr double kFar = 1e3;
+bool is_mse_alone(const LossSettings& loss) {
   const float weight = loss.weight(LossKind::mse);
   LossSettings alone = LossSettings::of(LossKind::mse);
   alone.weights[static_cast<std::size_t>(LossKind::mse)] = weight;
-  if (!(weight > 0) || loss.weights != alone.weights || !(variance > 0)) return "";
+  return weight > 0 && loss.weights == alone.weights;
+}
+
+std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
+                           double variance) {
+  constexpr double kFar = 1e3;
+  if (!is_mse_alone(loss) || !(variance > 0)) return "";
+  const float weight = loss.weight(LossKind::mse);
   const double far = kFar * weight * variance;
   if (!(epoch.train_loss > far) || !(epoch.validation_loss > far)) return "";
   return fmt::format(

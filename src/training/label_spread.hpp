@@ -12,10 +12,16 @@
 
 namespace mrmf {
 
+/// Of how many samples a rank looks at the labels, with so many numbers each: of 4096, or of a million numbers.
+Index spread_samples(Index per_sample);
+
 /// The variance of labels around their mean, per channel, as a mean over the channels, over these samples of every
 /// rank. Looks at `batch` samples at a time. Collective.
 double label_variance(const SampleStore& store, const Extent& resolution, std::span<const std::int64_t> ids,
                       Index batch, Comm& team);
+
+/// Whether a loss is the mean squared error alone, so that the labels' variance says what it should be below.
+bool is_mse_alone(const LossSettings& loss);
 
 /// A warning when both losses of an epoch are more than 1000 times that variance; empty: they are not, or the labels do
 /// not vary, or the loss is not the mean squared error alone.

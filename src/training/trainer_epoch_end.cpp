@@ -129,14 +129,17 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   if (epoch.epoch == 1) warn_of_spread(phase, epoch);
 }
 
-// Of random samples: the first of the epoch's order.
+// Of random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of training.
 void Trainer::warn_of_spread(const Phase& phase, const EpochRecord& epoch) {
-  if (config_.loss.task() != Task::regression) return;
-  constexpr std::size_t most = 4096;
+  if (!is_mse_alone(config_.loss)) return;
+  const Timer timer;
+  const SampleStore& store = *ctx_.data.train().store;
   const EpochOrder order = sampler_.training(phase, 0);
+  const auto rows = static_cast<std::size_t>(spread_samples(store.target(phase.resolution).per_sample()));
   const double variance =
-      label_variance(*ctx_.data.train().store, phase.resolution,
-                     std::span(order.ids).first(std::min(order.ids.size(), most)), phase.batch, ctx_.team);
+      label_variance(store, phase.resolution, std::span(order.ids).first(std::min(order.ids.size(), rows)),
+                     config_.rows_at_once(phase.batch), ctx_.team);
+  clock_.leave_out(timer.seconds());
   const std::string warning = spread_warning(config_.loss, epoch, place_text(phase), variance);
   if (!warning.empty()) ctx_.report.log("warning: " + warning);
 }

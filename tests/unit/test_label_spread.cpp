@@ -44,3 +44,10 @@ TEST_CASE("spread: a run that recovers, labels that do not vary, and other losse
   CHECK(warned(5000, 5000, 1, heavy).empty());
   CHECK_FALSE(warned(11000, 11000, 1, heavy).empty());
 }
+
+TEST_CASE("spread: large labels are looked at for fewer samples") {
+  CHECK(spread_samples(4) == 4096);
+  CHECK(spread_samples(1000) == 1000);
+  CHECK(spread_samples(Index{1} << 21) == 1);
+  CHECK(spread_samples(0) == 4096);
+}
