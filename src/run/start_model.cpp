@@ -64,6 +64,25 @@ std::vector<StoredPart> parts_of(const Entry& entry) {
   return parts;
 }
 
+// The rows of a part in a checkpoint of a run with batch_norm = "local", where every rank has statistics of its own; 0:
+// there are no such rows.
+Index rank_rows(const std::vector<Index>& shape, const StoredPart& part) {
+  const bool rows = part.state && shape.size() == part.shape.size() + 1 && shape.front() > 0;
+  return rows && std::equal(shape.begin() + 1, shape.end(), part.shape.begin()) ? shape.front() : 0;
+}
+
+// A part's values: of every rank's statistics their mean, as at the end of an epoch.
+void read_part(const Hdf5File& file, const StoredPart& part, Span values) {
+  const Index rows = rank_rows(file.info(part.name).shape, part);
+  if (rows == 0) return file.read_rows(part.name, 0, part.shape.front(), values);
+  std::vector<double> sums(values.size());
+  for (Index row = 0; row < rows; ++row) {
+    file.read_rows(part.name, row, 1, values);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) values[i] = static_cast<float>(sums[i] / static_cast<double>(rows));
+}
+
 // Why a layer cannot be taken; empty: it can.
 std::string misfit(const Hdf5File& file, const std::vector<StoredPart>& parts) {
   const auto there = [&](const StoredPart& part) { return file.has(part.name); };
@@ -71,7 +90,7 @@ std::string misfit(const Hdf5File& file, const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     if (!there(part)) return part.part + " is not there";
     const std::vector<Index> shape = file.info(part.name).shape;
-    if (shape != part.shape)
+    if (shape != part.shape && rank_rows(shape, part) == 0)
       return fmt::format("{} is ({}) there and ({}) here", part.part, fmt::join(shape, ", "),
                          fmt::join(part.shape, ", "));
   }
@@ -128,7 +147,7 @@ void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& 
     for (const StoredPart& part : parts_of(model.network().entry(i))) {
       std::vector<float> values(static_cast<std::size_t>(part.place.count));
       collective_try(comm, [&] {
-        if (comm.root()) file.read_rows(part.name, 0, part.shape.front(), values);
+        if (comm.root()) read_part(file, part, values);
       });
       comm.broadcast(values, 0);
       const Span arena = part.state ? model.state() : model.params();

@@ -155,6 +155,23 @@ class ModelStart(Starts):
                         for run in ("first", "still"))
         np.testing.assert_allclose(still, first, rtol=1e-3)
 
+    def test_statistics_of_several_ranks_are_averaged(self):
+        self.train("first", "--set", "training.batch_norm=local", "--set", "training.batch=8", ranks=2)
+        with h5py.File(self.path("first/checkpoints/step-1.h5")) as kept, h5py.File(self.path("start.h5"), "w") as start:
+            for name in ("parameters", "state"):
+                kept.copy(name, start)
+            start.attrs.update(kept.attrs)
+            means = start["state/batch_norm1/running_mean"]
+            means[...] = means[...] + np.array([[1], [3]], "float32")
+            self.assertEqual(len(means), 2)
+            wanted = means[...].mean(axis=0)
+        self.config(replace=[('type = "batch_norm"', 'type = "batch_norm"\nmomentum = 1e-6')])
+        output = self.train("second", "--set", "model.start=start.h5", "--set", "training.optimizer.learning_rate=1e-30",
+                            "--set", "training.epochs=1")
+        self.assertIn("gives conv1, batch_norm1, dense1, dense2", output)
+        np.testing.assert_allclose(self.arrays("second/checkpoints/final.h5")["state/batch_norm1/running_mean"], wanted,
+                                   atol=1e-3)
+
     def test_what_does_not_fit_is_new_and_the_log_says_why(self):
         self.train("first")
         self.config(replace=[("units = 8", "units = 5"), ('type = "batch_norm"', 'type = "batch_norm"\nname = "other"')])
