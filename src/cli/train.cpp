@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -31,6 +32,15 @@ struct Asked {
   bool more = false;       ///< it has
 };
 
+// Whether one of the settings is of this key, with whatever value.
+bool sets(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::ranges::any_of(overrides, [&](const std::string& setting) {
+    std::string name = setting.substr(0, setting.find('='));
+    std::erase(name, ' ');
+    return name == key;
+  });
+}
+
 // The configuration of a run that goes on, with other epochs for its last phase if that is asked for.
 Asked read_continued(const TrainOptions& options) {
   const std::string file = options.run + "/config.toml";
@@ -42,7 +52,7 @@ Asked read_continued(const TrainOptions& options) {
   Config config = read_config(file, options.overrides, Writer::run);
   if (config.run.folder != kept.run.folder)
     throw ConfigError("--continue " + options.run + " goes on in that folder; leave --set run.folder out");
-  const bool by_training = config.training.epochs != kept.training.epochs;
+  const bool by_training = sets(options.overrides, "training.epochs") || config.training.epochs != kept.training.epochs;
   const int had = last_epochs(kept), wanted = by_training ? config.training.epochs : last_epochs(config);
   if (wanted < had)
     throw ConfigError(fmt::format("--continue {}: the last phase has {} epochs, and {} are fewer; give more",
@@ -52,8 +62,10 @@ Asked read_continued(const TrainOptions& options) {
         fmt::format("--continue {}: the run is done; for more than its {} epochs give --set "
                     "training.epochs=...",
                     options.run, had));
+  // Written as the run has it, unless there are more: the command that began the run then goes on with it, too.
   config.training.epochs = kept.training.epochs;
-  set_last_epochs(config, wanted);
+  config.method.finetune.epochs = kept.method.finetune.epochs;
+  if (wanted != had) set_last_epochs(config, wanted);
   config.run.folder = options.run;
   return {std::move(config), true, wanted > had};
 }

@@ -160,12 +160,14 @@ std::string replicas_text(int shards, int ranks) {
       shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
 }
 
-// Writes the last epoch's model and, where it is another, the best one's. Returns what their files say of the best one.
+// Writes the last epoch's model and, where it is another, the best one's. Returns what their files say of the best one;
+// none where no model of the best epoch was kept.
 std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const Config& config, Comm& world) {
   const PhaseRecord& phase = outcome.phases.back();
   const auto note = [&](int epoch) {
     const EpochRecord& record = outcome.epochs.at(static_cast<std::size_t>(epoch) - 1);
-    return ModelNote{epoch, phase.epochs, record.validation_loss, record.metric, epoch == phase.best_epoch};
+    const bool best = epoch == phase.best_epoch && is_best(outcome.epochs, epoch, config.training.monitor);
+    return ModelNote{epoch, phase.epochs, record.validation_loss, record.metric, best};
   };
   const auto save = [&](const std::string& path, int epoch) {
     save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world);
@@ -179,7 +181,8 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
     remove_best_model(run);  // of fewer epochs, which the run has gone on from
   }
   save(last_model_path(run), phase.epochs);
-  return phase.best_epoch > 0 ? std::optional(note(phase.best_epoch)) : std::nullopt;
+  if (phase.best_epoch == 0 || !note(phase.best_epoch).best) return {};
+  return note(phase.best_epoch);
 }
 
 }  // namespace
@@ -213,8 +216,8 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
     folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
     require_kept_config(*folder, train.config_file, asked);
   }
-  Checkpoints checkpoints(config, plan, shape.samples, world.size(),
-                          train.continued ? Checkpoints::Epochs::more : Checkpoints::Epochs::same);
+  Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
+  checkpoints.set_automatic(automatic);
   if (!train.overwrite) checkpoints.find(world);
   require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
@@ -263,7 +266,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);
   result.best = best;
-  result.automatic = automatic;
+  result.automatic = checkpoints.automatic();
   result.ranks = world.size();
   result.machine = this_machine();
   result.versions = these_versions(backend->description());

@@ -241,8 +241,10 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const Json json = Json::parse(texts.progress);
   RunStart was{parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
                whole_number<int>(json.at("ranks"))};
-  if (epochs_ == Epochs::more) set_last_epochs(was.config, last_epochs(config_));
-  require_continuable(was, {config_, samples_, ranks_});
+  const bool more = epochs_ == Epochs::more && last_epochs(was.config) != last_epochs(config_);
+  if (more) set_last_epochs(was.config, last_epochs(config_));
+  require_continuable(was, {config_, samples_, ranks_}, epochs_);
+  automatic_ = automatic_ || json.value("automatic", false);  // earlier versions did not save it
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (epochs_ == Epochs::more && phase.last()) go_further(state);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
@@ -330,6 +332,7 @@ CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, c
   const Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
                   {"samples", samples_},
                   {"ranks", ranks_},
+                  {"automatic", automatic_},
                   {"optimizer_steps", {ages.bottom, ages.top}},
                   {"state", Json::parse(to_json(state))},
                   {"history", history}};

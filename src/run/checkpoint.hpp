@@ -14,6 +14,7 @@
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/run/continuation.hpp"
 #include "src/run/train_state.hpp"
 
 namespace mrmf {
@@ -70,8 +71,6 @@ struct Restored {
 /// last phase's file stays when the run is done, so that the run may go on for more epochs.
 class Checkpoints {
  public:
-  /// Whether the last phase may have more epochs than when the run was saved.
-  enum class Epochs { same, more };
   /// `samples` is the number of training samples. Does not look for files yet.
   Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks, Epochs epochs = Epochs::same);
 
@@ -86,6 +85,11 @@ class Checkpoints {
   std::vector<PhaseHistory> history() const;
   /// Stages of the plan that the run has completed: files saved later include their models.
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
+
+  /// Whether the program chose the run's method (method.name = "auto"): what this start says, or an earlier one did. A
+  /// run that goes on by its folder has the method that was chosen in its configuration.
+  void set_automatic(bool automatic) { automatic_ = automatic; }
+  bool automatic() const { return automatic_; }
 
   /// Adds a phase that other ranks have trained to its end: its history is saved from now on.
   void add(const Phase& phase, const PhaseHistory& history);
@@ -116,6 +120,7 @@ class Checkpoints {
   Index samples_;
   int ranks_;
   Epochs epochs_;
+  bool automatic_ = false;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
   std::map<int, PhaseHistory> ended_;  // of phases that have ended

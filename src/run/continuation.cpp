@@ -10,12 +10,28 @@
 #include <vector>
 
 #include "kernels/check.hpp"
+#include "src/config/toml.hpp"
 
 namespace mrmf {
 namespace {
 
-constexpr const char* kAdvice =
-    "set it back, give --overwrite to begin anew, or take another folder with --set run.folder=...";
+constexpr const char* kAnew = "give --overwrite to begin anew, or take another folder with --set run.folder=...";
+
+/// What is to be done about a run that cannot go on as it is asked to.
+struct Advice {
+  const RunStart& is;
+  Epochs epochs;
+  // --continue takes neither --overwrite nor another folder.
+  std::string anew() const {
+    if (epochs == Epochs::same) return kAnew;
+    return "begin a new run with model.start = " + quoted(is.config.run.folder) + " in another folder";
+  }
+  std::string back() const { return (epochs == Epochs::same ? "set it back, " : "set it back, or ") + anew(); }
+  std::string holds() const {
+    return "run.folder: " + is.config.run.folder +
+           (epochs == Epochs::same ? " holds an unfinished run " : " holds a run ");
+  }
+};
 
 void scale(RoleSettings& role, int factor) {
   if (role.batch) *role.batch *= factor;
@@ -63,14 +79,14 @@ std::string only_in(const std::set<std::string>& these, const std::set<std::stri
 }
 
 // The files by name, where they are not the same.
-void require_same_files(const DataConfig& was, const DataConfig& is, const std::string& holds) {
-  const std::set<std::string> then = all_files(was), now = all_files(is);
+void require_same_files(const RunStart& was, const Advice& advice) {
+  const std::set<std::string> then = all_files(was.config.data), now = all_files(advice.is.config.data);
   if (then == now) return;
   const std::string gone = only_in(then, now, "gone"), added = only_in(now, then, "new");
   throw ConfigError(fmt::format(
-      "{}of other data files: {}{}{}; name the same files again (a pattern names all that are there now), give "
-      "--overwrite to begin anew, or take another folder with --set run.folder=...",
-      holds, gone, gone.empty() || added.empty() ? "" : ", ", added));
+      "{}of other data files: {}{}{}; name the same files again (a pattern names all that are there now){} {}",
+      advice.holds(), gone, gone.empty() || added.empty() ? "" : ", ", added,
+      advice.epochs == Epochs::same ? "," : ", or", advice.anew()));
 }
 
 // Keys that a run sets itself where the user does not, by what it finds in the training data.
@@ -80,30 +96,28 @@ bool may_be_measured(const KeyDifference& difference) {
   return keys.contains(difference.key) && !difference.was.empty() && !difference.is.empty();
 }
 
-[[noreturn]] void refuse_changed_data(const RunStart& was, const RunStart& is, const std::string& holds,
-                                      const KeyDifference& measured) {
-  const std::string samples =
-      was.samples == is.samples ? "" : fmt::format(": {} samples then, {} now", was.samples, is.samples);
+[[noreturn]] void refuse_changed_data(const RunStart& was, const Advice& advice, const KeyDifference& measured) {
+  const Index now = advice.is.samples;
+  const std::string samples = was.samples == now ? "" : fmt::format(": {} samples then, {} now", was.samples, now);
   throw ConfigError(
       fmt::format("{}on other training data{} ({}; unless you set it, it is measured over the training samples); {}",
-                  holds, samples, text(measured), kAdvice));
+                  advice.holds(), samples, text(measured), advice.back()));
 }
 
 }  // namespace
 
-void require_continuable(const RunStart& was, const RunStart& is) {
-  const std::string holds = "run.folder: " + is.config.run.folder + " holds an unfinished run ";
+void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs) {
+  const Advice advice{is, epochs};
   const bool other_ranks = was.ranks != is.ranks;
   if (other_ranks && !was.config.training.global_batch_norm)
     throw ConfigError(
         fmt::format("{}on {} ranks with training.batch_norm = \"local\", where every rank has its own "
-                    "statistics, and this is a run on {}; continue on {} ranks, or give --overwrite to "
-                    "begin anew",
-                    holds, was.ranks, is.ranks, was.ranks));
-  require_same_files(was.config.data, is.config.data, holds);
+                    "statistics, and this is a run on {}; continue on {} ranks, or {}",
+                    advice.holds(), was.ranks, is.ranks, was.ranks, advice.anew()));
+  require_same_files(was, advice);
   auto found = differences(over_ranks(was), over_ranks(is));
   if (!found.empty()) {
-    if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, is, holds, found.front());
+    if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, advice, found.front());
     std::erase_if(found, may_be_measured);  // they may follow from the others
     const std::string more = found.size() > 1 ? fmt::format(" ({} more keys differ)", found.size() - 1) : "";
     const std::string ranks =
@@ -112,11 +126,12 @@ void require_continuable(const RunStart& was, const RunStart& is) {
                           "ranks)",
                           was.ranks, is.ranks)
                     : "";
-    throw ConfigError(fmt::format("{}where {}{}{}; {}", holds, text(found.front()), ranks, more, kAdvice));
+    throw ConfigError(
+        fmt::format("{}where {}{}{}; {}", advice.holds(), text(found.front()), ranks, more, advice.back()));
   }
   if (was.samples != is.samples)
-    throw ConfigError(
-        fmt::format("{}on {} training samples, and the data now has {}; {}", holds, was.samples, is.samples, kAdvice));
+    throw ConfigError(fmt::format("{}on {} training samples, and the data now has {}; {}", advice.holds(), was.samples,
+                                  is.samples, advice.back()));
 }
 
 }  // namespace mrmf

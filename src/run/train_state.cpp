@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "io/limits.hpp"
 
@@ -89,6 +91,15 @@ TrainState::TrainState(const Phase& training)
   history.record.role = training.role;
   history.record.resolution = training.resolution;
   history.record.axes = training.axes;
+}
+
+bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor) {
+  const auto value = [&](const EpochRecord& record) {
+    return monitored(monitor, record.validation_loss,
+                     record.metric ? std::optional(record.metric->value) : std::nullopt);
+  };
+  const double best = value(epochs.at(static_cast<std::size_t>(epoch) - 1));
+  return std::ranges::none_of(epochs, [&](const EpochRecord& record) { return value(record) < best; });
 }
 
 std::string position_text(const Phase& phase, const TrainState& state) {

@@ -41,6 +41,10 @@ struct TrainState {
   bool finished() const { return !history.record.reason.empty(); }
 };
 
+/// Whether this epoch (1-based) is the best of all by `monitor`. The one whose model was kept is not where an earlier
+/// version began the run and kept no model of a better one.
+bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor);
+
 /// The number of updates that the moments of a model's bottom and top have seen. Training increases both alike. After a
 /// fusion with method.moments = "carry" they differ, and so does Adam's bias correction (docs/numerics.md).
 struct MomentAges {

@@ -31,6 +31,13 @@ class Auto(support.MrmfTest):
         self.assertEqual(json.loads(self.read("hand/result.json"))["schedule"], "")
         self.assertIn("auto: an epoch at resolution [2] costs", self.read("run/log.txt"))
 
+    def test_a_run_that_goes_on_was_still_chosen_by_it(self):
+        self.mrmf("train", "config.toml")
+        for epochs in (20, 21):  # the second start knows it from the first
+            self.mrmf("train", "--continue", "run", "--set", f"training.epochs={epochs}")
+            result = json.loads(self.read("run/result.json"))
+            self.assertEqual([result["schedule"], result["stages"][-1]["epochs"]], ["auto", epochs])
+
     def test_ranks_choose_alike(self):
         self.assertEqual(self.mrmf("plan", "config.toml", ranks=3), self.mrmf("plan", "config.toml"))
 

@@ -67,6 +67,30 @@ class MoreEpochs(Starts):
         self.mrmf("train", "--continue", "run", "--set", "method.stop.finetune.epochs=5")
         self.assertEqual(self.result("run")["stages"][-1]["epochs"], 5)
 
+    def test_a_run_that_goes_on_as_it_was_stays_the_run_of_its_command(self):
+        self.config(replace=[support.MRMF_METHOD])
+        self.train("run", "--set", "training.epochs=4")
+        kept = self.read("run/config.toml")
+        os.remove(self.path("run/result.json"))
+        self.mrmf("train", "--continue", "run")
+        self.assertEqual(self.read("run/config.toml"), kept)
+        # As many epochs as training.epochs says, which is not what the last phase has.
+        self.more("run", 4)
+        self.assertEqual(self.result("run")["stages"][-1]["epochs"], 4)
+        self.assertIn("go on for more epochs: mrmf train --continue run --set training.epochs=...",
+                      self.fails(2, "train", "config.toml", message="run.folder: run holds a finished run"))
+
+    def test_phases_of_one_number_of_epochs_keep_it_in_training(self):
+        self.config(replace=[(support.MRMF_METHOD[0], 'name = "mrmf"\nresolutions = [[2], [1]]')])
+        command = ("--set", "training.epochs=2")
+        self.train("run", *command)
+        kept = self.read("run/config.toml")
+        os.remove(self.path("run/result.json"))
+        self.mrmf("train", "--continue", "run")
+        self.assertEqual(self.read("run/config.toml"), kept)
+        os.remove(self.path("run/result.json"))
+        self.assertIn("continues after stage 2", self.train("run", *command))
+
     def test_a_curve_goes_on_along_its_new_length(self):
         self.train("run", "--set", "training.optimizer.rule=cosine", "--set", "training.epochs=4")
         self.train("six", "--set", "training.optimizer.rule=cosine", "--set", "training.epochs=6")
@@ -115,7 +139,8 @@ class MoreEpochs(Starts):
         self.fails(2, "train", "--continue", "run", "--overwrite", message="keep one")
         self.fails(2, "train", "--continue", "run", "--set", "run.folder=other", message="leave --set run.folder out")
         self.fails(2, "train", "--continue", "run", "--set", "training.epochs=4", "--set", "training.batch=8",
-                   message="training.batch is 16, and here it is 8")
+                   message="run.folder: run holds a run where training.batch is 16, and here it is 8; set it back, or begin a "
+                           'new run with model.start = "run" in another folder')
         self.assertTrue(os.path.exists(self.path("run/result.json")))
         self.train("target", "--set", "method.target.validation_loss=1000")
         self.fails(2, "train", "--continue", "target", "--set", "training.epochs=9",

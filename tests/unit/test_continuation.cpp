@@ -72,6 +72,33 @@ TEST_CASE("continuation: another configuration is refused with key, old and new 
   CHECK(refusal(start(), is).find("on 96 training samples, and the data now has 97;") != std::string::npos);
 }
 
+TEST_CASE("continuation: more epochs of a run advise what train --continue takes") {
+  const auto refused = [](const RunStart& was, const RunStart& is) {
+    return message<ConfigError>([&] { require_continuable(was, is, Epochs::more); });
+  };
+  RunStart is = start();
+  is.config.training.seed = 5;
+  CHECK(refused(start(), is) ==
+        "run.folder: runs/a holds a run where training.seed is 1, and here it is 5; set it back, or begin a new run "
+        "with model.start = \"runs/a\" in another folder");
+  is = start();
+  is.config.data.train.files.push_back("d.h5");
+  CHECK(refused(start(), is).find("that are there now), or begin a new run with model.start") != std::string::npos);
+  is = start();
+  is.samples = 97;
+  CHECK(refused(start(), is).find("--overwrite") == std::string::npos);
+}
+
+TEST_CASE("continuation: the best epoch is the best of all that are known") {
+  std::vector<EpochRecord> epochs(3);
+  epochs[0].validation_loss = 0.5, epochs[1].validation_loss = 0.7, epochs[2].validation_loss = 0.6;
+  CHECK(is_best(epochs, 1, Monitor::loss));
+  CHECK_FALSE(is_best(epochs, 3, Monitor::loss));  // the best since an earlier version's checkpoint
+  for (int i = 0; i < 3; ++i) epochs[static_cast<std::size_t>(i)].metric = MetricValue{Metric::accuracy, 0.1 * i};
+  CHECK(is_best(epochs, 3, Monitor::metric));
+  CHECK_FALSE(is_best(epochs, 2, Monitor::metric));
+}
+
 TEST_CASE("continuation: files that are new or gone are named") {
   RunStart was = start();
   was.config.data.train.files = {"a.h5", "b.h5"};
