@@ -178,6 +178,9 @@ std::vector<int> scaling_teams(const std::vector<int>& wanted, int world);
 /// The batch per rank on `ranks` ranks. ConfigError when they cannot share the mini-batch evenly.
 int scaling_batch(const ScalingSettings& settings, int configured, int ranks, int most_ranks);
 
+/// The last phase of the plan as a run of its own, of exactly so many epochs.
+Config last_step_alone(const Config& config, int epochs);
+
 /// Fills in speedup, efficiency and ideal seconds, relative to the first point.
 void compare_with_first(std::vector<ScalingPoint>& points);
 

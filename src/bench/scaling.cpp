@@ -92,6 +92,19 @@ std::string scaling_json(const std::vector<ScalingPoint>& points) {
   return nlohmann::ordered_json{{"points", all}}.dump(2) + "\n";
 }
 
+Config last_step_alone(const Config& config, int epochs) {
+  const Phase phase = make_plan(config).last;
+  Config alone = config;
+  alone.method = {};
+  alone.method.resolutions = {phase.resolution};
+  alone.method.axes = config.method.axes;
+  alone.training.optimizer = phase.optimizer;
+  alone.training.batch = phase.batch;
+  alone.training.epochs = epochs;
+  alone.training.early_stopping = {};  // all of them are measured
+  return alone;
+}
+
 namespace {
 
 // Says what the figures are worth; "" for several nodes on which each thread has its own core.
@@ -116,19 +129,6 @@ EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
   const auto middle = epochs.begin() + std::ssize(epochs) / 2;
   std::ranges::nth_element(epochs, middle, {}, &EpochRecord::seconds);
   return *middle;
-}
-
-// The last phase of the plan as a run of its own.
-Config last_step_alone(const Config& config, int epochs) {
-  const Phase phase = make_plan(config).last;
-  Config alone = config;
-  alone.method = {};
-  alone.method.resolutions = {phase.resolution};
-  alone.method.axes = config.method.axes;
-  alone.training.optimizer = phase.optimizer;
-  alone.training.batch = phase.batch;
-  alone.training.epochs = epochs;
-  return alone;
 }
 
 // Trains a fresh model on the team.

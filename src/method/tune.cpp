@@ -41,6 +41,7 @@ Config at_rung(const Config& config, const Trial& trial, const Rung& rung, int a
   own.method.resolutions = {rung.resolution};
   own.method.axes = axes;
   own.training.epochs = rung.epochs;
+  own.training.early_stopping = {};  // trials of a rung are compared after as many epochs
   own.run.ranks = 0;
   return own;
 }

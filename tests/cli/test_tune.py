@@ -39,6 +39,13 @@ class Tune(support.MrmfTest):
 
         self.assertEqual(self.trials(self.tune("three", ranks=3)), trials)
 
+    def test_early_stopping_ends_no_trial(self):
+        words = ("--rules", "linear")
+        trials = self.trials(self.tune("one", *words))
+        self.assertEqual(self.trials(self.tune("early", *words, "--set", "training.early_stopping.patience=1", "--set",
+                                               "training.early_stopping.least_change=0.9")), trials)
+        self.assertGreater(len(trials), 1)
+
     def test_a_second_call_goes_on(self):
         output = self.tune("one")
         kept = {name: os.stat(self.path("one/" + name)).st_mtime_ns for name in os.listdir(self.path("one"))}

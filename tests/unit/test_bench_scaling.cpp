@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/bench/bench.hpp"
+#include "src/plan/plan.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
@@ -28,6 +29,16 @@ TEST_CASE("bench scaling: strong keeps the mini-batch, weak the batch per rank")
   CHECK(text.find("batch 5 on 4 ranks = 20, and 3 ranks cannot share that out evenly") != std::string::npos);
   settings.weak = true;
   CHECK(scaling_batch(settings, 5, 3, 4) == 5);
+}
+
+TEST_CASE("bench scaling: all epochs are measured, whatever would stop a run") {
+  Config config;
+  config.training.early_stopping.patience = 1;
+  config.training.batch = 6;
+  const Config alone = last_step_alone(config, 4);
+  CHECK_FALSE(make_plan(alone).last.stop.early());
+  CHECK(make_plan(alone).last.stop.epochs == 4);
+  CHECK(make_plan(alone).last.batch == 6);
 }
 
 TEST_CASE("bench scaling: speedup, efficiency and the ideal line are against the smallest team") {
