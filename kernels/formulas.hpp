@@ -109,10 +109,11 @@ MRMF_HD void for_each_reader(UpsampleKind kind, Index position, Index factor, In
   }
 }
 
-/// What values are multiplied by so that their norm, the root of `squares`, is at most `most`.
+/// What values are multiplied by so that their norm, the root of `squares`, is at most `most`. Values of a norm that is
+/// not finite stay as they are: nothing would make them shorter, and the loss will show them.
 MRMF_HD inline float clip_factor(double squares, float most) {
   const double norm = std::sqrt(squares);
-  return norm > most ? static_cast<float>(most / norm) : 1.0F;
+  return norm > most && norm - norm == 0 ? static_cast<float>(most / norm) : 1.0F;
 }
 
 /// SGD with momentum as PyTorch defines it: v = momentum v + dw, w -= learning_rate v.

@@ -89,19 +89,21 @@ struct Accumulate {
   }
 };
 
-/// Adds the squares of x, a vector of four at a time; finish() leaves what x is to be multiplied by.
+/// Adds the squares of x, a vector of four at a time; finish() leaves what x is to be multiplied by. In double: a
+/// square of a float may be too large for one.
 struct Squares {
   static constexpr int unroll = 4;
+  using Part = double;
   Arrays arrays;
   const float* x;
   float most;
   float* factor;
 
   MRMF_HD auto at(std::uint32_t) const {
-    return [f = *this](std::uint32_t vector, float(&sums)[1][1]) {
+    return [f = *this](std::uint32_t vector, double(&sums)[1][1]) {
       float values[4];
       f.arrays.read(f.x, std::size_t{4} * vector, values);
-      for (const float value : values) sums[0][0] += value * value;
+      for (const float value : values) sums[0][0] += double{value} * value;
     };
   }
   MRMF_HD void finish(Index, const double (&totals)[1]) const { *factor = clip_factor(totals[0], most); }

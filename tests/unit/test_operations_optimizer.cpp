@@ -136,6 +136,14 @@ TEST_CASE("operations: clipping scales values to the norm, and leaves smaller an
     clip->run(x, 1e-3F);
     CHECK(x[6] == start[6]);
     CHECK(std::isnan(x[5]));
+    x[5] = std::numeric_limits<float>::infinity();  // no factor makes it shorter, and zeros would hide it
+    clip->run(x, 1e-3F);
+    CHECK(x[6] == start[6]);
+    CHECK(std::isinf(x[5]));
+    x[5] = 1e25F;  // its square is no float
+    clip->run(x, 1e20F);
+    CHECK(x[5] == doctest::Approx(1e20));
+    CHECK(x[6] == doctest::Approx(1e-5 * start[6]));
   }
 }
 
