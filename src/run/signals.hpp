@@ -3,6 +3,7 @@
 // saved and its ranks are compared.
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include "mpi/comm.hpp"
@@ -43,9 +44,11 @@ class SignalsBeforeTraining {
 std::string signal_name(int number);
 
 /// Thrown on every rank of a team at the same step, after the run was saved. The program then ends with this exit code.
-struct Stopped {
+struct Stopped : std::exception {
   static constexpr int exit_code = 75;  ///< EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
-  int signal = 0;                       ///< the signal that one of the ranks got
+  int signal = 0;                       ///< the signal that one of the ranks got; 0: it was the other team's
+  explicit Stopped(int number = 0) : signal(number) {}
+  const char* what() const noexcept override { return "stopped by a signal; the same call goes on with the run"; }
 };
 
 /// Decides when a run under way is saved, when its ranks are compared, and whether it stops.

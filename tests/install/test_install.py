@@ -5,9 +5,11 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -113,6 +115,34 @@ class Install(unittest.TestCase):
         for name in ("mytrain.cpp", "CMakeLists.txt"):
             self.assertIn("\n" + (HERE / "consumer" / name).read_text() + "```", page, name)
 
+    def errors_and_signals_end_all_ranks(self, mytrain):
+        work = self.folder / "ranks"
+        work.mkdir()
+        shutil.copy(self.work / "mydata.h5", work)
+        text = (self.work / "mine.toml").read_text()
+        (work / "mine.toml").write_text(text)
+        command = support.command(["mine.toml"], ranks=2)
+        command[command.index(support.MRMF)] = str(mytrain)
+        code, output = run(command, work)
+        self.assertEqual(code, 0, output)
+        # The root alone sees that the first folder holds a finished run.
+        code, output = run(command, work)
+        self.assertEqual(code, 1, output)
+        self.assertIn("mytrain: run.folder: runs/rate-0.001000 holds a finished run", output)
+        shutil.rmtree(work / "runs")
+        (work / "mine.toml").write_text(text.replace("epochs = 2", "epochs = 100000"))
+        stopped = subprocess.Popen([mytrain, "mine.toml"], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env=support.environment())
+        self.addCleanup(stopped.kill)
+        records, deadline = work / "runs/rate-0.001000/epochs.jsonl", time.monotonic() + 120
+        while stopped.poll() is None and not (records.exists() and records.read_text()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        stopped.send_signal(signal.SIGINT)
+        output = stopped.communicate(timeout=120)[0]
+        self.assertEqual(stopped.returncode, 1, output)
+        self.assertIn("mytrain: stopped by a signal; the same call goes on with the run", output)
+
     def test_a_program_outside_of_the_sources_trains_through_the_library(self):
         sources = self.work / "mytrain"
         shutil.copytree(HERE / "consumer", sources)
@@ -135,6 +165,7 @@ class Install(unittest.TestCase):
         code, output = run([sources / "build/mytrain", "nothing.toml"], self.work)
         self.assertEqual(code, 1)
         self.assertIn("mytrain: nothing.toml: there is no such file", output)
+        self.errors_and_signals_end_all_ranks(sources / "build/mytrain")
         sources.joinpath("CMakeLists.txt").write_text(
             sources.joinpath("CMakeLists.txt").read_text().replace("find_package(mrmf 0.1", "find_package(mrmf 99.1"))
         code, output = run([CMAKE, "-S", sources, "-B", sources / "newer", f"-DCMAKE_PREFIX_PATH={self.prefix}"], self.work)

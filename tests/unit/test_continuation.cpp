@@ -198,6 +198,14 @@ TEST_CASE("continuation: a position is said in words") {
   CHECK(position_text(phase, state) == "after stage 1 (coarse, resolution [1])");
 }
 
+TEST_CASE("signals: a stopped run ends a program that catches exceptions in order") {
+  try {
+    throw Stopped{SIGINT};
+  } catch (const std::exception& error) {
+    CHECK(std::string(error.what()) == "stopped by a signal; the same call goes on with the run");
+  }
+}
+
 TEST_CASE("signals: the first is remembered, its echo is ignored, and a later one ends the process at once") {
   CHECK(fatal_signal(SIGUSR1, SIGTERM, 0) == 0);
   CHECK(fatal_signal(SIGUSR1, SIGTERM, 1.3) == SIGTERM);  // an echo comes within a second
