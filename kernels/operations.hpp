@@ -202,8 +202,8 @@ struct LossSettings {
 class LossOp {
  public:
   virtual ~LossOp() = default;
-  /// sum[0] becomes the sum over rows of each sample's loss, a mean over its positions; dy, if not empty, the gradient
-  /// of step.loss_weight * that sum. target is float32 and unpadded, sum one float.
+  /// sum[0] becomes step.share * the sum over rows of each sample's loss, a mean over its positions; dy, if not empty,
+  /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float.
   virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
 };
 
@@ -259,6 +259,9 @@ class ClipOp {
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
   /* what they are. Where those are y's last channels, its pads become zero. With Backend::slices(), x may be one. */  \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
+  /* A box of positions of every row of x becomes one of y, or is added to it; the other positions stay. x and y have */ \
+  /* the same channels. */                                                                                             \
+  OP(void, copy_box, (ConstTensor x, Tensor y, const BoxCopy& box))                                                    \
                                                                                                                        \
   /* y += x, of float32 values in an arena; spans of equal length. The only sum into what is there. */                 \
   OP(void, accumulate, (ConstSpan x, Span y))                                                                          \

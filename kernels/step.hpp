@@ -37,6 +37,26 @@ struct Peers {
   std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
 };
 
+/// Values for another rank, or from one, in the backend's memory.
+struct Message {
+  int rank = 0;
+  Span values;
+};
+
+/// Messages between the ranks that hold a sample together, each some of its positions (layers/partition.hpp).
+class Messages {
+ public:
+  virtual ~Messages() = default;
+  virtual int rank() const = 0;
+  /// Begins to send and to receive. Between two ranks there is at most one message either way, of the same length on
+  /// both. What is sent must stay as it is...
+  virtual void start(std::span<const Message> sent, std::span<const Message> received) = 0;
+  /// ...until here: later calls see what was received.
+  virtual void finish() = 0;
+  /// Time of the messages since the last call.
+  virtual SumTime take_time() = 0;
+};
+
 /// One update of a span of parameters (src/training/optimizer.hpp explains the numbers).
 struct SgdStep {
   float learning_rate = 0, momentum = 0, weight_decay = 0;
@@ -56,8 +76,11 @@ struct Step {
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
   AllReduce* ranks = nullptr;           ///< null: batch-norm statistics are this rank's own
+  AllReduce* of_whole = nullptr;        ///< the same where each rank of a grid has all of its sample
+  Messages* blocks = nullptr;           ///< null: every rank has whole samples
   Index index = 0;                      ///< the step's index in its epoch: where keep() puts the loss
   float loss_weight = 1;                ///< weight of each row's loss in the gradient
+  float share = 1;                      ///< of each row's loss that this rank counts, with its gradient (grids)
   SgdStep sgd{};                        ///< of the update that ends the step: either this or adam
   std::array<AdamStep, 2> adam{};       ///< for two groups of parameters, whose moments may differ in age
 };

@@ -27,6 +27,33 @@ using Extent = std::array<Index, 3>;
 
 constexpr Index product(const Extent& e) { return e[0] * e[1] * e[2]; }
 
+/// A box of positions: so many along each axis, from `first` on.
+struct Box {
+  Extent first{0, 0, 0}, count{1, 1, 1};
+  Index end(std::size_t axis) const { return first[axis] + count[axis]; }
+  bool empty() const { return product(count) == 0; }
+  bool operator==(const Box&) const = default;
+};
+
+/// What two boxes share; an axis without common positions has the count 0.
+constexpr Box intersection(const Box& a, const Box& b) {
+  Box both;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Index first = a.first[axis] > b.first[axis] ? a.first[axis] : b.first[axis];
+    const Index end = a.end(axis) < b.end(axis) ? a.end(axis) : b.end(axis);
+    both.first[axis] = first;
+    both.count[axis] = end > first ? end - first : 0;
+  }
+  return both;
+}
+
+/// A copy of a box of positions from one tensor to another.
+struct BoxCopy {
+  Extent from{0, 0, 0}, to{0, 0, 0};  ///< where the box begins in each
+  Extent count{1, 1, 1};
+  bool add = false;  ///< onto what is there
+};
+
 /// Shape of a channels-last tensor: (n, spatial[0], spatial[1], spatial[2], channels).
 /// A flat feature vector has spatial {1, 1, 1} and axes 0.
 struct Shape {

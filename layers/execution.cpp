@@ -1,15 +1,28 @@
 #include "layers/execution.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
+#include "layers/exchange.hpp"
 #include "layers/layer.hpp"
+#include "layers/partition.hpp"
 
 namespace mrmf {
 namespace {
 
+/// A layer of the list as this rank computes it: the network's own, or one of its block.
+struct Local {
+  LayerKind kind = LayerKind::relu;
+  LayerSpec spec;
+  Shape input;
+  Layer* layer = nullptr;
+  Join* join = nullptr;
+  std::vector<std::size_t> reads;  ///< as in Wiring
+};
+
 /// Layers one after the other, each the only reader of the one before it.
-using Run = std::span<const Entry>;
+using Run = std::span<const Local>;
 
 bool is_kind(Run run, std::size_t i, LayerKind kind) { return i < run.size() && run[i].kind == kind; }
 
@@ -51,50 +64,134 @@ Fused offer(Backend& backend, Run run, bool first) {
   return first ? norm_conv(backend, run) : Fused{};
 }
 
-/// Layers from i on of which each but the last is read by the next alone, which reads nothing else.
-Run run_from(const Network& network, std::size_t i) {
-  const Wiring& wiring = network.wiring();
-  const auto only_reader = [&](std::size_t next) {  // of the layer before it
-    std::size_t readers = 0;
-    for (std::size_t r = next; r < wiring.size(); ++r)
-      readers += static_cast<std::size_t>(std::ranges::count(wiring[r], next));
-    return readers == 1 && wiring[next] == std::vector{next};
-  };
-  std::size_t end = i + 1;
-  while (end < network.size() && only_reader(end)) ++end;
-  return Run(network.entries()).subspan(i, end - i);
-}
-
-std::vector<Unit> make_units(Backend& backend, const Network& network, bool fuse, Execution& execution) {
-  std::vector<Unit> units;
-  std::vector<std::size_t> unit_output(network.size() + 1, 0);  // a unit's output by that of its last layer
-  for (std::size_t i = 0; i < network.size();) {
-    const Entry& entry = network.entry(i);
-    Unit unit;
-    unit.first = i;
-    unit.last = i + 1;
-    unit.run = entry.layer.get();
-    unit.join = entry.join;
-    const bool first = network.wiring()[i] == std::vector<std::size_t>{0};
-    if (Fused fused = fuse ? offer(backend, run_from(network, i), first) : Fused{}; fused.layer) {
-      unit.last = i + fused.count;
-      unit.run = fused.layer.get();
-      execution.fused.push_back(std::move(fused.layer));
-    }
-    for (const std::size_t number : network.wiring()[i]) unit.reads.push_back(unit_output[number]);
-    unit.out = unit.run->output();
-    i = unit.last;
-    units.push_back(std::move(unit));
-    unit_output[i] = units.size();
+/// Makes the units one after the other.
+class Units {
+ public:
+  Units(Backend& backend, const Network& network, const ModelSettings& settings, Execution& execution)
+      : backend_(backend), network_(network), settings_(settings), execution_(execution) {
+    const bool alone = settings.grid.ranks() == 1;
+    if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.place(settings.block);
+    for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
+    execution.input = network.input();
+    execution.input_box = {.count = network.input().spatial};
+    execution.output_box = {.count = network.output().spatial};
+    if (alone) return;
+    execution.input_box = partition_->tensor(0).made.of(place_);
+    execution.input.spatial = execution.input_box.count;
+    execution.output_box = partition_->tensor(network.size()).owned.of(place_);
+    execution.share = static_cast<float>(partition_->share_at(place_));
+    execution.counts = settings.block == 0 || !partition_->tensor(network.size()).whole;
   }
-  return units;
-}
+
+  void make() {
+    outputs_.assign(network_.size() + 1, 0);
+    for (std::size_t i = 0; i < locals_.size();) {
+      const Local& local = locals_[i];
+      Unit unit{.first = i, .last = i + 1, .run = local.layer, .join = local.join};
+      for (std::size_t k = 0; k < local.reads.size(); ++k) unit.reads.push_back(input(i, k));
+      const bool first = local.reads == std::vector<std::size_t>{0} && unit.reads[0] == 0;
+      if (Fused fused = settings_.fuse ? offer(backend_, run_from(i), first) : Fused{}; fused.layer) {
+        unit.last = i + fused.count;
+        unit.run = keep(std::move(fused.layer));
+      }
+      i = unit.last;
+      unit.whole = partition_ && partition_->tensor(i).whole;
+      add(std::move(unit));
+      outputs_[i] = units().size();
+    }
+    if (!partition_) return;
+    const Placement& last = partition_->tensor(network_.size());
+    if (last.owned != last.made) exchange(network_.size(), network_.size(), last.owned);
+  }
+
+ private:
+  std::vector<Unit>& units() { return execution_.units; }
+
+  Layer* keep(std::unique_ptr<Layer> layer) {
+    execution_.made.push_back(std::move(layer));
+    return execution_.made.back().get();
+  }
+
+  void add(Unit unit) {
+    unit.out = unit.run->output();
+    units().push_back(std::move(unit));
+  }
+
+  Local of_network(std::size_t i) const {
+    const Entry& entry = network_.entry(i);
+    return {entry.kind, entry.spec, entry.input, entry.layer.get(), entry.join, network_.wiring()[i]};
+  }
+
+  Local of_block(std::size_t i) {
+    Local local = of_network(i);
+    local.spec = partition_->spec_at(i, place_);
+    local.input = partition_->input_at(i, 0, place_);
+    if (local.join == nullptr) {
+      local.layer = keep(make_layer(backend_, local.input, local.spec, i));
+      return local;
+    }
+    std::vector<Shape> in;
+    for (std::size_t k = 0; k < local.reads.size(); ++k) in.push_back(partition_->input_at(i, k, place_));
+    std::unique_ptr<Join> join = make_join(backend_, in, local.spec);
+    local.join = join.get();
+    local.layer = keep(std::move(join));
+    return local;
+  }
+
+  /// The unit, or the network's input, that has input number k of layer i as the layer needs it.
+  std::size_t input(std::size_t i, std::size_t k) {
+    const std::size_t number = locals_[i].reads[k];
+    if (!partition_ || partition_->at_hand(i, k)) return outputs_[number];
+    const Cut& needs = partition_->layer(i).needs[k];
+    const auto known = std::ranges::find_if(exchanged_, [&](const Exchanged& e) { return e.number == number && e.to == needs; });
+    return known != exchanged_.end() ? known->unit : exchange(i, number, needs);
+  }
+
+  /// Before layer i, of the output `number`.
+  std::size_t exchange(std::size_t i, std::size_t number, const Cut& to) {
+    const Shape& shape = number == 0 ? network_.input() : network_.entry(number - 1).output();
+    const ExchangeSettings settings{shape, settings_.grid, settings_.block, partition_->tensor(number), to};
+    add({.first = i, .last = i, .run = keep(make_exchange(backend_, settings)), .reads = {outputs_[number]}});
+    exchanged_.push_back({number, to, units().size()});
+    return units().size();
+  }
+
+  /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is.
+  Run run_from(std::size_t i) const {
+    const auto only_reader = [&](std::size_t next) {  // of the layer before it
+      std::size_t readers = 0;
+      for (std::size_t r = next; r < locals_.size(); ++r)
+        readers += static_cast<std::size_t>(std::ranges::count(locals_[r].reads, next));
+      return readers == 1 && locals_[next].reads == std::vector{next} &&
+             (!partition_ || partition_->at_hand(next, 0));
+    };
+    std::size_t end = i + 1;
+    while (end < locals_.size() && only_reader(end)) ++end;
+    return Run(locals_).subspan(i, end - i);
+  }
+
+  struct Exchanged {
+    std::size_t number;
+    Cut to;
+    std::size_t unit;
+  };
+
+  Backend& backend_;
+  const Network& network_;
+  const ModelSettings& settings_;
+  Execution& execution_;
+  std::optional<Partition> partition_;  // none: every rank has whole samples
+  Extent place_{};
+  std::vector<Local> locals_;
+  std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
+  std::vector<Exchanged> exchanged_;
+};
 
 }  // namespace
 
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings) {
   Execution execution;
-  execution.units = make_units(backend, network, settings.fuse, execution);
+  Units(backend, network, settings, execution).make();
   std::vector<UnitFacts> facts;
   for (Unit& unit : execution.units) {
     const Footprint footprint = unit.run->footprint();

@@ -7,23 +7,29 @@
 
 #include "layers/arena_plan.hpp"
 #include "layers/network.hpp"
+#include "layers/partition.hpp"
 
 namespace mrmf {
 
-/// One entry of the executed list: a layer, or a fused run of layers.
+/// One entry of the executed list: a layer, a fused run of layers, or an exchange between the ranks of a grid.
 struct Unit {
-  std::size_t first = 0, last = 0;  ///< layers [first, last)
+  std::size_t first = 0, last = 0;  ///< layers [first, last); an exchange has none
+  bool whole = false;               ///< every rank of a grid has all of the output
   Layer* run = nullptr;             ///< the layer itself, or the fused one
   Join* join = nullptr;             ///< the same, if it has several inputs
-  std::vector<std::size_t> reads;   ///< 0: the network's input, u + 1: the output of unit u
-  Shape out;                        ///< n = max_rows
-  Place cache;                      ///< in the cache arena
-  UnitMemory memory;                ///< places in the activation arena, for max_rows
+  std::vector<std::size_t> reads{}; ///< 0: the network's input, u + 1: the output of unit u
+  Shape out{};                      ///< n = max_rows
+  Place cache{};                    ///< in the cache arena
+  UnitMemory memory{};              ///< places in the activation arena, for max_rows
 };
 
 struct Execution {
   std::vector<Unit> units;
-  std::vector<std::unique_ptr<Layer>> fused;  ///< fused layers, which the network itself does not hold
+  std::vector<std::unique_ptr<Layer>> made;  ///< layers that the network itself does not hold: fused, of a block
+  Shape input;                               ///< what forward takes; n = max_rows
+  Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
+  float share = 1;                           ///< of a sample's loss that this rank's output counts
+  bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
   Index cache = 0, activations = 0;           ///< floats of the arenas; activations: with their gradients
   Index separate = 0;                         ///< floats of activations and gradients if no two shared memory
 
@@ -36,6 +42,8 @@ struct ModelSettings {
   NetworkSettings network;
   std::uint64_t seed = 1;  ///< of the initial parameters
   bool fuse = true;        ///< use the backend's fused operations where it offers them
+  Grid grid{};             ///< the ranks that share each sample
+  int block = 0;           ///< this rank's number in the grid
 };
 
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings);

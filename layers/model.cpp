@@ -6,7 +6,8 @@ namespace mrmf {
 
 Model::Model(Backend& backend, const ModelSettings& settings, Span params)
     : backend_(&backend),
-      network_(backend, settings.network),
+      layout_(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
+      network_(layout_ ? *layout_ : backend, settings.network),
       execution_(plan_execution(backend, network_, settings)),
       params_at_(params) {
   constexpr int moments = 2;  // Adam's; SGD needs one less
@@ -72,13 +73,16 @@ void Model::prepare(Index rows) {
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](auto member) {  // from the first layer to the last that has any
+    if (unit.first == unit.last) return Place{};
     Place whole = network_.entry(unit.first).*member;
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
       if (const Place& next = network_.entry(i).*member; next.count > 0) whole.count = next.end() - whole.first;
     return whole;
   };
   const Place params = place(&Entry::params), state = place(&Entry::state);
-  return {step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
+  const bool copies = unit.whole && step.blocks != nullptr;
+  if (copies) copies_ = step, copies_.ranks = step.of_whole;
+  return {copies ? copies_ : step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
           part(cache_.span(), unit.cache)};
 }
 
@@ -96,7 +100,7 @@ ConstTensor Model::input_of(const Unit& unit, std::size_t i, ConstTensor x) {
 }
 
 ConstTensor Model::forward(const Step& step, ConstTensor x) {
-  MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == network_.input().per_sample(),
+  MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == execution_.input.per_sample(),
              "the batch does not fit the model");
   ConstTensor y;
   for (const Unit& unit : execution_.units) y = forward(unit, step, x);
@@ -115,7 +119,8 @@ ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
 }
 
 Span Model::output_gradient(Index rows) {
-  return activation(execution_.units.back().memory.dy, network_.output().rows(rows)).data;
+  const Unit& last = execution_.units.back();
+  return activation(last.memory.dy, last.out.rows(rows)).data;
 }
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
@@ -123,7 +128,8 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
     const Unit& unit = execution_.units[i];
     backward(unit, step, x);
-    const Index ready = i > 0 ? network_.entry(unit.first).params.first : 0;
+    Index ready = 0;
+    if (i > 0) ready = unit.first < network_.size() ? network_.entry(unit.first).params.first : open;
     if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
       sums.ranks->start(part(grads_.span(), {ready, open - ready}));
       open = ready;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "layers/execution.hpp"
@@ -50,6 +51,11 @@ class Model {
   /// Makes the plans for this number of rows, so that no step has to.
   void prepare(Index rows);
 
+  /// What forward takes and gives: of a grid, this rank's positions.
+  const Shape& input() const { return execution_.input; }
+  const Shape& output() const { return execution_.units.back().out; }
+  const Execution& execution() const { return execution_; }
+
   /// The network's output for x (at most max_rows rows); valid until the next forward.
   ConstTensor forward(const Step& step, ConstTensor x);
   /// The output of the last forward of so many rows.
@@ -79,10 +85,12 @@ class Model {
   Tensor activation(const Place& place, const Shape& shape);
 
   Backend* backend_;
+  std::unique_ptr<Backend> layout_;  // of a grid: the network is of whole samples, which nobody computes
   Network network_;
   Execution execution_;
   Span params_at_;  // in params_, or another model's
   Arena params_, grads_, state_, cache_, activations_;
+  Step copies_;                 // the step as units see it whose input every rank of a grid has
   std::vector<ConstTensor> x_;  // of the unit that runs: its inputs, and their gradients
   std::vector<Tensor> dx_;
 };

@@ -41,6 +41,10 @@ void CudaBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to, I
   cuda::copy_channels(device_.work(), {x.shape, from, to, count}, x.data.data(), y.shape, y.data.data());
 }
 
+void CudaBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
+  cuda::copy_box(device_.work(), box, x.shape, x.data.data(), y.shape, y.data.data());
+}
+
 void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }

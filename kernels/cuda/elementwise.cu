@@ -149,6 +149,44 @@ struct CopyChannels {
   }
 };
 
+/// Positions of a box within a tensor of these sizes, in vectors.
+struct BoxPlace {
+  std::uint32_t first[3], sizes[3];
+
+  BoxPlace(const Extent& begin, const Extent& spatial) : first{}, sizes{} {
+    for (std::size_t a = 0; a < 3; ++a) first[a] = count32(begin[a]), sizes[a] = count32(spatial[a]);
+  }
+  MRMF_HD std::size_t position(std::uint32_t row, const std::uint32_t (&at)[3]) const {
+    std::size_t place = row;
+    for (int a = 0; a < 3; ++a) place = place * sizes[a] + first[a] + at[a];
+    return place;
+  }
+};
+
+/// Reads a box of x, writes or adds to one of y.
+template <class T>
+struct CopyBox {
+  Divider by_count[3];  // of the box
+  BoxPlace from, to;
+  std::size_t vectors;
+  bool add;
+  const T* x;
+  T* y;
+
+  MRMF_HD auto at(std::uint32_t vector) const {
+    return [f = *this, vector](std::uint32_t number) {
+      std::uint32_t row = number, place[3];
+      for (int a = 2; a >= 0; --a) place[a] = f.by_count[a].take(row);
+      const std::size_t target = f.to.position(row, place) * f.vectors + vector;
+      float value[width<T>], sum[width<T>] = {};
+      load(f.x, f.from.position(row, place) * f.vectors + vector, value);
+      if (f.add) load(f.y, target, sum);
+      for (int k = 0; k < width<T>; ++k) value[k] += sum[k];
+      store(value, f.y, target);
+    };
+  }
+};
+
 struct Copy {
   const float* x;
   float* y;
@@ -222,6 +260,17 @@ void copy_channels(const Work& work, const ChannelCopy& copy, const void* x, con
                                  count32(first), static_cast<std::size_t>(work.storage.vectors(copy.of.channels)),
                                  static_cast<std::size_t>(work.storage.vectors(shape.channels)), elements<T>(x),
                                  elements<T>(y)});
+  });
+}
+
+void copy_box(const Work& work, const BoxCopy& box, const Shape& of, const void* x, const Shape& shape, void* y) {
+  if (product(box.count) == 0) return;
+  const Index vectors = work.storage.vectors(of.channels);
+  with_element(work.storage, [&]<class T>(T) {
+    for_each_row(work.stream, of.n * product(box.count), vectors,
+                 CopyBox<T>{{Divider(box.count[0]), Divider(box.count[1]), Divider(box.count[2])},
+                            BoxPlace(box.from, of.spatial), BoxPlace(box.to, shape.spatial),
+                            static_cast<std::size_t>(vectors), box.add, elements<T>(x), elements<T>(y)});
   });
 }
 

@@ -42,12 +42,13 @@ struct Work {
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
-  float loss_weight = 1;
+  float loss_weight = 1;  ///< of the share
+  float share = 1;
   SgdStep sgd{};
   std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const Step& step) {
-    return {step.seed, step.number, step.index, step.loss_weight, step.sgd, step.adam};
+    return {step.seed, step.number, step.index, step.loss_weight * step.share, step.share, step.sgd, step.adam};
   }
 };
 
@@ -78,6 +79,9 @@ struct ChannelCopy {
 };
 /// Leaves the other channels of y. Its pads become zero where its last channel is among those written.
 void copy_channels(const Work& work, const ChannelCopy& copy, const void* x, const Shape& shape, void* y);
+
+/// A box of positions of every row of x becomes one of y, pads included, or is added to it.
+void copy_box(const Work& work, const BoxCopy& box, const Shape& of, const void* x, const Shape& shape, void* y);
 
 /// y = x; does nothing when they are the same memory.
 void copy(const Work& work, Index vectors, const void* x, void* y);

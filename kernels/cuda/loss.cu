@@ -60,7 +60,9 @@ struct ErrorSum {
       if (f.dy != nullptr) store(value, f.dy, i);
     };
   }
-  MRMF_HD void finish(Index, const double (&totals)[1]) const { *sum = static_cast<float>(totals[0] / outputs); }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const {
+    *sum = static_cast<float>(step->share * totals[0] / outputs);
+  }
 };
 
 constexpr int kSums = 4;  // per sample and class: what counts, entropy, overlap, probabilities and labels
@@ -192,12 +194,13 @@ struct SampleLoss {
 
 struct AddLosses {
   static constexpr int unroll = 4;
+  const StepBlock* step;
   const float* losses;
   float* sum;
   MRMF_HD auto at(std::uint32_t) const {
     return [from = losses](std::uint32_t row, float(&sums)[1][1]) { sums[0][0] += from[row]; };
   }
-  MRMF_HD void finish(Index, const double (&totals)[1]) const { *sum = static_cast<float>(totals[0]); }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const { *sum = static_cast<float>(step->share * totals[0]); }
 };
 
 /// Per position: the gradient of its outputs, pads zero.
@@ -325,7 +328,7 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
     reduce<kSums, width<T>>(work.stream, class_reduction(work.storage, loss, loss.rows, kept.partials),
                             ClassSums<T>{all});
   for_each(work.stream, loss.rows, SampleLoss<T>{all});
-  reduce<1, 1>(work.stream, row_reduction(loss.rows, kept.partials), AddLosses{kept.losses, sum});
+  reduce<1, 1>(work.stream, row_reduction(loss.rows, kept.partials), AddLosses{loss.step, kept.losses, sum});
   if (dy != nullptr) for_each(work.stream, positions, Gradient<T>{all, Divider(loss.positions)});
 }
 

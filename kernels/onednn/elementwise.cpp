@@ -299,6 +299,34 @@ void OnednnBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index to,
 
 namespace {
 
+/// The float at which a row of positions along the last axis begins.
+inline Index line_start(const Shape& shape, Index row, const Extent& first, Index i, Index j) {
+  const Extent& s = shape.spatial;
+  return (((row * s[0] + first[0] + i) * s[1] + first[1] + j) * s[2] + first[2]) * shape.channels;
+}
+
+}  // namespace
+
+void OnednnBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
+  const Index floats = box.count[2] * x.shape.channels;
+  const Index lines = x.shape.n * box.count[0] * box.count[1];
+#pragma omp parallel for schedule(static) if (lines * floats > 8192)
+  for (Index line = 0; line < lines; ++line) {
+    const Index j = line % box.count[1], i = line / box.count[1] % box.count[0];
+    const Index row = line / (box.count[1] * box.count[0]);
+    const float* const source = x.data.data() + line_start(x.shape, row, box.from, i, j);
+    float* const target = y.data.data() + line_start(y.shape, row, box.to, i, j);
+    if (!box.add) {
+      std::copy_n(source, floats, target);
+      continue;
+    }
+#pragma omp simd
+    for (Index f = 0; f < floats; ++f) target[f] += source[f];
+  }
+}
+
+namespace {
+
 // Optimizer steps over an arena: one pass, bound by memory traffic.
 
 inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,

@@ -40,7 +40,7 @@ class ErrorOp final : public LossOp {
 
   void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     const auto outputs = static_cast<double>(y.shape.per_sample());
-    const double scale = double{step.loss_weight} / outputs;
+    const double share = step.share, scale = share * step.loss_weight / outputs;
     const auto range = [&](Index first, Index count) {
       double total = 0;
       for (Index i = first; i < first + count; ++i) {
@@ -51,7 +51,7 @@ class ErrorOp final : public LossOp {
       }
       return total;
     };
-    sum[0] = static_cast<float>((fields_ ? by_blocks(y.shape, range) : range(0, y.shape.count())) / outputs);
+    sum[0] = static_cast<float>(share * (fields_ ? by_blocks(y.shape, range) : range(0, y.shape.count())) / outputs);
   }
 
  private:
@@ -119,8 +119,8 @@ class ProbabilityOp final : public LossOp {
       add_block(y.data.data() + at * g.channels, target.data.data() + at * g.target_channels, p, count, index);
     });
     double total = 0;
-    for (Index row = 0; row < y.shape.n; ++row) total += finish(row, step.loss_weight);
-    sum[0] = static_cast<float>(total);
+    for (Index row = 0; row < y.shape.n; ++row) total += finish(row, step.share * step.loss_weight);
+    sum[0] = static_cast<float>(step.share * total);
     if (dy.empty()) return;
     for_blocks(g, y.shape.n, [&](Index row, Index, Index first, Index count) {
       const Index at = row * g.positions + first;

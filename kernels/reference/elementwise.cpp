@@ -46,6 +46,23 @@ void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index 
       y.data[position * y.shape.channels + to + c] = x.data[position * x.shape.channels + from + c];
 }
 
+void ReferenceBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
+  const auto at = [](const Shape& shape, Index row, const Extent& p, Index channel) {
+    Index place = row;
+    for (std::size_t a = 0; a < 3; ++a) place = place * shape.spatial[a] + p[a];
+    return static_cast<std::size_t>(place * shape.channels + channel);
+  };
+  for (Index n = 0; n < x.shape.n; ++n)
+    for (Index i = 0; i < box.count[0]; ++i)
+      for (Index j = 0; j < box.count[1]; ++j)
+        for (Index k = 0; k < box.count[2]; ++k)
+          for (Index c = 0; c < x.shape.channels; ++c) {
+            const float value = x.data[at(x.shape, n, {box.from[0] + i, box.from[1] + j, box.from[2] + k}, c)];
+            float& target = y.data[at(y.shape, n, {box.to[0] + i, box.to[1] + j, box.to[2] + k}, c)];
+            target = box.add ? target + value : value;
+          }
+}
+
 void ReferenceBackend::accumulate(ConstSpan x, Span y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] += x[i];
 }

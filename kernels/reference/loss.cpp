@@ -165,12 +165,12 @@ class Loss final : public LossOp {
     for (Index row = 0; row < y.shape.n; ++row) {
       const Result result =
           of_sample({y.data.data() + row * outputs, target.data.data() + row * positions * target_channels_, positions,
-                     output_.channels, target_channels_, step.loss_weight});
+                     output_.channels, target_channels_, double{step.loss_weight} * step.share});
       total += result.loss;
       if (dy.empty()) continue;
       for (Index i = 0; i < outputs; ++i) dy[row * outputs + i] = static_cast<float>(result.slope[i]);
     }
-    sum[0] = static_cast<float>(total);
+    sum[0] = static_cast<float>(total * step.share);
   }
 
  private:

@@ -165,6 +165,9 @@ void add_run(Keys& keys) {
       "the number of ranks that this run is meant for, another one is refused; 0 for any");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
       "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
+  add(keys, "run.grid", MRMF_FIELD(run.grid), at_least(1),
+      "blocks of every sample along its axes, each on a rank of its own: [2, 1, 1] cuts the first of three in two; "
+      "training.batch is then the samples of such a group of ranks");
   add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
       "save the run under way every so many epochs; 0 for never by epochs");
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),

@@ -35,7 +35,9 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 }  // namespace
 
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
-    : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
+    : config_(config),
+      // A grid's neighbours are not of this team, and most likely on this node.
+      host_ranks_(ranks_of_same(host_name(), team).size() * static_cast<int>(product(config.run.grid))) {
   const Timer timer;
   train_ = inspect_split(config.data.train, config.data, known != nullptr ? &known->train : nullptr, team);
   require_channels(config.data, train_.shape.sample);

@@ -1,6 +1,7 @@
 #include "src/method/train_run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <filesystem>
@@ -74,13 +75,36 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     "give a factor per axis",
                     config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
                     axes == 1 ? "axis" : "axes"));
-  check_batches(plan, config, shape.samples, world.size());
+  const Grid grid{config.run.grid};
+  require_groups(grid, world.size());
+  check_batches(plan, config, shape.samples, world.size() / grid.ranks());
   const auto backend = make_reference_backend();
   std::vector<Network> networks;
   for (const Extent& resolution : plan.resolutions())
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
+  if (grid.ranks() > 1)
+    for (const Network& network : networks) Partition(network, grid);
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
+}
+
+// Whether the bits do not depend on the number of ranks. On a device, `deterministic` holds only for one such number.
+bool shard_by_shard(const Config& config, const Backend& backend) {
+  return config.run.deterministic && config.data.shards > 0 && backend.immediate();
+}
+
+// What a grid does not go with. Runs before any data is read.
+void require_grid(const Config& config, const Backend& backend) {
+  if (Grid{config.run.grid}.ranks() == 1) return;
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError("run.grid does not go with " + what + "; " + advice);
+  };
+  if (!backend.immediate()) refuse("a GPU yet", "set run.device = \"cpu\", or remove run.grid");
+  if (config.method.teams == TeamMode::concurrent)
+    refuse("method.teams = \"concurrent\"", "let the teams train one after the other");
+  if (shard_by_shard(config, backend))
+    refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
+           "remove one of them");
 }
 
 // More epochs go on from the end of those that there are. The same on every rank.
@@ -147,9 +171,10 @@ std::vector<std::string> choose_method(Config& config, const Shape& sample) {
   return std::move(chosen.reasons);
 }
 
-// Whether the bits do not depend on the number of ranks. On a device, `deterministic` holds only for one such number.
-bool shard_by_shard(const Config& config, const Backend& backend) {
-  return config.run.deterministic && config.data.shards > 0 && backend.immediate();
+std::string grid_text(const SampleGrid& grid, int ranks) {
+  return fmt::format("grid: each sample is shared by {} ranks, {} blocks along its axes; {} group{} of ranks",
+                     ranks / grid.groups(), fmt::join(grid.grid().blocks, "x"), grid.groups(),
+                     grid.groups() == 1 ? "" : "s");
 }
 
 std::string replicas_text(int shards, int ranks) {
@@ -222,6 +247,10 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
+  require_grid(config, *backend);
+  std::optional<SampleGrid> grid;
+  if (config.run.grid != Extent{1, 1, 1}) grid.emplace(*backend, Grid{config.run.grid}, world);
+  Comm& of_samples = grid ? grid->same_block() : world;
   if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
     throw ConfigError(
         "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "
@@ -229,7 +258,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   const Data::Known known{shape};
-  Data data(config, world, by_teams ? Data::Reading::later : Data::Reading::now, &known);
+  Data data(config, of_samples, by_teams ? Data::Reading::later : Data::Reading::now, &known);
   require_logarithms(config.data, config.data.validation, data.validation().shape, world);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
@@ -242,7 +271,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard,
                                 TimeEstimate(work, world.size())};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
-  if (!by_teams) warnings.add(class_warnings(config, data.class_counts(world)));
+  if (!by_teams) warnings.add(class_warnings(config, data.class_counts(of_samples)));
   if (train.more_epochs) tell_more_epochs(plan, report);
   warnings.log(report);
   for (const std::string& reason : reasons) report.log("auto: " + reason);
@@ -256,12 +285,14 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   if (!by_teams) report.log("data: " + data.way());
 
   const bool shard_replicas = shard_by_shard(config, *backend);
+  if (grid) report.log(grid_text(*grid, world.size()));
   if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas});
+  Outcome outcome = run_pipeline(
+      plan, config, {*backend, world, data, report, &saving, shard_replicas, grid ? &*grid : nullptr});
 
   const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);

@@ -15,6 +15,16 @@ constexpr std::uint64_t kAugmentation = 0x6175676d;  // apart from other uses of
 
 }  // namespace
 
+void take_box(ConstTensor from, const Box& box, Span to) {
+  const Extent& s = from.shape.spatial;
+  const Index channels = from.shape.channels, floats = box.count[2] * channels;
+  float* target = to.data();
+  for (Index n = 0; n < from.shape.n; ++n)
+    for (Index i = box.first[0]; i < box.end(0); ++i)
+      for (Index j = box.first[1]; j < box.end(1); ++j, target += floats)
+        std::copy_n(from.data.data() + (((n * s[0] + i) * s[1] + j) * s[2] + box.first[2]) * channels, floats, target);
+}
+
 std::uint64_t phase_key(const Phase& phase) {
   return static_cast<std::uint64_t>(phase.stage) * 4 + static_cast<std::uint64_t>(phase.role);
 }
@@ -125,14 +135,25 @@ OrderSettings BatchSampler::settings(const Split& split, int batch) const {
   return settings;
 }
 
-Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows)
+Batches::Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows,
+                 const SampleBlock* block)
     : split_(&split),
       resolution_(resolution),
       augmenter_(augmenter(split, resolution)),
       outputs_(split.store->target(resolution).per_sample()),
       gathered_(resolution) {
   const SampleStore& store = *split.store;
-  const Shape sample = store.sample(resolution);
+  const Shape sample = store.sample(resolution), target = store.target(resolution);
+  if (block != nullptr) {
+    block_ = *block;
+    samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));
+    labels_.resize(static_cast<std::size_t>(target.rows(most_rows).count()));
+    outputs_ = product(block->labels.count) * target.channels;
+    Shape own = sample.rows(most_rows);
+    own.spatial = block->samples.count;
+    feed_ = backend.feed(own, outputs_);
+    return;
+  }
   if (store.averages_at_use(resolution) && !augmenter_)
     feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), outputs_, resolution);
   if (feed_) {
@@ -183,11 +204,27 @@ void Batches::expect(const EpochOrder& order) {
   if (!table_) split_->store->expect(resolution_, order);
 }
 
+// Of whole samples, so that flips and turns are those of a run without a grid.
+void Batches::gather_block(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
+  const auto rows = std::ssize(ids);
+  const Shape sample = split_->store->sample(resolution_).rows(rows), target = split_->store->target(resolution_).rows(rows);
+  const Feed::HostBatch whole{Span(samples_).first(static_cast<std::size_t>(sample.count())),
+                              Span(labels_).first(static_cast<std::size_t>(target.count()))};
+  gather(ids, whole);
+  if (augmenter_) augmenter_->change(key_, ids, whole.x, whole.targets);
+  take_box({sample, whole.x}, block_->samples, into.x);
+  take_box({target, whole.targets}, block_->labels, into.targets);
+}
+
 void Batches::load(std::span<const std::int64_t> ids) {
   if (table_ || ids.empty()) return;
   const Feed::HostBatch into = feed_->host(std::ssize(ids));
-  gather(ids, into);
-  if (augmenter_) augmenter_->change(key_, ids, into.x, into.targets);
+  if (block_) {
+    gather_block(ids, into);
+  } else {
+    gather(ids, into);
+    if (augmenter_) augmenter_->change(key_, ids, into.x, into.targets);
+  }
   loaded_ = feed_->submit(std::ssize(ids));
 }
 

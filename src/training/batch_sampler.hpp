@@ -75,12 +75,22 @@ class BatchSampler {
   int parts_;
 };
 
+/// The positions of a box of every row, one row after the other, on the host.
+void take_box(ConstTensor from, const Box& box, Span to);
+
+/// The positions of samples and of their labels that a rank takes, at one resolution.
+struct SampleBlock {
+  Box samples, labels;
+};
+
 /// The batches of a split at one resolution, at the place where training steps find them. They are gathered on the host
 /// and copied one by one, or the step itself picks them from a table that a device holds whole.
 class Batches {
  public:
-  /// For batches of at most `most_rows`. The split's store must hold the resolution; keeps references to both.
-  Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows);
+  /// For batches of at most `most_rows`, whole or of a block. The split's store must hold the resolution; keeps
+  /// references to both.
+  Batches(Backend& backend, const Split& split, const Extent& resolution, Index most_rows,
+          const SampleBlock* block = nullptr);
 
   /// Announces the batches of the coming load() calls, in order, so that streamed samples are read ahead, and an
   /// epoch's key, by which samples are changed at random (data.augment).
@@ -94,6 +104,7 @@ class Batches {
   static std::optional<Augmenter> augmenter(const Split& split, const Extent& resolution);
   void fill_table(Index most_rows);
   void gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into);
+  void gather_block(std::span<const std::int64_t> ids, const Feed::HostBatch& into);
 
   const Split* split_;
   Extent resolution_;
@@ -104,6 +115,8 @@ class Batches {
   Index outputs_;               // numbers of a sample's targets
   Extent gathered_;             // the resolution that the host makes; the feed may average further
   Feed::Batch loaded_;
+  std::optional<SampleBlock> block_;     // none: whole samples
+  std::vector<float> samples_, labels_;  // whole, of which the block is taken
 };
 
 }  // namespace mrmf

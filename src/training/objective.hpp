@@ -14,8 +14,9 @@ namespace mrmf {
 
 class Objective {
  public:
-  /// For outputs of this shape (n: the most rows) and the store's targets at this resolution.
-  Objective(Backend& backend, const TrainingConfig& training, const Shape& output, const SampleStore& store,
+  /// For the model's outputs and the store's targets at this resolution. ConfigError where the loss cannot be summed
+  /// over the blocks of a grid.
+  Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
             const Extent& resolution);
 
   LossOp& loss() { return *loss_; }

@@ -7,6 +7,7 @@
 #include "src/run/checkpoint.hpp"
 #include "src/run/report.hpp"
 #include "src/run/signals.hpp"
+#include "src/training/sample_grid.hpp"
 
 namespace mrmf {
 
@@ -25,16 +26,19 @@ struct RunContext {
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
+  SampleGrid* grid = nullptr;  ///< of ranks that share samples; null: each rank has its own
   SaveTimes* stops = nullptr;  ///< if nothing is saved: what still stops on a signal; null: nothing does
 
   /// The same context for a team of its ranks, with another report.
   RunContext of(Comm& its_team, RunReport& its_report) const {
-    return {backend, its_team, data, its_report, saving, shard_replicas, stops};
+    return {backend, its_team, data, its_report, saving, shard_replicas, nullptr, stops};
   }
   /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
   RunContext apart(RunReport& silent) const {
-    return {backend, team, data, silent, nullptr, shard_replicas, saving != nullptr ? &saving->times : stops};
+    return {backend, team, data, silent, nullptr, shard_replicas, grid, saving != nullptr ? &saving->times : stops};
   }
+  /// The ranks that share out the samples.
+  Comm& of_samples() const { return grid != nullptr ? grid->same_block() : team; }
 };
 
 }  // namespace mrmf

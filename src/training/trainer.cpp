@@ -24,14 +24,16 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   const Timer timer;
   collective_try(ctx_.team, [&] {
     const Index rows = config_.rows_at_once(phase.batch);
-    train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, rows);
-    validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, rows);
+    const Execution& execution = model_state.model.execution();
+    const SampleBlock block{execution.input_box, execution.output_box};
+    const SampleBlock* const own = ctx_.grid != nullptr ? &block : nullptr;
+    train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, rows, own);
+    validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, rows, own);
   });
   clock_.time().io += timer.seconds();
   record_keys_ = sampler_.record_keys(order.parts);
   losses_ = ctx_.backend.allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps));
-  objective_.emplace(ctx_.backend, config_, model_state.model.network().output(), *ctx_.data.train().store,
-                     phase.resolution);
+  objective_.emplace(ctx_.backend, config_, model_state.model, *ctx_.data.train().store, phase.resolution);
   Model& model = model_state.model;
   clip_ = config_.clip_norm > 0 ? ctx_.backend.clip(std::ssize(model.grads())) : nullptr;
   summed_ = config_.accumulate > 1 ? ctx_.backend.allocate(std::ssize(model.reduced())) : Arena();
@@ -147,6 +149,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
 
 void Trainer::take_sum_time() {
   if (all_reduce_ || replicas_) clock_.add(replicas_ ? replicas_->take_time() : all_reduce_->take_time());
+  if (ctx_.grid != nullptr) clock_.add(ctx_.grid->take_time());
 }
 
 // When samples are streamed, one rank may meet one that cannot be read; then all must stop.
@@ -166,13 +169,24 @@ void Trainer::load(Batches& batches, std::span<const std::int64_t> ids) {
 
 Step Trainer::training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
                             int part) const {
-  return {.training = true,
-          .seed = mix(config_.seed, phase_key(phase)),
-          .number = model_state.optimizer.steps(),
-          .ids = ids_of(epoch.order, part_of(epoch.order.steps[k], part, config_.accumulate)),
-          .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
-          .index = static_cast<Index>(k),
-          .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+  Step step{.training = true,
+            .seed = mix(config_.seed, phase_key(phase)),
+            .number = model_state.optimizer.steps(),
+            .ids = ids_of(epoch.order, part_of(epoch.order.steps[k], part, config_.accumulate)),
+            .ranks = config_.global_batch_norm ? all_reduce_.get() : nullptr,
+            .index = static_cast<Index>(k),
+            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+  add_grid(step, model_state.model);
+  return step;
+}
+
+void Trainer::add_grid(Step& step, const Model& model) const {
+  if (ctx_.grid == nullptr) return;
+  step.blocks = &ctx_.grid->messages();
+  step.share = model.execution().share;
+  if (!step.training) return;
+  if (step.ranks == nullptr) step.ranks = ctx_.grid->over_group();
+  step.of_whole = config_.global_batch_norm ? ctx_.grid->over_same_block() : nullptr;
 }
 
 // Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.
@@ -264,7 +278,7 @@ std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& p
 void Trainer::count_samples(TrainState& state) {
   const Timer timer;
   std::int64_t rows = std::exchange(own_rows_, 0);
-  ctx_.team.sum(std::span(&rows, 1));
+  ctx_.of_samples().sum(std::span(&rows, 1));
   state.samples += rows;
   clock_.time().communication += timer.seconds();
 }

@@ -73,6 +73,8 @@ class Trainer {
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
   Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
                      int part) const;
+  /// What a step on this rank's blocks needs more.
+  void add_grid(Step& step, const Model& model) const;
   void make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order);
   void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last);

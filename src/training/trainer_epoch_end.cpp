@@ -54,7 +54,8 @@ Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
     load(*validation_, ids_of(order, order.steps[k]));
     timer.lap();  // load() has counted its own seconds
     if (rows == 0) continue;
-    const Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
+    Step now{.training = false, .ids = ids_of(order, order.steps[k]), .index = done++};
+    add_grid(now, model);
     ctx_.backend.begin(now);
     ctx_.backend.run(static_cast<std::uint64_t>(rows), [&] {
       const Feed::Batch batch = validation_->batch(now);

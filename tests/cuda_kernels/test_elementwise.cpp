@@ -94,6 +94,27 @@ TEST_CASE("cuda kernels: channels are copied from any place to any, the others s
           }
 }
 
+TEST_CASE("cuda kernels: a box of positions is copied or added, the others stay") {
+  Rng rng(23);
+  for (const cuda::Storage& storage : {float_storage, bf16_storage})
+    for (const Index channels : {1, 3, 8, 21})
+      for (const bool add : {false, true}) {
+        CAPTURE(storage.bf16);
+        CAPTURE(channels);
+        CAPTURE(add);
+        const Shape of{3, {4, 3, 5}, channels, 3}, shape{3, {3, 4, 6}, channels, 3};
+        const BoxCopy box{.from = {1, 0, 2}, .to = {0, 2, 3}, .count = {3, 2, 2}, .add = add};
+        const std::vector<float> x = exact(rng, of.count());
+        std::vector<float> expected = exact(rng, shape.count());
+        const Stored source(storage, of, x);
+        Stored y(storage, shape, expected);
+        reference->copy_box({of, x}, {shape, expected}, box);
+        cuda::copy_box({nullptr, storage}, box, of, source.data(), shape, y.data());
+        CHECK(y.values() == expected);
+        CHECK(y.pads_are_zero());
+      }
+}
+
 TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
   Rng rng(9);
   for (const Shape& shape : {Shape{5, {1, 1, 1}, 37, 0}, Shape{4, {1, 3, 5}, 3, 2}, Shape{3, {1, 1, 9}, 12, 1}})

@@ -321,6 +321,11 @@ class HostView final : public Backend {
     device_->copy_channels(input.tensor(), from, result.tensor(), to, count);
     result.to_host(y.data);
   }
+  void copy_box(ConstTensor x, Tensor y, const BoxCopy& box) override {
+    DeviceTensor input(*device_, x), result(*device_, ConstTensor(y));  // the positions that are there stay
+    device_->copy_box(input.tensor(), result.tensor(), box);
+    result.to_host(y.data);
+  }
   std::unique_ptr<LossOp> loss(const LossSettings& settings, const Shape& output, Index target_channels) override {
     return std::make_unique<HostLoss>(*device_, device_->loss(settings, output, target_channels));
   }

@@ -1,0 +1,260 @@
+#include "layers/partition.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "layers/geometry.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index ceil_div(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+constexpr Index floor_div(Index a, Index b) { return -ceil_div(-a, b); }
+
+/// A window along one axis: output o sees the input positions from o * stride - before on, `reach` of them.
+struct Window {
+  Index reach = 1, stride = 1, before = 0;
+};
+
+std::vector<Interval> whole_axis(Index positions, Index blocks) {
+  return {static_cast<std::size_t>(blocks), Interval{0, positions}};
+}
+
+Cut whole_cut(const Extent& spatial, const Grid& grid) {
+  Cut cut;
+  for (std::size_t a = 0; a < 3; ++a) cut.axes[a] = whole_axis(spatial[a], grid.blocks[a]);
+  return cut;
+}
+
+std::vector<Interval> even_pieces(Index positions, Index blocks) {
+  std::vector<Interval> pieces;
+  for (Index b = 0; b < blocks; ++b) {
+    const Index first = positions * b / blocks, end = positions * (b + 1) / blocks;
+    pieces.push_back({first, end - first});
+  }
+  return pieces;
+}
+
+// The cuts of an axis of `positions` where those of its input are mapped to it.
+template <class Map>
+std::vector<Interval> mapped_pieces(const std::vector<Interval>& from, Index positions, const Map& map) {
+  std::vector<Interval> pieces;
+  Index first = 0;
+  for (std::size_t b = 0; b < from.size(); ++b) {
+    const Index end = b + 1 == from.size() ? positions : std::clamp<Index>(map(from[b].end()), 0, positions);
+    pieces.push_back({first, end - first});
+    first = end;
+  }
+  return pieces;
+}
+
+// Of a window: the first output whose window has its middle at or behind the cut.
+std::vector<Interval> window_pieces(const std::vector<Interval>& in, const Window& w, Index out) {
+  return mapped_pieces(in, out,
+                       [&](Index cut) { return ceil_div(2 * (cut + w.before) - w.reach + 1, 2 * w.stride); });
+}
+
+/// What windows need of an axis of `in` positions, and the zeros that they see at its ends.
+void window_needs(const std::vector<Interval>& out, const Window& w, Index in, std::vector<Interval>& needs,
+                  std::vector<Interval>& pads) {
+  for (const Interval& piece : out) {
+    const Index first = piece.first * w.stride - w.before, end = (piece.end() - 1) * w.stride - w.before + w.reach;
+    const Index from = std::max<Index>(first, 0), to = std::min(end, in);
+    needs.push_back({from, to - from});
+    pads.push_back({from - first, end - to});
+  }
+}
+
+Window window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
+
+bool is_window(LayerKind kind) {
+  return kind == LayerKind::conv || kind == LayerKind::max_pool || kind == LayerKind::average_pool;
+}
+
+// Layers of which each output position follows from the input's alone, but for the batch's statistics.
+bool is_pointwise(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::relu:
+    case LayerKind::leaky_relu:
+    case LayerKind::tanh:
+    case LayerKind::gelu:
+    case LayerKind::silu:
+    case LayerKind::softplus:
+    case LayerKind::sigmoid:
+    case LayerKind::batch_norm: return true;
+    default: return false;
+  }
+}
+
+void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+  const bool conv = entry.kind == LayerKind::conv;
+  const ConvGeometry g = conv ? conv_geometry(entry.input, entry.spec) : ConvGeometry{};
+  const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
+  Cut needs;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Window w = conv ? window_of(g, a) : Window{pool.window[a], pool.stride[a], 0};
+    layer.output.owned.axes[a] = window_pieces(in.axes[a], w, entry.output().spatial[a]);
+    window_needs(layer.output.owned.axes[a], w, entry.input.spatial[a], needs.axes[a], layer.pads[a]);
+  }
+  layer.output.made = layer.output.owned;
+  layer.needs = {needs};
+}
+
+// Each input position adds to the outputs of its window. A block makes all outputs that its inputs add to, of which
+// those at the cuts lack the neighbours' part: it needs the inputs of all that add to what it owns.
+void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+  const ConvGeometry g = conv_transpose_geometry(entry.input, entry.spec);
+  Cut needs;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Window w = window_of(g, a);
+    const Index positions = entry.input.spatial[a], out = g.in[a];
+    auto& owned = layer.output.owned.axes[a];
+    owned = mapped_pieces(in.axes[a], out, [&](Index cut) {
+      return cut * w.stride - w.before + std::max<Index>(0, floor_div(w.reach - w.stride, 2));
+    });
+    require(w.stride <= w.reach || owned.size() == 1, entry.spec, "its stride is larger than its window; run.grid "
+            "cannot cut that axis");
+    for (const Interval& piece : owned) {
+      const Index first = std::max<Index>(0, ceil_div(piece.first + w.before - w.reach + 1, w.stride));
+      const Index end = std::min(positions, floor_div(piece.end() - 1 + w.before, w.stride) + 1);
+      const Index made = first * w.stride - w.before, made_end = (end - 1) * w.stride - w.before + w.reach;
+      const Index from = std::max<Index>(made, 0), to = std::min(made_end, out);
+      needs.axes[a].push_back({first, end - first});
+      layer.output.made.axes[a].push_back({from, to - from});
+      layer.pads[a].push_back({from - made, made_end - to});
+    }
+  }
+  layer.needs = {needs};
+}
+
+void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+  const UpsampleGeometry g = upsample_geometry(entry.input, entry.spec);
+  Cut needs;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Index factor = g.factor[a], margin = g.kind == UpsampleKind::linear && factor > 1 ? 1 : 0;
+    for (const Interval& piece : in.axes[a]) {
+      const Index first = std::max<Index>(0, piece.first - margin);
+      const Index end = std::min(entry.input.spatial[a], piece.end() + margin);
+      needs.axes[a].push_back({first, end - first});
+      layer.output.owned.axes[a].push_back({piece.first * factor, piece.count * factor});
+      layer.output.made.axes[a].push_back({first * factor, (end - first) * factor});
+    }
+  }
+  layer.needs = {needs};
+}
+
+// The most blocks that this axis may have: those for which every piece keeps a position.
+void require_positions(const Entry& entry, const Grid& grid, const Cut& cut) {
+  for (std::size_t a = 0; a < 3; ++a) {
+    const auto empty = std::ranges::find_if(cut.axes[a], [](const Interval& piece) { return piece.count < 1; });
+    if (empty == cut.axes[a].end()) continue;
+    throw ConfigError(fmt::format(
+        "{}: run.grid cuts {} positions of its output into {} blocks, and block {} would have none; use at most {} "
+        "blocks along this axis",
+        entry.name, entry.output().spatial[a], grid.blocks[a], empty - cut.axes[a].begin() + 1,
+        std::min(entry.output().spatial[a], grid.blocks[a] - 1)));
+  }
+}
+
+}  // namespace
+
+Extent Grid::place(int rank) const {
+  const Index r = rank;
+  return {r / (blocks[2] * blocks[1]), r / blocks[2] % blocks[1], r % blocks[2]};
+}
+
+Box Cut::of(const Extent& place) const {
+  Box box;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Interval& piece = axes[a].at(static_cast<std::size_t>(place[a]));
+    box.first[a] = piece.first;
+    box.count[a] = piece.count;
+  }
+  return box;
+}
+
+Partition::Partition(const Network& network, const Grid& grid) : network_(&network), grid_(grid) {
+  const Shape& in = network.input();
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (grid.blocks[a] < 1 || grid.blocks[a] > in.spatial[a])
+      throw ConfigError(fmt::format("run.grid: {} blocks along an axis of {} positions (samples are {}); give 1 to {}",
+                                    grid.blocks[a], in.spatial[a], to_string(in), in.spatial[a]));
+    input_.owned.axes[a] = even_pieces(in.spatial[a], grid.blocks[a]);
+  }
+  input_.made = input_.owned;
+  layers_.reserve(network.size());
+  for (std::size_t i = 0; i < network.size(); ++i) place(i);
+  // Files give every reader's positions at once.
+  std::vector<const Cut*> readers;
+  for (std::size_t i = 0; i < network.size(); ++i)
+    for (std::size_t k = 0; k < network.wiring()[i].size(); ++k)
+      if (network.wiring()[i][k] == 0) readers.push_back(&layers_[i].needs[k]);
+  if (std::ranges::all_of(readers, [&](const Cut* cut) { return *cut == *readers.front(); }))
+    input_.made = input_.owned = *readers.front();
+}
+
+void Partition::place(std::size_t i) {
+  const Entry& entry = network_->entry(i);
+  const std::vector<std::size_t>& reads = network_->wiring()[i];
+  LayerPlacement layer;
+  const Placement& in = tensor(reads[0]);
+  const bool cut = std::ranges::none_of(reads, [&](std::size_t number) { return tensor(number).whole; });
+  if (!cut || entry.output().axes == 0) {
+    for (const std::size_t number : reads) {
+      const Shape& shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
+      layer.needs.push_back(whole_cut(shape.spatial, grid_));
+    }
+    layer.output = {whole_cut(entry.output().spatial, grid_), whole_cut(entry.output().spatial, grid_), true};
+  } else if (is_window(entry.kind)) {
+    place_window(entry, in.owned, layer);
+  } else if (entry.kind == LayerKind::conv_transpose) {
+    place_transposed(entry, in.owned, layer);
+  } else if (entry.kind == LayerKind::upsample) {
+    place_upsampled(entry, in.owned, layer);
+  } else if (is_pointwise(entry.kind) || is_join(entry.kind)) {
+    layer.needs.assign(reads.size(), in.owned);
+    layer.output = {in.owned, in.owned, false};
+  } else if (entry.kind == LayerKind::group_norm || entry.kind == LayerKind::layer_norm) {
+    layer.needs = {whole_cut(entry.input.spatial, grid_)};  // its statistics are of all positions
+    layer.output = {in.owned, layer.needs[0], false};
+  } else {
+    require(false, entry.spec, to_string(entry.kind) + " of positions cannot be cut by run.grid");
+  }
+  require_positions(entry, grid_, layer.output.owned);
+  layers_.push_back(std::move(layer));
+}
+
+bool Partition::at_hand(std::size_t layer, std::size_t i) const {
+  const Placement& there = tensor(network_->wiring()[layer][i]);
+  return there.owned == there.made && there.made == layers_[layer].needs[i];
+}
+
+LayerSpec Partition::spec_at(std::size_t i, const Extent& place) const {
+  const LayerPlacement& layer = layers_[i];
+  LayerSpec spec = network_->entry(i).spec;
+  if (layer.pads[0].empty()) return spec;
+  spec.same_padding = false;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Interval& pads = layer.pads[a].at(static_cast<std::size_t>(place[a]));
+    spec.pad_before[a] = pads.first;
+    spec.pad_after[a] = pads.count;
+  }
+  return spec;
+}
+
+Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
+  const std::size_t number = network_->wiring()[layer][i];
+  Shape shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
+  shape.spatial = layers_[layer].needs[i].of(place).count;
+  return shape;
+}
+
+double Partition::share_at(const Extent& place) const {
+  const Placement& output = layers_.back().output;
+  if (output.whole) return 1.0 / static_cast<double>(grid_.ranks());
+  return static_cast<double>(product(output.owned.of(place).count)) /
+         static_cast<double>(product(network_->output().spatial));
+}
+
+}  // namespace mrmf

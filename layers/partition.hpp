@@ -1,0 +1,81 @@
+// How one sample lies on several ranks: each has a block of the positions of every activation, as far as the network
+// has positions (paper: none; the spatial parallelism of LBANN and Distconv).
+//
+// The ranks that share a sample form a grid of blocks. The input's positions are cut evenly, and every cut below
+// follows from it: an output position is where the middle of its window is. A window that reaches over a cut needs its
+// neighbours' positions, the halo. Blocks may be uneven, and a halo may reach further than the next block. What a rank
+// computes is an ordinary layer on the positions that it needs, with padding only where these end at the sample's
+// border, so backends know nothing of grids.
+#pragma once
+
+#include <vector>
+
+#include "layers/network.hpp"
+
+namespace mrmf {
+
+/// The blocks of a sample along its axes, right-aligned as an Extent. Ranks count along the last axis first.
+struct Grid {
+  Extent blocks{1, 1, 1};
+  int ranks() const { return static_cast<int>(product(blocks)); }
+  Extent place(int rank) const;  ///< of the rank's block
+  bool operator==(const Grid&) const = default;
+};
+
+/// The positions of every block along one axis.
+struct Interval {
+  Index first = 0, count = 0;
+  Index end() const { return first + count; }
+  bool operator==(const Interval&) const = default;
+};
+
+/// A tensor's positions on the blocks of a grid: along each axis, those of its blocks.
+struct Cut {
+  std::array<std::vector<Interval>, 3> axes;
+  Box of(const Extent& place) const;
+  bool operator==(const Cut&) const = default;
+};
+
+/// Where a tensor is.
+struct Placement {
+  Cut owned;           ///< no position twice; or all of them everywhere
+  Cut made;            ///< what is stored: what is owned, and positions beside it whose values mean nothing
+  bool whole = false;  ///< every rank has all of it
+};
+
+/// A layer on the blocks of a grid.
+struct LayerPlacement {
+  std::vector<Cut> needs;  ///< of its inputs
+  Placement output;
+  std::array<std::vector<Interval>, 3> pads{};  ///< of windows: zeros before (first) and after (count), by block
+};
+
+class Partition {
+ public:
+  /// ConfigError, which names the layer and the largest grid that goes: an axis with fewer positions than blocks, a
+  /// layer that cannot be cut.
+  Partition(const Network& network, const Grid& grid);
+
+  const Grid& grid() const { return grid_; }
+  /// Of the network's input (0), or of the output of layer number - 1. The input comes as its readers need it, if they
+  /// need the same: files give any positions.
+  const Placement& tensor(std::size_t number) const { return number == 0 ? input_ : layers_[number - 1].output; }
+  const LayerPlacement& layer(std::size_t i) const { return layers_[i]; }
+  /// Whether input number i of a layer is there as the layer needs it, without any message.
+  bool at_hand(std::size_t layer, std::size_t i) const;
+  /// The layer's spec and its first input's shape on the block at this place.
+  LayerSpec spec_at(std::size_t layer, const Extent& place) const;
+  Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
+  /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
+  double share_at(const Extent& place) const;
+
+ private:
+  void place(std::size_t layer);
+
+  const Network* network_;
+  Grid grid_;
+  Placement input_;
+  std::vector<LayerPlacement> layers_;
+};
+
+}  // namespace mrmf

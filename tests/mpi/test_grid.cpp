@@ -1,0 +1,240 @@
+// A sample on several ranks: outputs, losses, gradients and statistics as on one, for every layer, random networks and
+// grids.
+#include <doctest/doctest.h>
+
+#include "layers/exchange.hpp"
+#include "mpi/messages.hpp"
+#include "src/training/data_parallel.hpp"
+#include "tests/unit/backends.hpp"
+#include "tests/unit/branches.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+/// The numbers of a training step.
+struct Results {
+  std::vector<float> y, grads, state;
+  double loss = 0;
+};
+
+std::vector<float> box_of(Backend& backend, const Shape& shape, const std::vector<float>& values, const Box& box) {
+  Shape part = shape;
+  part.spatial = box.count;
+  std::vector<float> result(static_cast<std::size_t>(part.count()));
+  std::vector<float> from = values;
+  backend.copy_box({shape, from}, {part, result}, {.from = box.first, .count = box.count});
+  return result;
+}
+
+/// Distance relative to the largest of what is wanted.
+double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
+  REQUIRE(got.size() == wanted.size());
+  double most = 1e-3, apart = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    most = std::max(most, std::abs(double{wanted[i]}));
+    apart = std::max(apart, std::abs(double{got[i]} - wanted[i]));
+    if (!std::isfinite(got[i])) return 1e9;
+  }
+  return apart / most;
+}
+
+/// The same network and batch unsplit, and on a grid of all ranks.
+struct Experiment {
+  Comm world = Comm::world();
+  std::unique_ptr<Backend> backend;
+  ModelSettings settings;
+  Index rows = 3;
+
+  Results unsplit() {
+    Model model(*backend, settings);
+    return run(model, nullptr, nullptr);
+  }
+
+  Results split(const Extent& blocks) {
+    ModelSettings own = settings;
+    own.grid = {blocks};
+    own.block = world.rank();
+    const auto messages = make_messages(world);
+    const auto ranks = make_all_reduce(*backend, world);
+    Model model(*backend, own);
+    return run(model, messages.get(), ranks.get());
+  }
+
+  Results run(Model& model, Messages* blocks, AllReduce* ranks) {
+    const Shape whole = model.network().input().rows(rows);
+    const Shape labels = model.network().output().rows(rows);
+    const std::vector<float> x = random_values(whole.count(), 21), target = random_values(labels.count(), 22);
+    const Execution& here = model.execution();
+    const std::vector<float> own_x = box_of(*backend, whole, x, here.input_box);
+    const std::vector<float> own_target = box_of(*backend, labels, target, here.output_box);
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
+    std::iota(ids.begin(), ids.end(), 0);
+    Step step{.training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks};
+    step.loss_weight = 0.5F;
+    step.share = here.share;
+    const Shape in = model.input().rows(rows), out = model.output().rows(rows);
+    const ConstTensor y = model.forward(step, {in, own_x});
+    Results results;
+    const std::vector<float> outputs = copy(y.data);
+    std::ranges::fill(model.grads(), NAN);
+    backend->loss({}, out, out.channels)->run(step, y, {out, own_target}, model.output_gradient(rows), model.loss());
+    model.backward(step, {in, own_x});
+    results.loss = model.loss()[0];
+    if (ranks != nullptr) results.loss = world.sum(results.loss);
+    for (const Entry& entry : model.network().entries()) {
+      const Span own = part(model.grads(), entry.params);
+      results.grads.insert(results.grads.end(), own.begin(), own.end());
+    }
+    if (ranks != nullptr) world.sum(std::span(results.grads));
+    results.state = copy(model.state());
+    results.y = gathered(outputs, labels, here, ranks != nullptr);
+    return results;
+  }
+
+  // Every rank's part of the output in its place.
+  std::vector<float> gathered(std::vector<float> own, const Shape& whole, const Execution& here, bool split) {
+    if (!split || here.output_box.count == whole.spatial) return own;
+    std::vector<float> all(static_cast<std::size_t>(whole.count()));
+    Shape part = whole;
+    part.spatial = here.output_box.count;
+    backend->copy_box({part, own}, {whole, all}, {.to = here.output_box.first, .count = part.spatial});
+    world.sum(std::span(all));
+    return all;
+  }
+
+  void check(const Extent& blocks, double tolerance = 2e-5) {
+    CAPTURE(blocks[0]);
+    CAPTURE(blocks[1]);
+    CAPTURE(blocks[2]);
+    const Results one = unsplit(), many = split(blocks);
+    CHECK(distance(many.y, one.y) < tolerance);
+    CHECK(distance(many.grads, one.grads) < tolerance);
+    CHECK(distance(many.state, one.state) < tolerance);
+    CHECK(many.loss == doctest::Approx(one.loss).epsilon(1e-5));
+  }
+};
+
+/// Grids of this many blocks on so many axes.
+std::vector<Extent> grids(int ranks, int axes) {
+  std::vector<Extent> all;
+  for (Index a = 1; a <= ranks; ++a)
+    for (Index b = 1; a * b <= ranks; ++b) {
+      const Index c = ranks / (a * b);
+      if (a * b * c != ranks || (axes < 3 && a > 1) || (axes < 2 && b > 1)) continue;
+      all.push_back({a, b, c});
+    }
+  return all;
+}
+
+Experiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample, bool reference) {
+  Experiment e;
+  e.backend = reference ? make_reference_backend() : make_onednn_backend(1);
+  e.settings.network.sample = sample;
+  e.settings.network.max_rows = e.rows;
+  e.settings.network.layers = layers;
+  name_layers(e.settings.network.layers);
+  e.settings.seed = 3;
+  return e;
+}
+
+LayerSpec conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1}, bool same = false) {
+  LayerSpec spec = layer(LayerKind::conv, units);
+  spec.window = window;
+  spec.stride = stride;
+  spec.same_padding = same;
+  return spec;
+}
+
+LayerSpec pool(LayerKind kind, const Extent& window, const Extent& stride) {
+  LayerSpec spec = layer(kind);
+  spec.window = window;
+  spec.stride = stride;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("grid: one layer after another, of odd sizes") {
+  const Shape sample{.n = 0, .spatial = {1, 1, 37}, .channels = 2, .axes = 1};
+  const LayerSpec dense = layer(LayerKind::dense, 3), flat = layer(LayerKind::flatten);
+  LayerSpec dilated = conv(4, {1, 1, 3});
+  dilated.dilation = {1, 1, 4};
+  LayerSpec padded = conv(4, {1, 1, 5}, {1, 1, 2});
+  padded.pad_before = {0, 0, 3};
+  padded.pad_after = {0, 0, 1};
+  LayerSpec transposed = conv(4, {1, 1, 4}, {1, 1, 2});
+  transposed.kind = LayerKind::conv_transpose;
+  transposed.pad_before = {0, 0, 1};
+  LayerSpec linear = layer(LayerKind::upsample);
+  linear.window = {1, 1, 3};
+  linear.mode = UpsampleKind::linear;
+  LayerSpec nearest = linear;
+  nearest.mode = UpsampleKind::nearest;
+  LayerSpec groups = layer(LayerKind::group_norm);
+  groups.groups = 2;
+  const std::vector<LayerSpec> middles[] = {
+      {conv(4, {1, 1, 3}, {1, 1, 1}, true)},
+      {conv(4, {1, 1, 4})},
+      {conv(4, {1, 1, 5}, {1, 1, 3}, true)},
+      {conv(4, {1, 1, 1}, {1, 1, 2})},
+      {dilated},
+      {padded},
+      {pool(LayerKind::max_pool, {1, 1, 3}, {1, 1, 2})},
+      {pool(LayerKind::average_pool, {1, 1, 2}, {1, 1, 2})},
+      {transposed},
+      {linear},
+      {nearest},
+      {layer(LayerKind::batch_norm)},
+      {conv(4, {1, 1, 3}), groups},
+      {conv(4, {1, 1, 3}), layer(LayerKind::layer_norm)},
+      {conv(4, {1, 1, 4}), pool(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), layer(LayerKind::relu)},
+      {conv(4, {1, 1, 3}), layer(LayerKind::batch_norm), layer(LayerKind::relu),
+       pool(LayerKind::average_pool, {1, 1, 2}, {1, 1, 2})},
+  };
+  std::size_t number = 0;
+  for (const std::vector<LayerSpec>& middle : middles)
+    for (const bool reference : {true, false}) {
+      CAPTURE(number);
+      CAPTURE(reference);
+      number += reference ? 0 : 1;
+      std::vector<LayerSpec> layers = middle;
+      layers.insert(layers.begin(), conv(3, {1, 1, 2}));  // so that the layer has a gradient to give
+      layers.insert(layers.end(), {flat, dense});
+      Experiment e = experiment(layers, sample, reference);
+      e.check({1, 1, e.world.size()});
+      layers.resize(layers.size() - 2);  // outputs with positions
+      Experiment open = experiment(layers, sample, reference);
+      open.check({1, 1, open.world.size()});
+    }
+}
+
+TEST_CASE("grid: networks of one, two and three axes, on every grid of these ranks") {
+  for (const int axes : {1, 2, 3}) {
+    CAPTURE(axes);
+    const auto window = [&](Index size) {
+      Extent e{1, 1, 1};
+      for (int a = 3 - axes; a < 3; ++a) e[static_cast<std::size_t>(a)] = size;
+      return e;
+    };
+    Shape sample{.n = 0, .spatial = window(20), .channels = 2, .axes = axes};
+    sample.spatial[2] = 23;
+    const std::vector<LayerSpec> layers{
+        layer(LayerKind::batch_norm),
+        conv(4, window(3), {1, 1, 1}, true),
+        layer(LayerKind::batch_norm),
+        layer(LayerKind::leaky_relu),
+        pool(LayerKind::average_pool, window(2), window(2)),
+        conv(6, window(2)),
+        layer(LayerKind::tanh),
+        layer(LayerKind::flatten),
+        layer(LayerKind::batch_norm),
+        layer(LayerKind::dense, 5),
+        layer(LayerKind::relu),
+        layer(LayerKind::dense, 2)};
+    Experiment e = experiment(layers, sample, false);
+    for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
+  }
+}
