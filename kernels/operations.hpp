@@ -99,6 +99,8 @@ struct NormSettings {
   Index channels = 1;
   float momentum = 0.1F;
   float epsilon = 1e-5F;
+  Extent in{1, 1, 1};            ///< positions of x, needed only with...
+  std::optional<Box> counted{};  ///< ...those that the statistics are of; none: all
 };
 
 /// A norm over each sample's own values, in groups of neighbouring channels over all positions. Training and evaluation
@@ -183,6 +185,19 @@ inline constexpr std::size_t kLossKinds = 6;
 /// What outputs and labels are: numbers, yes or no per output (labels from 0 to 1), or one of several classes.
 enum class Task { regression, binary, classes };
 
+struct DropoutSettings {
+  std::uint64_t layer = 0;  ///< its number in the model: part of the mask's key
+  float rate = 0;           ///< share of features that are dropped
+  Extent first{0, 0, 0};    ///< where the positions of x begin in the sample...
+  Extent sample{0, 0, 0};   ///< ...of these sizes; all 0: x has all of them
+
+  /// The number of the sample's position that has place (i, j, k) in x.
+  MRMF_HD constexpr Index position(const Extent& x, Index i, Index j, Index k) const {
+    const Extent& s = sample == Extent{0, 0, 0} ? x : sample;
+    return ((i + first[0]) * s[1] + j + first[1]) * s[2] + k + first[2];
+  }
+};
+
 /// A loss: a weighted sum of kinds that belong to one task. docs/losses.md has the formulas.
 struct LossSettings {
   std::array<float, kLossKinds> weights{1};  ///< by LossKind; 0: not in the sum
@@ -252,14 +267,15 @@ class ClipOp {
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
   /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
-  OP(void, dropout, (const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y))                      \
+  OP(void, dropout, (const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y))                      \
   /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::slices(), a and b may be */  \
   /* slices, if they are not y. */                                                                                     \
   OP(void, add, (ConstTensor a, ConstTensor b, Tensor y))                                                              \
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
   /* what they are. Where those are y's last channels, its pads become zero. With Backend::slices(), x may be one. */  \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
-  /* A box of positions of every row of x becomes one of y, or is added to it; the other positions stay. x and y have */ \
+  /* A box of positions of every row of x becomes one of y, or is added to it; the other positions stay. x and y have  \
+   */                                                                                                                  \
   /* the same channels. */                                                                                             \
   OP(void, copy_box, (ConstTensor x, Tensor y, const BoxCopy& box))                                                    \
                                                                                                                        \

@@ -57,15 +57,17 @@ class BatchNorm final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const std::optional<Box>& counted) {
   require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
-  return std::make_unique<BatchNorm>(in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon}, in.n));
+  return std::make_unique<BatchNorm>(
+      in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, counted}, in.n));
 }
 
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
   if (in.axes == 0) return nullptr;
-  NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon},
+  NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon, in.spatial, {}},
                         .in = in.spatial,
                         .axes = in.axes,
                         .slope = specs.relu.kind == LayerKind::leaky_relu ? specs.relu.slope : 0.0F,

@@ -252,9 +252,11 @@ class NormConv final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv) {
+std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
+                                      const std::optional<Box>& counted) {
   const ConvGeometry geometry = conv_geometry(in, conv);
-  std::unique_ptr<NormConvOp> op = backend.norm_conv({in.channels, norm.momentum, norm.epsilon}, geometry, in.n);
+  std::unique_ptr<NormConvOp> op =
+      backend.norm_conv({in.channels, norm.momentum, norm.epsilon, in.spatial, counted}, geometry, in.n);
   if (!op) return nullptr;
   return std::make_unique<NormConv>(in, geometry, std::move(op));
 }

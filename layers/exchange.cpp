@@ -26,8 +26,7 @@ Shape of_box(const Shape& shape, const Box& box) {
 
 class ExchangeLayer final : public Layer {
  public:
-  ExchangeLayer(Backend& backend, const ExchangeSettings& s)
-      : backend_(backend), shape_(s.shape) {
+  ExchangeLayer(Backend& backend, const ExchangeSettings& s) : backend_(backend), shape_(s.shape) {
     const Extent here = s.grid.place(s.rank);
     made_ = s.from.made.of(here);
     needed_ = s.to.of(here);
@@ -49,19 +48,22 @@ class ExchangeLayer final : public Layer {
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
     const Index rows = x.shape.n;
     for (const Parcel& parcel : sent_)
-      backend_.copy_box(x, tensor(buffers, parcel, rows), {.from = relative(parcel.box.first, made_), .count = parcel.box.count});
+      backend_.copy_box(x, tensor(buffers, parcel, rows),
+                        {.from = relative(parcel.box.first, made_), .count = parcel.box.count});
     start(buffers, sent_, received_, rows);
     copy_kept(x, made_, y, needed_);
     buffers.step.blocks->finish();
     for (const Parcel& parcel : received_)
-      backend_.copy_box(tensor(buffers, parcel, rows), y, {.to = relative(parcel.box.first, needed_), .count = parcel.box.count});
+      backend_.copy_box(tensor(buffers, parcel, rows), y,
+                        {.to = relative(parcel.box.first, needed_), .count = parcel.box.count});
   }
 
   void backward(const LayerBuffers& buffers, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
     if (dx.data.empty()) return;
     const Index rows = dy.shape.n;
     for (const Parcel& parcel : received_)
-      backend_.copy_box(dy, tensor(buffers, parcel, rows), {.from = relative(parcel.box.first, needed_), .count = parcel.box.count});
+      backend_.copy_box(dy, tensor(buffers, parcel, rows),
+                        {.from = relative(parcel.box.first, needed_), .count = parcel.box.count});
     start(buffers, received_, sent_, rows);
     if (!covered_) backend_.fill(dx.data, 0);
     copy_kept(dy, needed_, dx, made_);
@@ -85,8 +87,8 @@ class ExchangeLayer final : public Layer {
 
   void copy_kept(ConstTensor from, const Box& there, Tensor to, const Box& here) {
     if (!kept_.empty())
-      backend_.copy_box(from, to,
-                        {.from = relative(kept_.first, there), .to = relative(kept_.first, here), .count = kept_.count});
+      backend_.copy_box(
+          from, to, {.from = relative(kept_.first, there), .to = relative(kept_.first, here), .count = kept_.count});
   }
 
   void start(const LayerBuffers& buffers, const std::vector<Parcel>& out, const std::vector<Parcel>& in, Index rows) {

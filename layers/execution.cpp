@@ -19,6 +19,7 @@ struct Local {
   Layer* layer = nullptr;
   Join* join = nullptr;
   std::vector<std::size_t> reads;  ///< as in Wiring
+  LayerPlace place{0};
 };
 
 /// Layers one after the other, each the only reader of the one before it.
@@ -54,7 +55,7 @@ Fused norm_relu_pool(Backend& backend, Run run) {
 // batch_norm and conv at the input. Further down the fused layer would have to give a dx.
 Fused norm_conv(Backend& backend, Run run) {
   if (run[0].input.axes == 0 || !is_kind(run, 0, LayerKind::batch_norm) || !is_kind(run, 1, LayerKind::conv)) return {};
-  return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec), 2};
+  return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec, run[0].place.counted), 2};
 }
 
 /// The backend's fused layer for the first layers of the run, if any.
@@ -127,7 +128,8 @@ class Units {
     local.spec = partition_->spec_at(i, place_);
     local.input = partition_->input_at(i, 0, place_);
     if (local.join == nullptr) {
-      local.layer = keep(make_layer(backend_, local.input, local.spec, i));
+      local.place = partition_->place_at(i, place_);
+      local.layer = keep(make_layer(backend_, local.input, local.spec, local.place));
       return local;
     }
     std::vector<Shape> in;
@@ -143,7 +145,8 @@ class Units {
     const std::size_t number = locals_[i].reads[k];
     if (!partition_ || partition_->at_hand(i, k)) return outputs_[number];
     const Cut& needs = partition_->layer(i).needs[k];
-    const auto known = std::ranges::find_if(exchanged_, [&](const Exchanged& e) { return e.number == number && e.to == needs; });
+    const auto known =
+        std::ranges::find_if(exchanged_, [&](const Exchanged& e) { return e.number == number && e.to == needs; });
     return known != exchanged_.end() ? known->unit : exchange(i, number, needs);
   }
 
@@ -162,8 +165,7 @@ class Units {
       std::size_t readers = 0;
       for (std::size_t r = next; r < locals_.size(); ++r)
         readers += static_cast<std::size_t>(std::ranges::count(locals_[r].reads, next));
-      return readers == 1 && locals_[next].reads == std::vector{next} &&
-             (!partition_ || partition_->at_hand(next, 0));
+      return readers == 1 && locals_[next].reads == std::vector{next} && (!partition_ || partition_->at_hand(next, 0));
     };
     std::size_t end = i + 1;
     while (end < locals_.size() && only_reader(end)) ++end;

@@ -13,14 +13,14 @@ namespace mrmf {
 
 /// One entry of the executed list: a layer, a fused run of layers, or an exchange between the ranks of a grid.
 struct Unit {
-  std::size_t first = 0, last = 0;  ///< layers [first, last); an exchange has none
-  bool whole = false;               ///< every rank of a grid has all of the output
-  Layer* run = nullptr;             ///< the layer itself, or the fused one
-  Join* join = nullptr;             ///< the same, if it has several inputs
-  std::vector<std::size_t> reads{}; ///< 0: the network's input, u + 1: the output of unit u
-  Shape out{};                      ///< n = max_rows
-  Place cache{};                    ///< in the cache arena
-  UnitMemory memory{};              ///< places in the activation arena, for max_rows
+  std::size_t first = 0, last = 0;   ///< layers [first, last); an exchange has none
+  bool whole = false;                ///< every rank of a grid has all of the output
+  Layer* run = nullptr;              ///< the layer itself, or the fused one
+  Join* join = nullptr;              ///< the same, if it has several inputs
+  std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
+  Shape out{};                       ///< n = max_rows
+  Place cache{};                     ///< in the cache arena
+  UnitMemory memory{};               ///< places in the activation arena, for max_rows
 };
 
 struct Execution {
@@ -30,8 +30,8 @@ struct Execution {
   Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
   float share = 1;                           ///< of a sample's loss that this rank's output counts
   bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
-  Index cache = 0, activations = 0;           ///< floats of the arenas; activations: with their gradients
-  Index separate = 0;                         ///< floats of activations and gradients if no two shared memory
+  Index cache = 0, activations = 0;          ///< floats of the arenas; activations: with their gradients
+  Index separate = 0;                        ///< floats of activations and gradients if no two shared memory
 
   /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache and
   /// activations.

@@ -15,14 +15,15 @@ std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, co
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const std::optional<Box>& counted);
 std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
+std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place);
 
-std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number) {
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place) {
   switch (spec.kind) {
     case LayerKind::conv: return make_conv(backend, in, spec);
     case LayerKind::conv_transpose: return make_conv_transpose(backend, in, spec);
@@ -30,7 +31,7 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::average_pool: return make_pool(backend, in, spec);
     case LayerKind::global_average_pool: return make_global_average_pool(backend, in, spec);
     case LayerKind::upsample: return make_upsample(backend, in, spec);
-    case LayerKind::batch_norm: return make_batch_norm(backend, in, spec);
+    case LayerKind::batch_norm: return make_batch_norm(backend, in, spec, place.counted);
     case LayerKind::group_norm:
     case LayerKind::layer_norm: return make_group_norm(backend, in, spec);
     case LayerKind::flatten: return make_flatten(backend, in);
@@ -42,7 +43,7 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::silu:
     case LayerKind::softplus:
     case LayerKind::sigmoid: return make_activation(backend, in, spec);
-    case LayerKind::dropout: return make_dropout(backend, in, spec, number);
+    case LayerKind::dropout: return make_dropout(backend, in, spec, place);
     case LayerKind::add:
     case LayerKind::concat: return make_join(backend, {&in, 1}, spec);
   }

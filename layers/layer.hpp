@@ -110,10 +110,18 @@ class Join : public Layer {
 /// spec.from names the inputs. ConfigError where their shapes do not go together, with the names and both shapes.
 std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, const LayerSpec& spec);
 
-/// A layer of any kind from its input shape (n = the largest number of rows) and its spec. `number` is its position in
-/// the model. It is the key of the dropout mask, so two dropouts differ. ConfigError for an impossible shape, with the
-/// layer's name and the sizes.
-std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, std::uint64_t number);
+/// Where a layer is in its model, and where its input is in the sample.
+struct LayerPlace {
+  LayerPlace(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
+  std::uint64_t number;          ///< in the list: the key of a dropout's mask, so two dropouts differ
+  Extent first{0, 0, 0};         ///< where the positions of the input begin in the sample...
+  Extent sample{0, 0, 0};        ///< ...of these sizes; all 0: it has all of them (grids: layers/partition.hpp)
+  std::optional<Box> counted{};  ///< of the input: what a batch norm's statistics are of; none: all of it
+};
+
+/// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
+/// impossible shape, with the layer's name and the sizes.
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place);
 
 /// The fused convolution + max pool + ReLU as one layer with the convolution's parameters. Null if the backend offers
 /// none for this geometry.
@@ -131,6 +139,7 @@ std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, co
 /// The batch norm of a network's input fused with the convolution behind it: one layer that gives no dx. Null if the
 /// backend offers none. It replaces two layers of the list: its parameters and gradients are those of the batch norm
 /// and, from the next 64-byte boundary on, those of the convolution.
-std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv);
+std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
+                                      const std::optional<Box>& counted = {});
 
 }  // namespace mrmf

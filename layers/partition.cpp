@@ -51,8 +51,7 @@ std::vector<Interval> mapped_pieces(const std::vector<Interval>& from, Index pos
 
 // Of a window: the first output whose window has its middle at or behind the cut.
 std::vector<Interval> window_pieces(const std::vector<Interval>& in, const Window& w, Index out) {
-  return mapped_pieces(in, out,
-                       [&](Index cut) { return ceil_div(2 * (cut + w.before) - w.reach + 1, 2 * w.stride); });
+  return mapped_pieces(in, out, [&](Index cut) { return ceil_div(2 * (cut + w.before) - w.reach + 1, 2 * w.stride); });
 }
 
 /// What windows need of an axis of `in` positions, and the zeros that they see at its ends.
@@ -82,6 +81,7 @@ bool is_pointwise(LayerKind kind) {
     case LayerKind::silu:
     case LayerKind::softplus:
     case LayerKind::sigmoid:
+    case LayerKind::dropout:
     case LayerKind::batch_norm: return true;
     default: return false;
   }
@@ -113,7 +113,8 @@ void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) 
     owned = mapped_pieces(in.axes[a], out, [&](Index cut) {
       return cut * w.stride - w.before + std::max<Index>(0, floor_div(w.reach - w.stride, 2));
     });
-    require(w.stride <= w.reach || owned.size() == 1, entry.spec, "its stride is larger than its window; run.grid "
+    require(w.stride <= w.reach || owned.size() == 1, entry.spec,
+            "its stride is larger than its window; run.grid "
             "cannot cut that axis");
     for (const Interval& piece : owned) {
       const Index first = std::max<Index>(0, ceil_div(piece.first + w.before - w.reach + 1, w.stride));
@@ -185,13 +186,30 @@ Partition::Partition(const Network& network, const Grid& grid) : network_(&netwo
   input_.made = input_.owned;
   layers_.reserve(network.size());
   for (std::size_t i = 0; i < network.size(); ++i) place(i);
-  // Files give every reader's positions at once.
-  std::vector<const Cut*> readers;
-  for (std::size_t i = 0; i < network.size(); ++i)
-    for (std::size_t k = 0; k < network.wiring()[i].size(); ++k)
-      if (network.wiring()[i][k] == 0) readers.push_back(&layers_[i].needs[k]);
-  if (std::ranges::all_of(readers, [&](const Cut* cut) { return *cut == *readers.front(); }))
-    input_.made = input_.owned = *readers.front();
+  read_margins();
+}
+
+// What the readers of an output need of it.
+std::vector<const Cut*> Partition::readers(std::size_t number) const {
+  std::vector<const Cut*> needs;
+  for (std::size_t i = 0; i < network_->size(); ++i)
+    for (std::size_t k = 0; k < network_->wiring()[i].size(); ++k)
+      if (network_->wiring()[i][k] == number) needs.push_back(&layers_[i].needs[k]);
+  return needs;
+}
+
+// Files give any positions, so the input comes with the halo of its readers. A batch norm of the input normalises the
+// halo, too; its statistics are of what is owned.
+void Partition::read_margins() {
+  const auto same = [](const std::vector<const Cut*>& cuts) {
+    return std::ranges::all_of(cuts, [&](const Cut* cut) { return *cut == *cuts.front(); });
+  };
+  const std::vector<const Cut*> of_input = readers(0);
+  if (of_input.size() == 1 && network_->entry(0).kind == LayerKind::batch_norm && !layers_[0].output.whole) {
+    const std::vector<const Cut*> of_norm = readers(1);
+    if (same(of_norm)) layers_[0].needs[0] = layers_[0].output.made = *of_norm.front();
+  }
+  if (same(of_input)) input_.made = *of_input.front();
 }
 
 void Partition::place(std::size_t i) {
@@ -205,7 +223,7 @@ void Partition::place(std::size_t i) {
       const Shape& shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
       layer.needs.push_back(whole_cut(shape.spatial, grid_));
     }
-    layer.output = {whole_cut(entry.output().spatial, grid_), whole_cut(entry.output().spatial, grid_), true};
+    layer.output = {whole_cut(entry.output().spatial, grid_), whole_cut(entry.output().spatial, grid_), true, true};
   } else if (is_window(entry.kind)) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
@@ -214,20 +232,23 @@ void Partition::place(std::size_t i) {
     place_upsampled(entry, in.owned, layer);
   } else if (is_pointwise(entry.kind) || is_join(entry.kind)) {
     layer.needs.assign(reads.size(), in.owned);
-    layer.output = {in.owned, in.owned, false};
+    layer.output = {in.owned, in.owned};
   } else if (entry.kind == LayerKind::group_norm || entry.kind == LayerKind::layer_norm) {
     layer.needs = {whole_cut(entry.input.spatial, grid_)};  // its statistics are of all positions
-    layer.output = {in.owned, layer.needs[0], false};
+    layer.output = {in.owned, layer.needs[0]};
   } else {
     require(false, entry.spec, to_string(entry.kind) + " of positions cannot be cut by run.grid");
   }
+  // Of a transposed convolution and of linear upsampling, what is made beside lacks the neighbours' part; a norm's
+  // values are right, and their gradients come from whoever owns them.
+  layer.output.right = layer.output.owned == layer.output.made;
   require_positions(entry, grid_, layer.output.owned);
   layers_.push_back(std::move(layer));
 }
 
 bool Partition::at_hand(std::size_t layer, std::size_t i) const {
   const Placement& there = tensor(network_->wiring()[layer][i]);
-  return there.owned == there.made && there.made == layers_[layer].needs[i];
+  return there.right && there.made == layers_[layer].needs[i];
 }
 
 LayerSpec Partition::spec_at(std::size_t i, const Extent& place) const {
@@ -241,6 +262,19 @@ LayerSpec Partition::spec_at(std::size_t i, const Extent& place) const {
     spec.pad_after[a] = pads.count;
   }
   return spec;
+}
+
+LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
+  const LayerPlacement& layer = layers_[i];
+  LayerPlace result(i);
+  if (layer.output.whole) return result;
+  const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
+  result.first = made.first;
+  result.sample = network_->entry(i).output().spatial;
+  if (made == owned) return result;
+  result.counted = owned;
+  for (std::size_t a = 0; a < 3; ++a) result.counted->first[a] -= made.first[a];
+  return result;
 }
 
 Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {

@@ -39,7 +39,8 @@ struct Cut {
 /// Where a tensor is.
 struct Placement {
   Cut owned;           ///< no position twice; or all of them everywhere
-  Cut made;            ///< what is stored: what is owned, and positions beside it whose values mean nothing
+  Cut made;            ///< what is stored: what is owned, and maybe positions beside it
+  bool right = true;   ///< whether the values beside it are right; else they mean nothing
   bool whole = false;  ///< every rank has all of it
 };
 
@@ -66,11 +67,15 @@ class Partition {
   /// The layer's spec and its first input's shape on the block at this place.
   LayerSpec spec_at(std::size_t layer, const Extent& place) const;
   Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
+  /// What make_layer() needs to know of the layer's block.
+  LayerPlace place_at(std::size_t layer, const Extent& place) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
   double share_at(const Extent& place) const;
 
  private:
   void place(std::size_t layer);
+  void read_margins();
+  std::vector<const Cut*> readers(std::size_t number) const;
 
   const Network* network_;
   Grid grid_;

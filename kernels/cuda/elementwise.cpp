@@ -26,9 +26,9 @@ void CudaBackend::activate_backward(ActivationKind kind, float slope, ConstTenso
   cuda::activate_backward(device_.work(), kind, slope, kept.shape, kept.data.data(), dy.data.data(), dx.data.data());
 }
 
-void CudaBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+void CudaBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (step.training)
-    cuda::dropout(device_.work(), {layer, rate, device_.step(), device_.ids()}, x.shape, x.data.data(), y.data.data());
+    cuda::dropout(device_.work(), {settings, device_.step(), device_.ids()}, x.shape, x.data.data(), y.data.data());
   else
     cuda::copy(device_.work(), vectors(x.data), x.data.data(), y.data.data());
 }

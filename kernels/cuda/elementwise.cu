@@ -70,10 +70,11 @@ struct ActivateBackward {
 /// Reads x, writes y; one block of random numbers for each eight features that a vector meets.
 template <class T>
 struct Dropout {
-  Divider by_positions;  // of a sample
+  Divider by_positions, by_row, by_plane;  // of what is here: all, those of the last axis and of the axis before
+  DropoutSettings settings;
+  Extent sizes;
   std::uint32_t channels;
   std::size_t vectors;
-  std::uint64_t layer;
   std::uint32_t threshold;
   const StepBlock* step;
   const std::int64_t* ids;
@@ -81,18 +82,21 @@ struct Dropout {
   T* y;
 
   MRMF_HD auto at(std::uint32_t vector) const {
-    return [f = *this, vector, mask = DropoutMask(step->seed, step->number, layer, threshold)](std::uint32_t row) {
+    return [f = *this, vector,
+            mask = DropoutMask(step->seed, step->number, settings.layer, threshold)](std::uint32_t row) {
       std::uint32_t sample = row;
-      const std::uint32_t position = f.by_positions.take(sample);
+      std::uint32_t i = f.by_positions.take(sample);
+      const std::uint32_t k = f.by_row.take(i), j = f.by_plane.take(i);
+      const Index position = f.settings.position(f.sizes, i, j, k);
       const std::uint32_t first = vector * static_cast<std::uint32_t>(width<T>);
-      Index feature = Index{position} * f.channels + first;
+      Index feature = position * f.channels + first;
       Random4 random = mask.block(f.ids[sample], feature);
       float value[width<T>];
       load(f.x, row * f.vectors + vector, value);
-      for (int i = 0; i < width<T>; ++i, ++feature) {
-        if (first + static_cast<std::uint32_t>(i) >= f.channels) continue;
-        if (i > 0 && feature % 8 == 0) random = mask.block(f.ids[sample], feature);
-        value[i] *= mask.keeps(random, feature) ? mask.scale : 0.0F;
+      for (int e = 0; e < width<T>; ++e, ++feature) {
+        if (first + static_cast<std::uint32_t>(e) >= f.channels) continue;
+        if (e > 0 && feature % 8 == 0) random = mask.block(f.ids[sample], feature);
+        value[e] *= mask.keeps(random, feature) ? mask.scale : 0.0F;
       }
       store(value, f.y, row * f.vectors + vector);
     };
@@ -238,10 +242,11 @@ void activate_backward(const Work& work, ActivationKind kind, float slope, const
 void dropout(const Work& work, const DropoutWork& dropout, const Shape& shape, const void* x, void* y) {
   const Index positions = product(shape.spatial), vectors = work.storage.vectors(shape.channels);
   with_element(work.storage, [&]<class T>(T) {
-    for_each_row(
-        work.stream, shape.n * positions, vectors,
-        Dropout<T>{Divider(positions), count32(shape.channels), static_cast<std::size_t>(vectors), dropout.layer,
-                   DropoutMask::threshold_of(dropout.rate), dropout.step, dropout.ids, elements<T>(x), elements<T>(y)});
+    for_each_row(work.stream, shape.n * positions, vectors,
+                 Dropout<T>{Divider(positions), Divider(shape.spatial[2]), Divider(shape.spatial[1]), dropout.settings,
+                            shape.spatial, count32(shape.channels), static_cast<std::size_t>(vectors),
+                            DropoutMask::threshold_of(dropout.settings.rate), dropout.step, dropout.ids, elements<T>(x),
+                            elements<T>(y)});
   });
 }
 
@@ -269,8 +274,12 @@ void copy_box(const Work& work, const BoxCopy& box, const Shape& of, const void*
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, of.n * product(box.count), vectors,
                  CopyBox<T>{{Divider(box.count[0]), Divider(box.count[1]), Divider(box.count[2])},
-                            BoxPlace(box.from, of.spatial), BoxPlace(box.to, shape.spatial),
-                            static_cast<std::size_t>(vectors), box.add, elements<T>(x), elements<T>(y)});
+                            BoxPlace(box.from, of.spatial),
+                            BoxPlace(box.to, shape.spatial),
+                            static_cast<std::size_t>(vectors),
+                            box.add,
+                            elements<T>(x),
+                            elements<T>(y)});
   });
 }
 

@@ -59,10 +59,9 @@ void activate(const Work& work, ActivationKind kind, float slope, const Shape& s
 void activate_backward(const Work& work, ActivationKind kind, float slope, const Shape& shape, const void* kept,
                        const void* dy, void* dx);
 
-/// A dropout layer: its number and rate, and where the kernel finds the step's numbers and the samples' ids.
+/// A dropout layer, and where its kernel finds the step's numbers and the samples' ids.
 struct DropoutWork {
-  std::uint64_t layer = 0;
-  float rate = 0;
+  DropoutSettings settings{};
   const StepBlock* step = nullptr;
   const std::int64_t* ids = nullptr;
 };

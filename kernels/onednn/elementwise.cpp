@@ -229,6 +229,25 @@ inline void dropout_range(const DropoutMask& mask, std::int64_t id, Index first,
   for (Index i = 0; i < count; ++i) y[i] = x[i] * (bits[i] >= threshold ? scale : 0.0F);
 }
 
+/// Applies the mask to positions of a box, line by line. A line begins at any feature.
+void dropout_box(const DropoutMask& mask, const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
+  const Extent& sizes = x.shape.spatial;
+  const Index floats = sizes[2] * x.shape.channels, lines = x.shape.n * sizes[0] * sizes[1];
+#pragma omp parallel for schedule(static)
+  for (Index line = 0; line < lines; ++line) {
+    const Index j = line % sizes[1], i = line / sizes[1] % sizes[0], row = line / (sizes[1] * sizes[0]);
+    const Index first = settings.position(sizes, i, j, 0) * x.shape.channels;
+    const float* const from = x.data.data() + line * floats;
+    float* const to = y.data.data() + line * floats;
+    Random4 block{};
+    for (Index f = 0; f < floats; ++f) {
+      const Index feature = first + f;
+      if (f == 0 || feature % 8 == 0) block = mask.block(step.ids[static_cast<std::size_t>(row)], feature);
+      to[f] = from[f] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
+    }
+  }
+}
+
 }  // namespace
 
 void OnednnBackend::swap(Span a, Span b) {
@@ -254,7 +273,7 @@ void OnednnBackend::activate_backward(ActivationKind kind, float slope, ConstTen
   });
 }
 
-void OnednnBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+void OnednnBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() == y.data.data()) return;
     for_ranges(std::ssize(x.data),
@@ -262,7 +281,8 @@ void OnednnBackend::dropout(const Step& step, std::uint64_t layer, float rate, C
     return;
   }
   MRMF_CHECK(std::ssize(step.ids) >= x.shape.n, "dropout needs the sample id of every row");
-  const DropoutMask mask(step, layer, rate);
+  const DropoutMask mask(step, settings.layer, settings.rate);
+  if (settings.sample != Extent{0, 0, 0}) return dropout_box(mask, step, settings, x, y);
   const Index features = x.shape.per_sample();
 #pragma omp parallel for schedule(static)
   for (Index row = 0; row < x.shape.n; ++row)

@@ -34,12 +34,24 @@ float NormSums::inverse_root(double variance) const {
 /// Leaves the sums of x and of its squares. The loops sum distances from the first row, so that their floats stay near
 /// zero. That row's contribution is added back in double.
 void NormSums::add_moments(ConstSpan x) {
-  const Index rows = std::ssize(x) / channels_;
   const float* shift = x.data();
-  add_up(rows, [&](Index first, Index last, double* sums) {
-    norm_kernels().moments(last - first, channels_, x.data() + first * channels_, shift, sums);
-  });
-  const auto count = static_cast<double>(rows);
+  const Extent& in = settings_.in;
+  const Index all = std::ssize(x) / channels_, samples = all / product(in);
+  const Box box = settings_.counted.value_or(Box{});
+  if (settings_.counted)
+    add_up(samples * box.count[0] * box.count[1], [&](Index first, Index last, double* sums) {
+      for (Index line = first; line < last; ++line) {
+        const Index j = box.first[1] + line % box.count[1], sample = line / box.count[1] / box.count[0];
+        const Index i = box.first[0] + line / box.count[1] % box.count[0];
+        const Index row = ((sample * in[0] + i) * in[1] + j) * in[2] + box.first[2];
+        norm_kernels().moments(box.count[2], channels_, x.data() + row * channels_, shift, sums);
+      }
+    });
+  else
+    add_up(all, [&](Index first, Index last, double* sums) {
+      norm_kernels().moments(last - first, channels_, x.data() + first * channels_, shift, sums);
+    });
+  const auto count = static_cast<double>(settings_.counted ? samples * product(box.count) : all);
   for (Index c = 0; c < channels_; ++c) {
     const double from = shift[c], sum = sums_[c];
     sums_[c] = sum + count * from;

@@ -20,20 +20,24 @@ void ReferenceBackend::activate_backward(ActivationKind kind, float slope, Const
     dx.data[i] = activation_gradient(kind, slope, kept.data[i], dy.data[i]);
 }
 
-void ReferenceBackend::dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) {
+void ReferenceBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() != y.data.data()) std::copy(x.data.begin(), x.data.end(), y.data.begin());
     return;
   }
   MRMF_CHECK(static_cast<Index>(step.ids.size()) >= x.shape.n, "dropout needs the sample id of every row");
-  const DropoutMask mask(step, layer, rate);
-  const Index features = x.shape.per_sample();
+  const DropoutMask mask(step, settings.layer, settings.rate);
+  const Extent& sizes = x.shape.spatial;
+  Index at = 0;
   for (Index row = 0; row < x.shape.n; ++row)
-    for (Index feature = 0; feature < features; ++feature) {
-      const Random4 block = mask.block(step.ids[row], feature);
-      const Index i = row * features + feature;
-      y.data[i] = x.data[i] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
-    }
+    for (Index i = 0; i < sizes[0]; ++i)
+      for (Index j = 0; j < sizes[1]; ++j)
+        for (Index k = 0; k < sizes[2]; ++k)
+          for (Index c = 0; c < x.shape.channels; ++c, ++at) {
+            const Index feature = settings.position(sizes, i, j, k) * x.shape.channels + c;
+            const Random4 block = mask.block(step.ids[row], feature);
+            y.data[at] = x.data[at] * (mask.keeps(block, feature) ? mask.scale : 0.0F);
+          }
 }
 
 void ReferenceBackend::add(ConstTensor a, ConstTensor b, Tensor y) {

@@ -58,19 +58,32 @@ class Norm final : public NormOp {
   }
 
  private:
+  // Whether statistics are of the position of this element of x, too.
+  bool counts(std::size_t element) const {
+    if (!settings_.counted) return true;
+    auto rest = static_cast<Index>(element / channels_);
+    for (std::size_t a = 3; a-- > 0; rest /= settings_.in[a]) {
+      const Index at = rest % settings_.in[a];
+      if (at < settings_.counted->first[a] || at >= settings_.counted->end(a)) return false;
+    }
+    return true;
+  }
   double inverse_root(double variance) const { return 1.0 / std::sqrt(variance + double{settings_.epsilon}); }
 
   void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
     std::fill(sums_.begin(), sums_.end(), 0.0);
-    for (std::size_t i = 0; i < x.size(); ++i) sums_[i % channels_] += x[i];
-    const std::size_t rows = x.size() / channels_;
-    sums_.back() = static_cast<double>(rows);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!counts(i)) continue;
+      sums_[i % channels_] += x[i];
+      if (i % channels_ == 0) sums_.back() += 1;
+    }
     if (step.ranks != nullptr) step.ranks->sum(sums_);
     const double count = sums_.back();
 
     const std::span<double> squares = std::span(moments_).first(channels_);
     std::fill(squares.begin(), squares.end(), 0.0);
     for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!counts(i)) continue;
       const double distance = x[i] - sums_[i % channels_] / count;
       squares[i % channels_] += distance * distance;
     }

@@ -291,8 +291,8 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(
-      plan, config, {*backend, world, data, report, &saving, shard_replicas, grid ? &*grid : nullptr});
+  Outcome outcome =
+      run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas, grid ? &*grid : nullptr});
 
   const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);

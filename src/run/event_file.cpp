@@ -44,26 +44,26 @@ std::string frame(const std::string& data) {
 }
 
 /// A protobuf message in the making.
-class Message {
+class ProtoMessage {
  public:
-  Message& text(int field, const std::string& value) {
+  ProtoMessage& text(int field, const std::string& value) {
     tag(field, 2);
     varint(value.size());
     bytes_ += value;
     return *this;
   }
-  Message& message(int field, const Message& value) { return text(field, value.bytes_); }
-  Message& integer(int field, std::int64_t value) {
+  ProtoMessage& message(int field, const ProtoMessage& value) { return text(field, value.bytes_); }
+  ProtoMessage& integer(int field, std::int64_t value) {
     tag(field, 0);
     varint(static_cast<std::uint64_t>(value));
     return *this;
   }
-  Message& real64(int field, double value) {
+  ProtoMessage& real64(int field, double value) {
     tag(field, 1);
     bytes_ += little_endian(std::bit_cast<std::uint64_t>(value));
     return *this;
   }
-  Message& real32(int field, float value) {
+  ProtoMessage& real32(int field, float value) {
     tag(field, 5);
     bytes_ += little_endian(std::bit_cast<std::uint32_t>(value));
     return *this;
@@ -84,25 +84,25 @@ enum Event { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5 };
 enum Summary { kValue = 1 };
 enum Value { kTag = 1, kSimpleValue = 2 };
 
-Message& add(Message& summary, const std::string& tag, double value) {
-  return summary.message(kValue, Message().text(kTag, tag).real32(kSimpleValue, static_cast<float>(value)));
+ProtoMessage& add(ProtoMessage& summary, const std::string& tag, double value) {
+  return summary.message(kValue, ProtoMessage().text(kTag, tag).real32(kSimpleValue, static_cast<float>(value)));
 }
 
 }  // namespace
 
 std::string event_file_start() {
-  return frame(Message().real64(kWallTime, 0).text(kFileVersion, "brain.Event:2").bytes());
+  return frame(ProtoMessage().real64(kWallTime, 0).text(kFileVersion, "brain.Event:2").bytes());
 }
 
 std::string epoch_event(const EpochRecord& record, Index step) {
-  Message values;
+  ProtoMessage values;
   add(values, "loss/training", record.train_loss);
   add(values, "loss/validation", record.validation_loss);
   if (record.metric) add(values, "metric/validation_" + to_string(record.metric->metric), record.metric->value);
   add(values, "learning_rate", record.learning_rate);
   add(values, fmt::format("seconds_per_epoch/stage_{}_{}", record.stage, to_string(record.role)), record.seconds);
   return frame(
-      Message().real64(kWallTime, record.total_seconds).integer(kStep, step).message(kSummary, values).bytes());
+      ProtoMessage().real64(kWallTime, record.total_seconds).integer(kStep, step).message(kSummary, values).bytes());
 }
 
 std::string event_file(const std::vector<PhaseHistory>& phases) {

@@ -207,7 +207,8 @@ void Batches::expect(const EpochOrder& order) {
 // Of whole samples, so that flips and turns are those of a run without a grid.
 void Batches::gather_block(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   const auto rows = std::ssize(ids);
-  const Shape sample = split_->store->sample(resolution_).rows(rows), target = split_->store->target(resolution_).rows(rows);
+  const Shape sample = split_->store->sample(resolution_).rows(rows),
+              target = split_->store->target(resolution_).rows(rows);
   const Feed::HostBatch whole{Span(samples_).first(static_cast<std::size_t>(sample.count())),
                               Span(labels_).first(static_cast<std::size_t>(target.count()))};
   gather(ids, whole);

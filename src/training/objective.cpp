@@ -13,8 +13,9 @@ namespace {
 void require_sums_of_blocks(const TrainingConfig& training, const Model& model) {
   if (model.output().spatial == model.network().output().spatial) return;
   if (training.loss.weight(LossKind::dice) > 0)
-    throw ConfigError("run.grid: a dice loss of outputs with positions cannot be shared among ranks; use cross_entropy "
-                      "or binary_cross_entropy, or remove run.grid");
+    throw ConfigError(
+        "run.grid: a dice loss of outputs with positions cannot be shared among ranks; use cross_entropy "
+        "or binary_cross_entropy, or remove run.grid");
 }
 
 }  // namespace

@@ -125,9 +125,9 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
       const cuda::StepBlock block = cuda::StepBlock::of(step);
       const std::vector<float> x = exact(rng, shape.count());
       std::vector<float> expected = like(x);
-      reference->dropout(step, 6, 0.5F, {shape, x}, {shape, expected});
+      reference->dropout(step, {6, 0.5F}, {shape, x}, {shape, expected});
       Stored y(storage, shape, x);
-      cuda::dropout({nullptr, storage}, {6, 0.5F, &block, ids.data()}, shape, y.data(), y.data());
+      cuda::dropout({nullptr, storage}, {{6, 0.5F}, &block, ids.data()}, shape, y.data(), y.data());
       CHECK(y.values() == expected);  // a scale of 2 is exact in both storages
       CHECK(y.pads_are_zero());
     }

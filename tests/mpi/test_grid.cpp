@@ -221,19 +221,18 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
     };
     Shape sample{.n = 0, .spatial = window(20), .channels = 2, .axes = axes};
     sample.spatial[2] = 23;
-    const std::vector<LayerSpec> layers{
-        layer(LayerKind::batch_norm),
-        conv(4, window(3), {1, 1, 1}, true),
-        layer(LayerKind::batch_norm),
-        layer(LayerKind::leaky_relu),
-        pool(LayerKind::average_pool, window(2), window(2)),
-        conv(6, window(2)),
-        layer(LayerKind::tanh),
-        layer(LayerKind::flatten),
-        layer(LayerKind::batch_norm),
-        layer(LayerKind::dense, 5),
-        layer(LayerKind::relu),
-        layer(LayerKind::dense, 2)};
+    const std::vector<LayerSpec> layers{layer(LayerKind::batch_norm),
+                                        conv(4, window(3), {1, 1, 1}, true),
+                                        layer(LayerKind::batch_norm),
+                                        layer(LayerKind::leaky_relu),
+                                        pool(LayerKind::average_pool, window(2), window(2)),
+                                        conv(6, window(2)),
+                                        layer(LayerKind::tanh),
+                                        layer(LayerKind::flatten),
+                                        layer(LayerKind::batch_norm),
+                                        layer(LayerKind::dense, 5),
+                                        layer(LayerKind::relu),
+                                        layer(LayerKind::dense, 2)};
     Experiment e = experiment(layers, sample, false);
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }

@@ -301,11 +301,11 @@ class HostView final : public Backend {
     device_->activate_backward(kind, slope, output.tensor(), gradient.tensor(), result.tensor());
     result.fetch();
   }
-  void dropout(const Step& step, std::uint64_t layer, float rate, ConstTensor x, Tensor y) override {
+  void dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) override {
     device_->begin(step);
     DeviceTensor input(*device_, x);
     Result result(*device_, y, x.data.data() == y.data.data() ? &input : nullptr);
-    device_->dropout(step, layer, rate, input.tensor(), result.tensor());
+    device_->dropout(step, settings, input.tensor(), result.tensor());
     result.fetch();
   }
   void add(ConstTensor a, ConstTensor b, Tensor y) override {

@@ -24,7 +24,7 @@ std::vector<float> masks(Backend& backend, const Call& call, Index features) {
   const std::vector<float> x(static_cast<std::size_t>(shape.count()), 1.0F);
   std::vector<float> y(x.size(), NAN);
   const Step step{.training = true, .seed = call.seed, .number = call.number, .ids = call.ids, .ranks = nullptr};
-  backend.dropout(step, call.layer, call.rate, {shape, x}, {shape, y});
+  backend.dropout(step, {call.layer, call.rate}, {shape, x}, {shape, y});
   return y;
 }
 
@@ -114,11 +114,11 @@ TEST_CASE("dropout: rate 0 and evaluation change nothing") {
     const auto x = uniform(rng, 6 * 33);
     std::vector<float> y(x.size(), NAN);
     Step step{.training = true, .seed = 1, .number = 1, .ids = ids, .ranks = nullptr};
-    backend->dropout(step, kLayer, 0.0F, {flat(6, 33), x}, {flat(6, 33), y});
+    backend->dropout(step, {kLayer, 0.0F}, {flat(6, 33), x}, {flat(6, 33), y});
     CHECK(y == x);
     std::fill(y.begin(), y.end(), NAN);
     step.training = false;
-    backend->dropout(step, kLayer, 0.5F, {flat(6, 33), x}, {flat(6, 33), y});
+    backend->dropout(step, {kLayer, 0.5F}, {flat(6, 33), x}, {flat(6, 33), y});
     CHECK(y == x);
   }
 }

@@ -1,0 +1,100 @@
+"""Samples shared by several ranks (run.grid) through the command line: as without a grid, in every method, stopped and
+gone on with, and refused where it cannot be."""
+import json
+import os
+
+import h5py
+import numpy as np
+
+import support
+
+# The batch is that of a group of ranks; one group of all ranks takes the batches of one rank without a grid.
+SETTINGS = ["run.threads=1", "data.shards=1", "training.epochs=2"]
+
+
+class Grid(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=48, validation=17)
+        self.config()
+
+    def train(self, run, *settings, ranks=0, **options):
+        words = [word for setting in (*SETTINGS, *settings, f"run.folder={run}") for word in ("--set", setting)]
+        return self.mrmf("train", "config.toml", *words, ranks=ranks, **options)
+
+    def same(self, run, other, tolerance=2e-3):
+        for a, b in zip(self.lines(f"{run}/epochs.jsonl"), self.lines(f"{other}/epochs.jsonl"), strict=True):
+            for key in ("train_loss", "validation_loss"):
+                self.assertAlmostEqual(a[key] / b[key], 1, delta=tolerance, msg=f"{key} {a[key]} {b[key]}")
+            for key in ("samples", "batch", "stage", "role", "gflop"):
+                self.assertEqual(a[key], b[key], key)
+
+    def test_a_grid_trains_as_one_rank_does(self):
+        self.config(replace=[support.MRMF_METHOD])  # coarse, dense and fused models, each cut
+        self.train("one")
+        output = self.train("grid", "run.grid=[2]", ranks=2)
+        self.assertIn("each sample is shared by 2 ranks", output)
+        self.same("grid", "one")
+        self.train("three", "run.grid=[3]", ranks=3)
+        self.same("three", "one")
+
+    def test_groups_of_ranks_share_out_the_samples(self):
+        self.train("two", "data.shards=2", ranks=2)
+        self.train("groups", "data.shards=2", "run.grid=[2]", ranks=4)
+        self.same("groups", "two")
+
+    def test_it_goes_on_without_the_grid(self):
+        self.train("one", "training.epochs=4", "method.name=baseline")
+        self.train("half", "method.name=baseline", "run.grid=[2]", ranks=2)
+        self.mrmf("train", "--continue", "half", "--set", "training.epochs=4", "--set", "run.grid=[1]")
+        self.same("half", "one")
+
+    def test_outputs_with_positions(self):
+        rng = np.random.default_rng(1)
+        with h5py.File(self.path("fields.h5"), "w") as file:
+            x = rng.normal(0, 1, (24, 12, 10, 2)).astype(np.float32)
+            file["x"] = x
+            file["y"] = x[..., :1] * 2 - np.roll(x[..., 1:], 1, axis=1)
+        self.write("fields.toml", """
+[data]
+files = ["fields.h5"]
+train = { samples = "x", labels = "y" }
+split = { by = "rows", fraction = 0.25 }
+[[model.layers]]
+kind = "conv"
+units = 4
+kernel = [3, 3]
+padding = "same"
+[[model.layers]]
+kind = "batch_norm"
+[[model.layers]]
+kind = "dropout"
+rate = 0.1
+[[model.layers]]
+kind = "conv"
+units = 1
+kernel = [1, 1]
+[training]
+batch = 4
+[method]
+name = "baseline"
+""")
+        words = ["train", "fields.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
+        self.mrmf(*words, "--set", "run.folder=one")
+        self.mrmf(*words, "--set", "run.folder=grid", "--set", "run.grid=[2, 2]", ranks=4)
+        self.same("grid", "one")
+
+    def test_what_does_not_go(self):
+        def refused(message, *settings, ranks):
+            words = [word for setting in (*SETTINGS, *settings, "run.folder=no") for word in ("--set", setting)]
+            self.fails(2, "train", "config.toml", *words, message=message, ranks=ranks)
+            self.assertFalse(os.path.exists(self.path("no/result.json")))
+        refused("run.grid = 1x1x2 shares each sample among 2 ranks, and there are 3", "run.grid=[2]", ranks=3)
+        refused("blocks along this axis", "run.grid=[5]", ranks=5)
+        refused('run.grid does not go with method.teams = "concurrent"', "run.grid=[2]", 'method.teams="concurrent"',
+                ranks=2)
+        refused("run.grid does not go with run.deterministic", "run.grid=[2]", "run.deterministic=true", ranks=2)
+
+
+if __name__ == "__main__":
+    support.main()

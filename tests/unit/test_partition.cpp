@@ -1,0 +1,99 @@
+// Where a sample's positions lie on the blocks of a grid, worked out by hand, and what cannot be cut.
+#include "layers/partition.hpp"
+
+#include <doctest/doctest.h>
+
+#include "layers/exchange.hpp"
+#include "tests/unit/backends.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+Network network(const Extent& spatial, int axes, std::vector<LayerSpec> layers) {
+  name_layers(layers);
+  const auto backend = make_reference_backend();
+  return {*backend, {{.n = 0, .spatial = spatial, .channels = 2, .axes = axes}, 1, layers, {}}};
+}
+
+LayerSpec window(LayerKind kind, const Extent& size, const Extent& stride, bool same = false) {
+  LayerSpec spec = layer(kind, 4);
+  spec.window = size;
+  spec.stride = stride;
+  spec.same_padding = same;
+  return spec;
+}
+
+using Intervals = std::vector<Interval>;
+
+}  // namespace
+
+TEST_CASE("partition: an output position is where the middle of its window is") {
+  const Network net = network({1, 1, 10}, 1,
+                              {window(LayerKind::conv, {1, 1, 4}, {1, 1, 1}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2}),
+                               layer(LayerKind::relu), layer(LayerKind::flatten), layer(LayerKind::dense, 2)});
+  const Partition p(net, {{1, 1, 2}});
+  // 7 outputs of windows of 4: those of 0 to 3 have their middle before the cut at 5.
+  CHECK(p.tensor(1).owned.axes[2] == Intervals{{0, 4}, {4, 3}});
+  CHECK(p.layer(0).needs[0].axes[2] == Intervals{{0, 7}, {4, 6}});
+  CHECK(p.tensor(0).made == p.layer(0).needs[0]);  // read from the files with its halo
+  // 3 pools of 2; position 6 is in none.
+  CHECK(p.tensor(2).owned.axes[2] == Intervals{{0, 2}, {2, 1}});
+  CHECK(p.layer(1).needs[0].axes[2] == Intervals{{0, 4}, {4, 2}});
+  CHECK_FALSE(p.at_hand(1, 0));  // one position is left over
+  CHECK(p.at_hand(2, 0));
+  CHECK(p.tensor(4).whole);
+  CHECK_FALSE(p.at_hand(3, 0));
+  CHECK(p.share_at({0, 0, 1}) == 0.5);
+}
+
+TEST_CASE("partition: padding is where a block ends at the sample's border") {
+  const Network net = network({1, 1, 12}, 1, {window(LayerKind::conv, {1, 1, 5}, {1, 1, 1}, true)});
+  const Partition p(net, {{1, 1, 3}});
+  CHECK(p.spec_at(0, {0, 0, 0}).pad_before[2] == 2);
+  CHECK(p.spec_at(0, {0, 0, 0}).pad_after[2] == 0);
+  CHECK(p.spec_at(0, {0, 0, 1}).pad_before[2] == 0);
+  CHECK(p.spec_at(0, {0, 0, 2}).pad_after[2] == 2);
+  CHECK(p.input_at(0, 0, {0, 0, 1}).spatial == Extent{1, 1, 8});
+  CHECK(p.share_at({0, 0, 1}) == doctest::Approx(1.0 / 3));
+}
+
+TEST_CASE("partition: a halo of one position all around, with its corners, is what messages bring") {
+  const Network net = network({8, 8, 8}, 3,
+                              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {3, 3, 3}, {1, 1, 1}, true)});
+  const Grid grid{{2, 2, 2}};
+  const Partition p(net, grid);
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const Shape shape = net.entry(0).output();
+    // Blocks of 4^3 with a neighbour on one side of each axis: 5^3 are needed, and as many positions given.
+    CHECK(exchanged_floats({shape, grid, rank, p.tensor(1), p.layer(1).needs[0]}) == (125 - 64) * shape.channels);
+  }
+}
+
+TEST_CASE("partition: uneven blocks and halos that are wider than a block") {
+  const Network net = network({1, 1, 11}, 1,
+                              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {1, 1, 9}, {1, 1, 1}, true)});
+  const Partition p(net, {{1, 1, 5}});
+  CHECK(p.tensor(0).owned.axes[2] == Intervals{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 3}});
+  CHECK(p.layer(1).needs[0].axes[2] == Intervals{{0, 6}, {0, 8}, {0, 10}, {2, 9}, {4, 7}});
+}
+
+TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
+  const auto error = [](const Network& net, const Extent& blocks) {
+    try {
+      const Partition p(net, {blocks});
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const Network net = network({1, 1, 16}, 1,
+                              {window(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2})});
+  CHECK(error(net, {1, 1, 2}).empty());
+  CHECK(error(net, {1, 1, 3}).find("max_pool2: run.grid cuts 2 positions") != std::string::npos);
+  CHECK(error(net, {1, 1, 3}).find("at most 2 blocks") != std::string::npos);
+  CHECK(error(net, {1, 1, 17}).find("run.grid: 17 blocks along an axis of 16 positions") != std::string::npos);
+  CHECK(error(net, {1, 2, 2}).find("run.grid: 2 blocks along an axis of 1 positions") != std::string::npos);
+}
