@@ -102,6 +102,8 @@ void require_grid(const Config& config, const Backend& backend) {
   if (!backend.immediate()) refuse("a GPU yet", "set run.device = \"cpu\", or remove run.grid");
   if (config.method.teams == TeamMode::concurrent)
     refuse("method.teams = \"concurrent\"", "let the teams train one after the other");
+  if (!config.training.global_batch_norm)
+    refuse("training.batch_norm = \"local\"", "statistics are of whole samples: use \"global\"");
   if (shard_by_shard(config, backend))
     refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
            "remove one of them");
@@ -241,7 +243,8 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
     folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
     require_kept_config(*folder, train.config_file, asked);
   }
-  Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
+  Checkpoints checkpoints(config, plan, shape.samples, world.size() / Grid{config.run.grid}.ranks(),
+                          train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
   if (!train.overwrite) checkpoints.find(world);
   require_end(train, config.run.folder, checkpoints);

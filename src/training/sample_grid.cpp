@@ -28,16 +28,14 @@ SampleGrid::SampleGrid(Backend& backend, const Grid& grid, Comm& team)
       group_(part_of(team, grid, true)),
       same_block_(part_of(team, grid, false)),
       messages_(make_messages(group_)),
-      over_group_(make_all_reduce(backend, group_)),
       over_same_block_(make_all_reduce(backend, same_block_)) {}
 
 SumTime SampleGrid::take_time() {
   SumTime all = messages_->take_time();
-  for (AllReduce* const sums : {over_group_.get(), over_same_block_.get()}) {
-    if (sums == nullptr) continue;
-    const SumTime time = sums->take_time();
-    all.waited += time.waited;
-    all.hidden += time.hidden;
+  if (over_same_block_) {
+    const SumTime sums = over_same_block_->take_time();
+    all.waited += sums.waited;
+    all.hidden += sums.hidden;
   }
   return all;
 }

@@ -184,9 +184,7 @@ void Trainer::add_grid(Step& step, const Model& model) const {
   if (ctx_.grid == nullptr) return;
   step.blocks = &ctx_.grid->messages();
   step.share = model.execution().share;
-  if (!step.training) return;
-  if (step.ranks == nullptr) step.ranks = ctx_.grid->over_group();
-  step.of_whole = config_.global_batch_norm ? ctx_.grid->over_same_block() : nullptr;
+  if (step.training) step.of_whole = ctx_.grid->over_same_block();
 }
 
 // Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.

@@ -237,3 +237,23 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }
 }
+
+TEST_CASE("grid: random networks with branches and dropout, on random grids") {
+  for (std::uint64_t key = 1; key <= 30; ++key)
+    for (const int axes : {1, 2}) {
+      CAPTURE(key);
+      CAPTURE(axes);
+      Experiment e;
+      e.backend = make_onednn_backend(1);
+      e.settings = branch_model(random_layers(key), axes);
+      e.settings.network.max_rows = e.rows;
+      const std::vector<Extent> all = grids(e.world.size(), axes);
+      const Extent grid = all[key % all.size()];
+      try {
+        e.check(grid);
+      } catch (const ConfigError& error) {  // pools leave fewer positions than blocks: on every rank alike
+        CHECK(std::string(error.what()).find("run.grid cuts") != std::string::npos);
+        CHECK(e.world.size() > 2);
+      }
+    }
+}
