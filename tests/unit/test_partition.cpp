@@ -31,9 +31,10 @@ using Intervals = std::vector<Interval>;
 }  // namespace
 
 TEST_CASE("partition: an output position is where the middle of its window is") {
-  const Network net = network({1, 1, 10}, 1,
-                              {window(LayerKind::conv, {1, 1, 4}, {1, 1, 1}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2}),
-                               layer(LayerKind::relu), layer(LayerKind::flatten), layer(LayerKind::dense, 2)});
+  const Network net =
+      network({1, 1, 10}, 1,
+              {window(LayerKind::conv, {1, 1, 4}, {1, 1, 1}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2}),
+               layer(LayerKind::relu), layer(LayerKind::flatten), layer(LayerKind::dense, 2)});
   const Partition p(net, {{1, 1, 2}});
   // 7 outputs of windows of 4: those of 0 to 3 have their middle before the cut at 5.
   CHECK(p.tensor(1).owned.axes[2] == Intervals{{0, 4}, {4, 3}});
@@ -61,8 +62,9 @@ TEST_CASE("partition: padding is where a block ends at the sample's border") {
 }
 
 TEST_CASE("partition: a halo of one position all around, with its corners, is what messages bring") {
-  const Network net = network({8, 8, 8}, 3,
-                              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {3, 3, 3}, {1, 1, 1}, true)});
+  const Network net =
+      network({8, 8, 8}, 3,
+              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {3, 3, 3}, {1, 1, 1}, true)});
   const Grid grid{{2, 2, 2}};
   const Partition p(net, grid);
   for (int rank = 0; rank < grid.ranks(); ++rank) {
@@ -73,8 +75,9 @@ TEST_CASE("partition: a halo of one position all around, with its corners, is wh
 }
 
 TEST_CASE("partition: uneven blocks and halos that are wider than a block") {
-  const Network net = network({1, 1, 11}, 1,
-                              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {1, 1, 9}, {1, 1, 1}, true)});
+  const Network net =
+      network({1, 1, 11}, 1,
+              {window(LayerKind::conv, {1, 1, 1}, {1, 1, 1}), window(LayerKind::conv, {1, 1, 9}, {1, 1, 1}, true)});
   const Partition p(net, {{1, 1, 5}});
   CHECK(p.tensor(0).owned.axes[2] == Intervals{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 3}});
   CHECK(p.layer(1).needs[0].axes[2] == Intervals{{0, 6}, {0, 8}, {0, 10}, {2, 9}, {4, 7}});
@@ -89,8 +92,9 @@ TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
     }
     return std::string();
   };
-  const Network net = network({1, 1, 16}, 1,
-                              {window(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2})});
+  const Network net =
+      network({1, 1, 16}, 1,
+              {window(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2})});
   CHECK(error(net, {1, 1, 2}).empty());
   CHECK(error(net, {1, 1, 3}).find("max_pool2: run.grid cuts 2 positions") != std::string::npos);
   CHECK(error(net, {1, 1, 3}).find("at most 2 blocks") != std::string::npos);
