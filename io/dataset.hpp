@@ -78,6 +78,14 @@ struct DatasetShape {
   std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
   std::vector<Index> file_rows{};  ///< the same: rows in each file
   std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite
+  /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
+  std::optional<Box> block{};
+  /// The shape of what is read of a sample.
+  Shape read_sample() const {
+    Shape part = sample;
+    if (block) part.spatial = block->count;
+    return part;
+  }
   bool operator==(const DatasetShape&) const = default;
 };
 

@@ -83,19 +83,62 @@ struct RowReader::State {
   }
 
   void read_plain(Index first, Index count, std::byte* to) const {
-    const Index bytes = count * row_bytes;
+    read_bytes(first * row_bytes, count * row_bytes, to);
+  }
+
+  // Bytes of the data set from `start` on.
+  void read_bytes(Index start, Index bytes, std::byte* to) const {
     for (Index done = 0; done < bytes;) {
       const Index left = std::min(bytes - done, largest_read);
       const ssize_t got = ::pread(plain->number(), to + done, static_cast<std::size_t>(left),
-                                  static_cast<off_t>(offset + first * row_bytes + done));
+                                  static_cast<off_t>(offset + start + done));
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) {
         const std::string reason =
             got == 0 ? "the file ends there; was it cut since it was opened?" : std::string(std::strerror(errno));
-        throw DataError(what + " cannot be read from row " + std::to_string(first + done / row_bytes) + ": " + reason);
+        throw DataError(what + " cannot be read from row " + std::to_string((start + done) / row_bytes) + ": " +
+                        reason);
       }
       done += got;
     }
+  }
+
+  // A row's range along its first axis is one run of bytes, which is read as it is where that is the only cut. Of other
+  // boxes the lines are picked from it: more bytes, but one call.
+  void read_plain_box(Index row, const RowBox& box, std::byte* to) const {
+    const Index slice = row_bytes / shape[1], bytes = box.count[0] * slice;
+    const Index start = row * row_bytes + box.first[0] * slice;
+    bool whole = true;
+    for (std::size_t a = 1; a < box.count.size(); ++a) whole = whole && box.count[a] == shape[a + 1];
+    if (whole) return read_bytes(start, bytes, to);
+    std::vector<std::byte> slab(static_cast<std::size_t>(bytes));
+    read_bytes(start, bytes, slab.data());
+    RowBox within = box;
+    within.first[0] = 0;
+    pick(within, 0, slab.data(), to);
+  }
+
+  // Copies the box's part of what lies at `from`, axis by axis. Moves `to` behind it.
+  void pick(const RowBox& box, std::size_t axis, const std::byte* from, std::byte*& to) const {
+    const Index inner = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 2, shape.end(),
+                                        size_of(type), std::multiplies<>());
+    from += box.first[axis] * inner;
+    if (axis + 1 == box.count.size()) {
+      to = std::copy_n(from, box.count[axis] * inner, to);
+      return;
+    }
+    for (Index i = 0; i < box.count[axis]; ++i) pick(box, axis + 1, from + i * inner, to);
+  }
+
+  void read_box_by_library(Index row, const RowBox& box, std::byte* to) const {
+    h5::Block block{{row}, {1}, 1};
+    for (std::size_t a = 0; a < box.count.size(); ++a) {
+      block.first.push_back(box.first[a]);
+      block.count.push_back(box.count[a]);
+      block.elements *= box.count[a];
+    }
+    const h5::Lock lock;
+    rows->read(block, to);
   }
 
   void read_by_library(Index first, Index count, std::byte* to) const {
@@ -132,6 +175,17 @@ void RowReader::read(Index first, Index count, std::byte* to) const {
     state_->read_plain(first, count, to);
   else
     state_->read_by_library(first, count, to);
+}
+
+void RowReader::read(Index first, Index count, const RowBox& box, std::byte* to) const {
+  MRMF_CHECK(first >= 0 && count >= 0 && first + count <= state_->shape[0], state_->what + ": rows outside of it");
+  MRMF_CHECK(box.count.size() + 1 == state_->shape.size(), state_->what + ": a box of other axes");
+  const Index bytes = std::accumulate(box.count.begin(), box.count.end(), size_of(state_->type), std::multiplies<>());
+  for (Index row = first; row < first + count; ++row, to += bytes)
+    if (state_->plain)
+      state_->read_plain_box(row, box, to);
+    else
+      state_->read_box_by_library(row, box, to);
 }
 
 }  // namespace mrmf

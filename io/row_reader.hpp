@@ -17,6 +17,12 @@ struct ReadingWay {
   std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
 };
 
+/// A part of each row: a range along each axis of the data set but the first.
+struct RowBox {
+  std::vector<Index> first, count;
+  bool operator==(const RowBox&) const = default;
+};
+
 /// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
 /// data sets in this machine's own format are read without HDF5, by many threads at once. All others are read through
 /// HDF5, by one thread at a time.
@@ -38,6 +44,8 @@ class RowReader {
   void require_written() const;
   /// Reads rows [first, first + count) into count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
   void read(Index first, Index count, std::byte* to) const;
+  /// The same for a part of each row, one after the other.
+  void read(Index first, Index count, const RowBox& box, std::byte* to) const;
 
  private:
   struct State;

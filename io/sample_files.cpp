@@ -35,8 +35,10 @@ Index files_with(const DatasetShape& shape, Range rows) {
 
 SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached)
     : type_(shape.type),
-      sample_(shape.sample),
-      row_elements_(shape.sample.per_sample()),
+      sample_(shape.read_sample()),
+      whole_(shape.sample.spatial),
+      block_(shape.block),
+      row_elements_(sample_.per_sample()),
       row_bytes_(row_elements_ * size_of(shape.type)),
       order_(parse_axes(spec.axes)),
       stored_(shape) {
@@ -61,18 +63,35 @@ std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& pa
   Index channels = 0;
   for (const std::string& name : names) {
     RowReader reader(path, name, most_cached);
-    const Index elements = reader.row_bytes() / size_of(reader.type()), positions = product(sample_.spatial);
+    const Index elements = reader.row_bytes() / size_of(reader.type()), positions = product(whole_);
     const Index own = elements / positions;
     if (reader.shape().front() != rows || own * positions != elements)
       throw DataError(path + ": data set '" + name +
                       "' changed while it was being opened; start again when nothing writes to it");
-    sources.push_back({name, std::move(reader), own, channels});
+    std::optional<RowBox> box = box_of(reader);
+    sources.push_back({name, std::move(reader), own, channels, std::move(box)});
     channels += own;
   }
   if (channels != sample_.channels)
     throw DataError(path + ": data set '" + names.front() +
                     "' changed while it was being opened; start again when nothing writes to it");
   return sources;
+}
+
+// The block in the axes of the file, where the channels have a place of their own or none.
+std::optional<RowBox> SampleFiles::box_of(const RowReader& reader) const {
+  if (!block_) return {};
+  const auto axes = reader.shape().size() - 1;
+  const std::size_t channel =
+      order_.given() ? (order_.channel < 0 ? axes : static_cast<std::size_t>(order_.channel)) : axes - 1;
+  RowBox box;
+  std::size_t spatial = 3 - static_cast<std::size_t>(sample_.axes);
+  for (std::size_t a = 0; a < axes; ++a) {
+    box.first.push_back(a == channel ? 0 : block_->first.at(spatial));
+    box.count.push_back(a == channel ? reader.shape()[a + 1] : block_->count.at(spatial));
+    spatial += a == channel ? 0 : 1;
+  }
+  return box;
 }
 
 ReadingWay SampleFiles::way() const {
@@ -128,13 +147,20 @@ void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, S
   move_channels_last(channel_box(own, order_), rows.count, size_of(type_), scratch.unordered.data(), to);
 }
 
+void SampleFiles::read_as_stored(const Source& source, Range rows, std::byte* to) const {
+  if (source.box)
+    source.reader.read(rows.first, rows.count, *source.box, to);
+  else
+    source.reader.read(rows.first, rows.count, to);
+}
+
 void SampleFiles::read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
-  if (source.reader.type() == type_) return source.reader.read(rows.first, rows.count, to);
-  const Index bytes = rows.count * source.reader.row_bytes();
-  scratch.as_stored.resize(static_cast<std::size_t>(bytes));
-  source.reader.read(rows.first, rows.count, scratch.as_stored.data());
-  to_float32(source.reader.type(), scratch.as_stored.data(),
-             {reinterpret_cast<float*>(to), static_cast<std::size_t>(bytes / size_of(source.reader.type()))});
+  const ElementType type = source.reader.type();
+  if (type == type_) return read_as_stored(source, rows, to);
+  const Index elements = rows.count * product(sample_.spatial) * source.channels;
+  scratch.as_stored.resize(static_cast<std::size_t>(elements * size_of(type)));
+  read_as_stored(source, rows, scratch.as_stored.data());
+  to_float32(type, scratch.as_stored.data(), {reinterpret_cast<float*>(to), static_cast<std::size_t>(elements)});
 }
 
 }  // namespace mrmf

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class SampleFiles {
     std::string dataset;
     RowReader reader;
     Index channels, first_channel;
+    std::optional<RowBox> box;  // what is read of a row; none: all
   };
   struct File {
     std::string path;
@@ -62,10 +64,14 @@ class SampleFiles {
                                    Index rows) const;
   void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
+  std::optional<RowBox> box_of(const RowReader& reader) const;
+  void read_as_stored(const Source& source, Range rows, std::byte* to) const;
   void read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
 
   ElementType type_;
-  Shape sample_;
+  Shape sample_;              // as read
+  Extent whole_;              // positions of a sample in the files
+  std::optional<Box> block_;  // those that are read; none: all
   Index row_elements_, row_bytes_;
   AxisOrder order_;
   StoredRows stored_;

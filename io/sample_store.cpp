@@ -69,7 +69,7 @@ int readers(const ReadingWay& way, bool converting) {
   return !way.direct ? 1 : converting ? direct_converters : direct_readers;
 }
 
-Index row_bytes(const DatasetShape& shape) { return shape.sample.per_sample() * size_of(shape.type); }
+Index row_bytes(const DatasetShape& shape) { return shape.read_sample().per_sample() * size_of(shape.type); }
 
 bool keeps_original(const StoreSettings& settings, const Extent& resolution) {
   return resolution == original || settings.averaging == Averaging::epoch;
@@ -117,7 +117,7 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
 SampleStore::~SampleStore() = default;
 
 void SampleStore::load_original() {
-  Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
+  Level level{{shape_.read_sample(), shape_.type, original, layout_}, nullptr};
   const RowStream::Settings settings{owned_,
                                      row_bytes(shape_),
                                      {0, 0, owned_.count},
@@ -135,12 +135,12 @@ StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const Store
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
   const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
   budget.scratch =
-      task * shape.sample.per_sample() * shape.converted + task * row_bytes(shape) * settings.making.copies() +
+      task * shape.read_sample().per_sample() * shape.converted + task * row_bytes(shape) * settings.making.copies() +
       std::min(most_cached(settings), files_with(shape, owned) * settings.making.sources * shape.chunks.cache) +
       shape.chunks.unpacking;
   if (!keeps_original(settings, resolution)) {
     budget.scratch += task * budget.row_bytes;
-    budget.row_bytes = coarse_shape(shape.sample, resolution).per_sample() * size_of(ElementType::float32);
+    budget.row_bytes = coarse_shape(shape.read_sample(), resolution).per_sample() * size_of(ElementType::float32);
   }
   return plan_stream(budget);
 }
@@ -173,13 +173,13 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
   const Index bytes = small.per_sample() * size_of(ElementType::float32);
   Level coarse{{small, ElementType::float32, original, layout_}, std::make_unique<RowStream>(owned_, bytes)};
   const Index lines = small.spatial[0] * small.spatial[1];
-  const Index parts = form_parts({shape_.sample, shape_.type, resolution, SampleLayout::transpose});
+  const Index parts = form_parts({shape_.read_sample(), shape_.type, resolution, SampleLayout::transpose});
   const Stopwatch averaging(averaging_);
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < owned_.count * parts; ++i) {
     const Index row = owned_.first + i / parts;
     const Range mine = piece(lines, i % parts, parts);
-    coarsen_lines({shape_.type, shape_.sample, fine.rows->place(row)}, resolution, mine,
+    coarsen_lines({shape_.type, shape_.read_sample(), fine.rows->place(row)}, resolution, mine,
                   reinterpret_cast<float*>(coarse.rows->place(row)) + mine.first * (small.per_sample() / lines));
   }
   coarse.rows->mark_all();
@@ -192,7 +192,7 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
   RowStream::Settings settings{owned_, fine_bytes, plan(shape_, owned_, settings_, resolution, most_rows),
                                std::min(most_rows, task_rows(fine_bytes)),
                                readers(files_->way(), averaged || converts())};
-  Level level{{shape_.sample, shape_.type, original, layout_}, nullptr};
+  Level level{{shape_.read_sample(), shape_.type, original, layout_}, nullptr};
   ReaderPool::Read read = [this](const ReadTask& task, Scratch& scratch) { files_->read(task.rows, task.to, scratch); };
   if (averaged) {
     const Shape small = sample(resolution);
@@ -203,7 +203,7 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
       scratch.fine.resize(static_cast<std::size_t>(task.rows.count * files_->row_bytes()));
       files_->read(task.rows, scratch.fine.data(), scratch);
       const Stopwatch averaging(averaging_);
-      coarsen_lines({shape_.type, shape_.sample, scratch.fine.data()}, resolution, {0, task.rows.count * lines},
+      coarsen_lines({shape_.type, shape_.read_sample(), scratch.fine.data()}, resolution, {0, task.rows.count * lines},
                     reinterpret_cast<float*>(task.to));
     };
   }
@@ -215,7 +215,7 @@ void SampleStore::release(const Extent& resolution) {
   if (kept_resolution(resolution) == resolution) levels_.erase(resolution);
 }
 
-Shape SampleStore::sample(const Extent& resolution) const { return coarse_shape(shape_.sample, resolution); }
+Shape SampleStore::sample(const Extent& resolution) const { return coarse_shape(shape_.read_sample(), resolution); }
 
 Shape SampleStore::target(const Extent& resolution) const {
   return labels_ ? labels_->shape(resolution) : shape_.label;

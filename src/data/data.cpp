@@ -50,6 +50,8 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
   if (known == nullptr) settle_normalisation(config_, train_.shape, team);
   require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
+  if (known != nullptr && !config.data.augment.any() && config.data.train.layout == SampleLayout::transpose)
+    train_.shape.block = validation_.shape.block = known->block;
   if (reading == Reading::now) read(team);
   load_seconds_ = timer.seconds();
 }

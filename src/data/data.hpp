@@ -55,6 +55,9 @@ class Data {
   struct Known {
     DatasetShape train;
     std::optional<DatasetShape> validation{};
+    /// The positions of samples that this rank needs, at the original resolution; none: all. Not where samples are
+    /// augmented or reinterpreted, which takes whole ones.
+    std::optional<Box> block{};
   };
   /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
   /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.

@@ -25,7 +25,7 @@ struct Budget {
 };
 
 Index visited_count(const DataPart& part) { return visited_rows(part.order).count; }
-Index sample_bytes(const DataPart& part) { return part.shape.sample.per_sample() * size_of(part.shape.type); }
+Index sample_bytes(const DataPart& part) { return part.shape.read_sample().per_sample() * size_of(part.shape.type); }
 Index label_bytes(const DataPart& part) {
   return visited_count(part) * part.shape.label.per_sample() * size_of(part.shape.label_type);
 }
@@ -35,7 +35,7 @@ Index bytes_in_memory(const DataPart& part, Averaging averaging, const std::vect
   Index sample = sample_bytes(part);
   for (const Extent& resolution : resolutions)
     if (resolution != kOriginal && averaging == Averaging::load)
-      sample += coarse_shape(part.shape.sample, resolution).per_sample() * size_of(ElementType::float32);
+      sample += coarse_shape(part.shape.read_sample(), resolution).per_sample() * size_of(ElementType::float32);
   return visited_count(part) * sample;
 }
 

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -173,6 +174,27 @@ std::vector<std::string> choose_method(Config& config, const Shape& sample) {
   return std::move(chosen.reasons);
 }
 
+// The positions of samples that a block needs at any resolution of the plan, such that all of them divide its ends.
+std::optional<Box> read_block(const Plan& plan, const Config& config, const Shape& sample, const SampleGrid& grid) {
+  const auto backend = make_reference_backend();
+  Extent first = sample.spatial, end{0, 0, 0}, step{1, 1, 1};
+  for (const Extent& resolution : plan.resolutions()) {
+    const Network network(*backend, network_settings(config, plan, sample, resolution));
+    const Box box = Partition(network, grid.grid()).tensor(0).made.of(grid.grid().place(grid.block()));
+    for (std::size_t a = 0; a < 3; ++a) {
+      first[a] = std::min(first[a], box.first[a] * resolution[a]);
+      end[a] = std::max(end[a], box.end(a) * resolution[a]);
+      step[a] = std::lcm(step[a], resolution[a]);
+    }
+  }
+  Box block;
+  for (std::size_t a = 0; a < 3; ++a) {
+    block.first[a] = first[a] / step[a] * step[a];
+    block.count[a] = std::min((end[a] + step[a] - 1) / step[a] * step[a], sample.spatial[a]) - block.first[a];
+  }
+  return block;
+}
+
 std::string grid_text(const SampleGrid& grid, int ranks) {
   return fmt::format("grid: each sample is shared by {} ranks, {} blocks along its axes; {} group{} of ranks",
                      ranks / grid.groups(), fmt::join(grid.grid().blocks, "x"), grid.groups(),
@@ -260,9 +282,12 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
         "computed by itself: more shards take less memory; remove one of them");
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
-  const Data::Known known{shape};
+  Data::Known known{shape};
+  if (grid) known.block = read_block(plan, config, shape.sample, *grid);
   Data data(config, of_samples, by_teams ? Data::Reading::later : Data::Reading::now, &known);
-  require_logarithms(config.data, config.data.validation, data.validation().shape, world);
+  DatasetShape validation = data.validation().shape;
+  validation.block.reset();
+  require_logarithms(config.data, config.data.validation, validation, world);
   if (!checkpoints.found()) {
     checkpoints.clear(world);
     if (train.overwrite) forget_teams(config.run, world);

@@ -146,6 +146,8 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
   const Shape sample = store.sample(resolution), target = store.target(resolution);
   if (block != nullptr) {
     block_ = *block;
+    if (const std::optional<Box>& read = split.shape.block)  // what the store has of a sample
+      for (std::size_t a = 0; a < 3; ++a) block_->samples.first[a] -= read->first[a] / resolution[a];
     samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));
     labels_.resize(static_cast<std::size_t>(target.rows(most_rows).count()));
     outputs_ = product(block->labels.count) * target.channels;

@@ -38,6 +38,44 @@ class Grid(support.MrmfTest):
         self.train("three", "run.grid=[3]", ranks=3)
         self.same("three", "one")
 
+    def test_ranks_read_their_blocks_from_every_kind_of_file(self):
+        rng = np.random.default_rng(2)
+        x = rng.normal(0, 1, (16, 2, 12, 10)).astype(np.float32)  # channels first
+        for name, kind in (("plain", {}), ("chunked", {"chunks": (3, 1, 5, 4), "compression": "gzip"}), ("wide", {"dtype": "f8"})):
+            with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                file.create_dataset("x", data=x, **kind)
+                file["y"] = x[:, 0, 3, :3]
+            self.write(f"{name}.toml", f"""
+[data]
+files = ["{name}.h5"]
+train = {{ samples = "x", labels = "y" }}
+axes = "n c y x"
+split = {{ by = "rows", validation = 0.25 }}
+[[model.layers]]
+type = "conv"
+filters = 4
+kernel = [3, 3]
+padding = "same"
+[[model.layers]]
+type = "flatten"
+[[model.layers]]
+type = "dense"
+units = 3
+[training]
+batch = 4
+[method]
+name = "mrmf"
+resolutions = [[2, 2], [1, 1]]
+top = "interpolated"
+""")
+            words = ["train", f"{name}.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
+            self.mrmf(*words, "--set", f"run.folder={name}-one")
+            for load in ("memory", "stream"):
+                run = f"{name}-{load}"
+                self.mrmf(*words, "--set", f"run.folder={run}", "--set", "run.grid=[2, 2]", "--set", f"data.load={load}",
+                          ranks=4)
+                self.same(run, f"{name}-one")
+
     def test_groups_of_ranks_share_out_the_samples(self):
         self.train("two", "data.shards=2", ranks=2)
         self.train("groups", "data.shards=2", "run.grid=[2]", ranks=4)
