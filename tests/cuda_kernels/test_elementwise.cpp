@@ -110,7 +110,7 @@ TEST_CASE("cuda kernels: a box of positions is copied or added, the others stay"
         Stored y(storage, shape, expected);
         reference->copy_box({of, x}, {shape, expected}, box);
         cuda::copy_box({nullptr, storage}, box, of, source.data(), shape, y.data());
-        CHECK(y.values() == expected);
+        CHECK(y.values() == Stored(storage, shape, expected).values());  // a sum is rounded once
         CHECK(y.pads_are_zero());
       }
 }

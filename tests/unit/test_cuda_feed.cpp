@@ -40,6 +40,7 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
   const Shape &samples = batch.x.shape, &labels = batch.targets.shape;
   Computed result{backend.allocate(backend.activation_floats(samples)),
                   backend.allocate(backend.activation_floats(labels)), backend.allocate(1)};
+  backend.begin({});
   backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x, {samples, result.x.span()});
   backend.loss(LossSettings::of(LossKind::mae), labels, labels.channels)
       ->run({}, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());

@@ -96,7 +96,7 @@ TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
       network({1, 1, 16}, 1,
               {window(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2})});
   CHECK(error(net, {1, 1, 2}).empty());
-  CHECK(error(net, {1, 1, 3}).find("max_pool2: run.grid cuts 2 positions") != std::string::npos);
+  CHECK(error(net, {1, 1, 3}).find("pool2: run.grid cuts 2 positions") != std::string::npos);
   CHECK(error(net, {1, 1, 3}).find("at most 2 blocks") != std::string::npos);
   CHECK(error(net, {1, 1, 17}).find("run.grid: 17 blocks along an axis of 16 positions") != std::string::npos);
   CHECK(error(net, {1, 2, 2}).find("run.grid: 2 blocks along an axis of 1 positions") != std::string::npos);
