@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
@@ -70,6 +71,11 @@ ChannelMap channel_map(const Normalisation& normalisation, Index channels, const
       throw ConfigError(fmt::format("{}: a standard deviation of {}; it must be above 0", key, deviation));
     map.scale.push_back(static_cast<float>(1 / deviation));
     map.shift.push_back(static_cast<float>(-mean / deviation));
+    if (!std::isfinite(map.scale.back()) || !std::isfinite(map.shift.back()))
+      throw ConfigError(
+          fmt::format("{}: a mean of {:g} and a standard deviation of {:g} in channel {} are too small for float32 to "
+                      "divide by; store the numbers in other units",
+                      key, mean, deviation, c));
   }
   return map;
 }
