@@ -245,7 +245,8 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
     const h5::File file = open_here(path);
     for (const std::string& name : datasets.empty() ? all_datasets(path) : datasets) {
       if (!h5::is_dataset(file.get(), name)) continue;
-      const auto more = h5::files_of(path, h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
+      const auto more =
+          h5::files_of(path, h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
       files.insert(files.end(), more.begin(), more.end());
     }
   }
