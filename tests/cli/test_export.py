@@ -77,6 +77,8 @@ class RoundTrip(Export):
     def test_predictions_are_equal(self):
         metadata, tensors = self.export("--epoch", "last")
         self.assertEqual(metadata["sample"], "64x3")
+        self.assertEqual(metadata["samples"], "train_frames")
+        self.assertNotIn("axes", metadata)
         self.assertEqual(metadata["resolution"], "[1]")
         self.assertEqual(metadata["run"], "run")
         self.assertRegex(metadata["program"], r"^mrmf \d")
