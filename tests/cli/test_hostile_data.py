@@ -124,7 +124,7 @@ class MissingRows(Hostile):
         for name, samples in (("source.h5", "train_frames"), ("linked.h5", "val_frames"), ("raw.bin", "raw")):
             before = support.digest(self.path(name))
             self.fails(2, "predict", "run", "--samples", samples, "-o", name, "--overwrite",
-                       message=f"{name}: is read by this very command (as")
+                       message=f"{name}: is read by this very command")
             self.assertEqual(support.digest(self.path(name)), before)
         with h5py.File(self.path("source.h5")) as source, h5py.File(self.path("elsewhere/source.h5"), "w") as file:
             file.create_virtual_dataset("x", self.whole(source["x"], self.path("source.h5")))
