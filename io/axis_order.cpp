@@ -45,7 +45,11 @@ AxisOrder parse_axes(const std::string& text) {
                       "; name the axes of a data set in the order of the file, n for samples, c for channels and any "
                       "other name for a position, such as \"n c y x\"");
   };
-  if (names.front() != "n") refuse("the first axis counts the samples, and is named n");
+  if (const auto n = std::ranges::find(names, "n"); n != names.begin())
+    refuse("the first axis counts the samples, and is named n" +
+           (n == names.end() ? std::string()
+                             : "; store the data set with them first, such as numpy.moveaxis(x, " +
+                                   std::to_string(n - names.begin()) + ", 0)"));
   for (auto name = names.begin(); name != names.end(); ++name)
     if (std::find(name + 1, names.end(), *name) != names.end()) refuse("it names " + *name + " twice");
   AxisOrder order;

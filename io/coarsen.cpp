@@ -199,14 +199,15 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     samples.reader.read(part.first, part.count, fine.data());
     const StoredSamples stored{samples.reader.type(), samples.fine, fine.data()};
     const Index elements = part.count * samples.fine.per_sample();
-    if (const Index bad = first_not_finite(stored.type, fine.data(), elements); bad < elements) {
-      float value = 0;
-      to_float32(stored.type, fine.data() + bad * size_of(stored.type), {&value, 1});
+    if (const Index bad = first_beyond_float32(stored.type, fine.data(), elements); bad < elements) {
+      const double value = number_at(stored.type, fine.data(), bad);
       const Index row = part.first + bad / samples.fine.per_sample();
       throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
-                      (std::isnan(value) ? "NaN" : "an infinity") +
-                      ", of which there is no mean; remove or repair that sample, or train on the original at this "
-                      "factor with data.not_finite = \"skip\"");
+                      not_finite_reason(value) +
+                      (std::isfinite(value)
+                           ? "; store the numbers in other units, or their logarithm"
+                           : ", of which there is no mean; remove or repair that sample, or train on the original at "
+                             "this factor with data.not_finite = \"skip\""));
     }
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)

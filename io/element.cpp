@@ -2,26 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <sstream>
+#include <type_traits>
 
 namespace mrmf {
 namespace {
 
-/// Whether any of `count` elements is NaN or infinite. No early exit, so that the loop is vectorised.
-template <typename Element>
+/// An element as float32, or in a float64 as it is.
+template <typename Number, typename Element>
+Number number(Element x) {
+  if constexpr (std::is_same_v<Number, double> && std::is_same_v<Element, double>)
+    return x;
+  else
+    return to_float(x);
+}
+
+/// Whether any of `count` elements is not finite as `Number`. No early exit, so that the loop is vectorised.
+template <typename Number, typename Element>
 bool any_not_finite(const Element* from, Index count) {
   int bad = 0;
-  for (Index i = 0; i < count; ++i) bad |= static_cast<int>(!(std::abs(to_float(from[i])) <= 3.402823466e38F));
+  for (Index i = 0; i < count; ++i)
+    bad |= static_cast<int>(!(std::abs(number<Number>(from[i])) <= std::numeric_limits<Number>::max()));
   return bad != 0;
 }
 
-template <typename Element>
+template <typename Number, typename Element>
 Index first_bad(const Element* from, Index count) {
   constexpr Index block = 4096;
   for (Index start = 0; start < count; start += block) {
     const Index here = std::min(block, count - start);
-    if (!any_not_finite(from + start, here)) continue;
+    if (!any_not_finite<Number>(from + start, here)) continue;
     for (Index i = start; i < start + here; ++i)
-      if (!std::isfinite(to_float(from[i]))) return i;
+      if (!std::isfinite(number<Number>(from[i]))) return i;
   }
   return count;
 }
@@ -76,8 +89,33 @@ void to_float32(ElementType type, const void* raw, Span out) {
 Index first_not_finite(ElementType type, const void* raw, Index count) {
   if (type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64) return count;
   Index first = count;
-  with_elements(type, raw, [&](const auto* from) { first = first_bad(from, count); });
+  with_elements(type, raw, [&](const auto* from) { first = first_bad<double>(from, count); });
   return first;
+}
+
+Index first_beyond_float32(ElementType type, const void* raw, Index count) {
+  if (type != ElementType::float64) return first_not_finite(type, raw, count);
+  return first_bad<float>(static_cast<const double*>(raw), count);
+}
+
+double number_at(ElementType type, const void* raw, Index place) {
+  double found = 0;
+  with_elements(type, raw, [&](const auto* from) {
+    using Element = std::remove_cvref_t<decltype(*from)>;
+    if constexpr (std::is_same_v<Element, Half>)
+      found = to_float(from[place]);
+    else
+      found = static_cast<double>(from[place]);
+  });
+  return found;
+}
+
+std::string not_finite_reason(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return "an infinity";
+  std::ostringstream text;
+  text << value << ", which is beyond float32's 3.4e38";
+  return text.str();
 }
 
 }  // namespace mrmf

@@ -70,7 +70,14 @@ void with_elements(ElementType type, const void* raw, Visit&& visit) {
 /// Converts out.size() elements of `type` at `raw`, on the calling thread alone.
 void to_float32(ElementType type, const void* raw, Span out);
 
-/// Index of the first of `count` elements that is NaN or infinite as float32; `count` when there is none.
+/// Index of the first of `count` elements that is NaN or infinite in its own type; `count` when there is none.
 Index first_not_finite(ElementType type, const void* raw, Index count);
+/// The same, but also of float64 numbers that float32 cannot hold.
+Index first_beyond_float32(ElementType type, const void* raw, Index count);
+
+/// An element as a double: exact but for integers of 64 bits.
+double number_at(ElementType type, const void* raw, Index place);
+/// What is wrong with a number that is not finite as float32: "NaN", "an infinity", "1e+40, which is beyond ...".
+std::string not_finite_reason(double value);
 
 }  // namespace mrmf

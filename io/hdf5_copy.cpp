@@ -18,11 +18,14 @@ void copy_attribute(hid_t from, hid_t to, const char* name, const std::string& w
   const Type type(H5Aget_type(source.get()));
   if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return;
   const Space space(H5Aget_space(source.get()));
-  std::vector<std::byte> value(
-      static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0)) *
-      H5Tget_size(type.get()));
-  require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
+  const auto elements = static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
   Attribute target(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
+  if (elements == 0) {  // nothing can be read from it
+    require(target && target.close(), what + " cannot be written");
+    return;
+  }
+  std::vector<std::byte> value(elements * H5Tget_size(type.get()));
+  require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
   const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
   H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
   require(written, what + " cannot be written");

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_output.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/input_file.hpp"
@@ -229,6 +231,26 @@ void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span
     if (!direct) to_float32(rows.type(), raw.get(), part);
     done += part.size();
   }
+}
+
+std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files,
+                                    const std::vector<std::string>& datasets) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(target, unknown)) return files;
+  const h5::Lock lock;
+  h5::silence();
+  const std::vector<std::string> paths = files;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
+    const h5::File file = open_here(path);
+    for (const std::string& name : datasets.empty() ? all_datasets(path) : datasets) {
+      if (!h5::is_dataset(file.get(), name)) continue;
+      const auto more =
+          h5::files_of(path, h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
+      files.insert(files.end(), more.begin(), more.end());
+    }
+  }
+  return files;
 }
 
 std::string Hdf5File::read_text(const std::string& name) const {

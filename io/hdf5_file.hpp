@@ -53,6 +53,12 @@ class Hdf5File {
   std::unique_ptr<State> state_;
 };
 
+/// What a command reads that names these data sets of these files; none: all of them. To the files come those that
+/// virtual and external data sets, or links, take values from. For require_output(): while `target` does not exist,
+/// nothing is looked up.
+std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files,
+                                    const std::vector<std::string>& datasets = {});
+
 std::string hdf5_version();
 
 }  // namespace mrmf

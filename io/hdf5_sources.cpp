@@ -159,8 +159,9 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
   }
 }
 
-/// Checks the files of raw bytes beside the HDF5 file. The library reads zeros behind their end.
-std::optional<Gap> external_gap(const std::string& path, const Properties& creation) {
+/// Checks the files of raw bytes beside the HDF5 file, and adds them to `files`. The library reads zeros behind their
+/// end.
+std::optional<Gap> external_gap(const std::string& path, const Properties& creation, std::set<std::string>& files) {
   const char* const variable = std::getenv("HDF5_EXTFILE_PREFIX");
   std::string prefix = variable == nullptr ? "" : variable;
   if (const std::string origin = "${ORIGIN}"; prefix.starts_with(origin))
@@ -174,6 +175,7 @@ std::optional<Gap> external_gap(const std::string& path, const Properties& creat
             path + ": its external files cannot be listed");
     name.back() = '\0';
     const std::filesystem::path file = std::filesystem::path(prefix) / name.data();
+    files.insert(file.string());
     if (!is_regular(file.string())) return Gap{0, "come from " + file.string() + ", which is not there"};
     std::error_code unknown;
     const auto size = std::filesystem::file_size(file, unknown);
@@ -224,7 +226,7 @@ class Walk {
     const H5D_layout_t layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL) return look_virtual({path, dataset, what, gaps}, creation);
     if (H5Pget_external_count(creation.get()) > 0) {
-      const std::optional<Gap> gap = external_gap(path, creation);
+      const std::optional<Gap> gap = external_gap(path, creation, files_);
       return gaps ? gap : std::nullopt;
     }
     if (!gaps) return std::nullopt;
@@ -235,6 +237,9 @@ class Walk {
     if (layout == H5D_CONTIGUOUS && H5Dget_offset(dataset.get()) == HADDR_UNDEF) return Gap{0, "were never written"};
     return std::nullopt;
   }
+
+  /// All files that were followed.
+  const std::set<std::string>& files() const { return files_; }
 
  private:
   struct Place {
@@ -438,6 +443,15 @@ void require_sound_sources(const std::string& path, const Dataset& dataset, cons
 
 std::optional<Gap> first_gap(const std::string& path, const Dataset& dataset, const std::string& what) {
   return Walk().look(path, dataset, what, true);
+}
+
+std::vector<std::string> files_of(const std::string& path, const Dataset& dataset, const std::string& what) {
+  Walk walk;
+  walk.look(path, dataset, what, false);
+  std::vector<std::string> files{
+      text_of([&](char* to, std::size_t size) { return H5Fget_name(dataset.get(), to, size); })};
+  files.insert(files.end(), walk.files().begin(), walk.files().end());
+  return files;
 }
 
 void require_written(const std::string& path, const Dataset& dataset, const std::string& what) {

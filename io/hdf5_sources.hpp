@@ -48,6 +48,9 @@ void require_sound_sources(const std::string& path, const Dataset& dataset, cons
 /// The gap with the lowest row, from headers and indices alone; none when everything was written.
 std::optional<Gap> first_gap(const std::string& path, const Dataset& dataset, const std::string& what);
 
+/// The file that holds the data set, which an external link may lead to, and all files that its values come from.
+std::vector<std::string> files_of(const std::string& path, const Dataset& dataset, const std::string& what);
+
 /// DataError that names the gap and says how to use the fill value instead.
 void require_written(const std::string& path, const Dataset& dataset, const std::string& what);
 

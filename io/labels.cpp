@@ -161,8 +161,7 @@ void Labels::read(const Source& source, Range rows, Index to) {
     read_values(source, {first.row, count}, values);
     const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
     if (bad < std::ssize(values))
-      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / width},
-                                      values[static_cast<std::size_t>(bad)]));
+      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / width}, source.reader));
     if (form_.kind == LabelKind::classes) keep_classes(first, values, place);
     if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
   }

@@ -13,8 +13,9 @@ namespace {
 
 constexpr Index kReadBytes = Index{1} << 24;
 
-/// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`.
-void add_bad(const RowReader& reader, Range rows, Index number, std::vector<Index>& bad) {
+/// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`. Numbers that float32
+/// cannot hold say something that is not to be skipped.
+void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index number, std::vector<Index>& bad) {
   const ElementType type = reader.type();
   const Index width = reader.row_bytes() / size_of(type);
   const Index step = std::max<Index>(1, kReadBytes / std::max<Index>(1, reader.row_bytes()));
@@ -23,9 +24,13 @@ void add_bad(const RowReader& reader, Range rows, Index number, std::vector<Inde
     const Index count = std::min(step, rows.count - done);
     values.resize(static_cast<std::size_t>(count * reader.row_bytes()));
     reader.read(rows.first + done, count, values.data());
-    for (Index row = 0; row < count; ++row)
-      if (first_not_finite(type, values.data() + row * reader.row_bytes(), width) < width)
+    for (Index row = 0; row < count; ++row) {
+      const std::byte* const from = values.data() + row * reader.row_bytes();
+      if (first_not_finite(type, from, width) < width)
         bad.push_back(number + done + row);
+      else if (first_beyond_float32(type, from, width) < width)
+        throw DataError(not_finite_text({place.path, place.dataset, rows.first + done + row}, reader));
+    }
   }
 }
 
@@ -44,7 +49,8 @@ void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& 
   stored.for_each_run(mine, [&](const RowRun& run) {
     if (run.file != open) reader.emplace(spec.files[run.file], name);
     open = run.file;
-    if (may_be_bad(reader->type())) add_bad(*reader, run.rows, starts[run.file] + run.rows.first, bad);
+    if (may_be_bad(reader->type()))
+      add_bad(*reader, {spec.files[run.file], name, 0}, run.rows, starts[run.file] + run.rows.first, bad);
   });
 }
 

@@ -7,8 +7,9 @@
 
 namespace mrmf {
 
-/// The rows among a shape's samples whose samples or labels hold NaN or infinity as float32; over all files, ascending,
-/// the same on every rank. Collective: each rank reads its part of all rows, once.
+/// The rows among a shape's samples whose samples or labels hold NaN or infinity; over all files, ascending, the same
+/// on every rank. Collective: each rank reads its part of all rows, once. DataError for finite numbers that float32
+/// cannot hold, in rows that hold neither.
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
 
 }  // namespace mrmf

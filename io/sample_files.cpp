@@ -18,10 +18,19 @@ Range common(Range a, Range b) {
 
 }  // namespace
 
-std::string not_finite_text(const RowPlace& place, float value) {
+std::string not_finite_text(const RowPlace& place, const RowReader& reader) {
+  std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
+  reader.read(place.row, 1, row.data());
+  const Index width = reader.row_bytes() / size_of(reader.type());
+  const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
+  Index bad = place_of(first_not_finite);
+  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
+  const double value = number_at(reader.type(), row.data(), bad);
   return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
-         (std::isnan(value) ? "NaN" : "an infinity") +
-         "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\"";
+         not_finite_reason(value) +
+         (std::isfinite(value)
+              ? "; store the numbers in other units, or their logarithm"
+              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\"");
 }
 
 Index files_with(const DatasetShape& shape, Range rows) {
@@ -130,12 +139,10 @@ void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch&
   }
   const Index bad = first_not_finite(type_, to, rows.count * row_elements_);
   if (bad == rows.count * row_elements_) return;
-  float value = 0;
-  to_float32(type_, to + bad * size_of(type_), {&value, 1});
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, value));
+  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {

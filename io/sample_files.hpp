@@ -28,8 +28,9 @@ struct RowPlace {
   const std::string& dataset;
   Index row;
 };
-/// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, depending on `value`.
-std::string not_finite_text(const RowPlace& place, float value);
+/// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
+/// that row again, as it is stored.
+std::string not_finite_text(const RowPlace& place, const RowReader& reader);
 
 /// The number of files that hold some of these rows.
 Index files_with(const DatasetShape& shape, Range rows);

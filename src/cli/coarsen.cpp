@@ -13,6 +13,7 @@
 
 #include "generated/version.hpp"
 #include "io/coarsen.hpp"
+#include "io/hdf5_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/system/backend_choice.hpp"
@@ -64,7 +65,7 @@ void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
   for (const std::string& file : options.files) {
     const fs::path target = fs::path(options.output) / fs::path(file).filename();
-    require_output(target.string(), options.replace, options.files);
+    require_output(target.string(), options.replace, all_inputs(target.string(), options.files));
     if (!names.insert(target).second)
       throw ConfigError("two files are called " + target.filename().string() + "; copy them into different folders");
   }

@@ -1,5 +1,6 @@
 // `mrmf export`: a trained model as a file that other programs read.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -75,7 +76,9 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
                  {"resolution", resolution_text(choice.resolution, in.axes)},
                  {"sample", to_string(in)},
                  {"output", to_string(out)},
-                 {"task", tasks[static_cast<std::size_t>(model.task)]}};
+                 {"task", tasks[static_cast<std::size_t>(model.task)]},
+                 {"samples", fmt::format("{}", fmt::join(config.data.train.sample_names(), ", "))}};
+  if (!config.data.train.axes.empty()) model.facts["axes"] = config.data.train.axes;
 }
 
 void export_model(const ExportOptions& options, Comm& world) {

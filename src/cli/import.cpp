@@ -41,6 +41,15 @@ Shape input_shape(const ImportOptions& options, const Config& config, const Exte
   }
 }
 
+// The units of a model are part of it, and import sees no samples to measure.
+void require_measured(const std::string& path, const DataConfig& data) {
+  for (const Normalisation* units : {&data.normalise_samples, &data.normalise_labels})
+    if (units->mean_std && units->mean.empty() && units->std.empty())
+      throw ConfigError(path +
+                        ": mean and standard deviation of data.normalise are still to be measured; give the run's own "
+                        "config.toml: --config RUN/config.toml");
+}
+
 void import_model(const ImportOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   if (config.method.name == MethodName::automatic) config.method = {};  // a schedule says nothing of the network
@@ -56,6 +65,7 @@ void import_model(const ImportOptions& options, Comm& world) {
   settings.network = {input_shape(options, config, resolution, file, world), 1, config.model.layers,
                       config.model.bottom};
   Model model(*backend, settings);
+  require_measured(options.config, config.data);
   sample_map(config, model.network().input());  // ConfigErrors where nobody could use the model
   label_map(config, model.network().output());
   collective_try(world, [&] { read_parameters(*backend, file, model); });

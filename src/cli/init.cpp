@@ -5,16 +5,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <memory>
 
 #include "io/coarsen.hpp"
 #include "io/file_patterns.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/digits.hpp"
 #include "src/data/first_look.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -39,7 +42,6 @@ struct InitOptions {
 struct Draft {
   FirstLook look;
   DatasetShape shape;
-  bool skip = false;
   std::string data, model, loss;
   int batch = 1, epochs = 20;
 
@@ -59,47 +61,98 @@ struct Draft {
 // Every digit that tells a number from its neighbours: what is given is then what would have been measured.
 std::string numbers(const std::vector<double>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
 
-// Units by mean and deviation of `what`: measured in training, or given where a channel has no deviation to divide by.
-std::string units(const std::string& what, const std::string& logarithm, const ChannelFacts& facts) {
-  std::vector<double> deviations = facts.deviation;
-  bool constant = false;
-  for (double& deviation : deviations)
-    if (!(deviation > 0)) {
-      constant = true;
-      deviation = 1;
-    }
-  if (!constant) return fmt::format("normalise.{}s = \"{}mean_std\"\n", what, logarithm);
+// Units by mean and deviation of `what`: measured in training, or, where there a channel has no deviation to divide by
+// or the rows are few, given as those of all rows.
+std::string units(const std::string& what, const std::string& logarithm, const ChannelFacts& train, bool few,
+                  const std::function<ChannelFacts()>& all) {
+  const bool constant = !(std::ranges::min(train.deviation) > 0);
+  if (!constant && !few) return fmt::format("normalise.{}s = \"{}mean_std\"\n", what, logarithm);
+  ChannelFacts given = all();
+  for (double& deviation : given.deviation)
+    if (!(deviation > 0)) deviation = 1;
   return fmt::format(
-      "# A channel is the same everywhere, so these are given instead of measured.\n"
+      "# {3}, so these are given instead of measured.\n"
       "normalise.{0}s = \"mean_std\"\nnormalise.{0}_mean = {1}\nnormalise.{0}_std = {2}\n",
-      what, numbers(facts.mean), numbers(deviations));
+      what, numbers(given.mean), numbers(given.deviation),
+      constant ? "A channel is the same in all training samples" : "The training samples are few");
 }
 
-// After a logarithm where numbers from 0 on range over orders of magnitude.
-std::string sample_units(const ChannelFacts& facts) {
+// Whether numbers from 0 on range over orders of magnitude.
+bool over_orders(const ChannelFacts& facts) {
   constexpr double kOrders = 100;
-  bool logarithm = true;
+  bool orders = true;
   for (std::size_t c = 0; c < facts.mean.size(); ++c)
-    logarithm = logarithm && facts.least[c] >= 0 && facts.most[c] > kOrders * std::max(facts.mean[c], 0.1);
-  return units("sample", logarithm ? "log1p_" : "", facts);
+    orders = orders && facts.least[c] >= 0 && facts.most[c] > kOrders * std::max(facts.mean[c], 0.1);
+  return orders;
 }
 
-DatasetSpec spec_of(const InitOptions& options, const FirstLook& look) {
+/// A data set of the files, with all its finite rows or some of them.
+struct Part {
   DatasetSpec spec;
-  spec.files = expand_patterns(options.files);
-  spec.samples = look.samples;
-  spec.labels = look.labels;
-  spec.axes = look.axes;
-  spec.not_finite = NotFiniteRule::skip;
-  spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, {}, CoarseLabels::shares};
-  return spec;
+  DatasetShape shape;
+};
+
+Part part_of(const InitOptions& options, const FirstLook& look, const std::string& samples, const std::string& labels,
+             Comm& world) {
+  Part part;
+  part.spec.files = expand_patterns(options.files);
+  part.spec.samples = samples;
+  part.spec.labels = labels;
+  part.spec.axes = look.axes;
+  part.spec.not_finite = NotFiniteRule::skip;
+  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, {}, CoarseLabels::shares};
+  part.shape = inspect_dataset(part.spec, world);
+  return part;
+}
+
+constexpr double kValidation = 0.2;  // of the rows, where no data sets are there for it
+
+// The rows that the written split trains on.
+Part training_rows(const Part& all, Comm& world) {
+  Part part = all;
+  part.spec.choice = {RowPart::train, "", kValidation, DataConfig{}.split.seed};
+  if (all.shape.skipped.empty()) part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
+  part.shape = inspect_dataset(part.spec, world);
+  return part;
+}
+
+// The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
+// one in all of them.
+std::string normalisation(const FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
+  constexpr Index kFewRows = 10;
+  const bool few = train.shape.samples < kFewRows;
+  const auto samples_in = [&](const Part& part) {
+    return channel_facts(samples_of(part.spec, part.shape), false, world);
+  };
+  const auto labels_in = [&](const Part& part) {
+    return channel_facts(labels_of(part.spec, part.shape), false, world);
+  };
+  const ChannelFacts samples = samples_in(train);
+  require_digits(train.spec, train.shape, NumbersOf::samples, samples, world);
+  bool logarithm = over_orders(samples);
+  for (const Part& part : parts)
+    if (logarithm) logarithm = std::ranges::min(samples_in(part).least) >= 0;
+  const std::string text =
+      units("sample", logarithm ? "log1p_" : "", samples, few, [&] { return samples_in(parts.front()); });
+  if (look.kind != LabelKind::numbers) return text;
+  const ChannelFacts labels = labels_in(train);
+  require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
+  return text + units("label", "", labels, few, [&] { return labels_in(parts.front()); });
 }
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const FirstLook& look = draft.look;
-  const DatasetSpec spec = spec_of(options, look);
-  draft.shape = inspect_dataset(spec, world);
-  draft.skip = !draft.shape.skipped.empty();
+  std::vector<Part> parts{part_of(options, look, look.samples, look.labels, world)};
+  const bool given = !look.validation_samples.empty();
+  if (given) parts.push_back(part_of(options, look, look.validation_samples, look.validation_labels, world));
+  draft.shape = parts.front().shape;
+  Index skipped = 0, rows = 0;
+  for (const Part& part : parts) {
+    skipped += std::ssize(part.shape.skipped);
+    rows += part.shape.samples + std::ssize(part.shape.skipped);
+  }
+  if (skipped > 0)
+    draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
@@ -111,15 +164,15 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
   text += split("train", look.samples, look.labels);
-  if (look.validation_samples.empty())
-    text += "split = { by = \"rows\", validation = 0.2 }  # a fifth of the rows, chosen at random, validates\n";
-  else
+  if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
-  if (draft.skip)
-    text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", draft.shape.skipped.size());
-  text += sample_units(channel_facts(samples_of(spec, draft.shape), false, world));
-  if (look.kind == LabelKind::numbers)
-    text += units("label", "", channel_facts(labels_of(spec, draft.shape), false, world));
+  else
+    text += fmt::format(
+        "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
+        kValidation);
+  if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
+  const Part train = given ? parts.front() : training_rows(parts.front(), world);
+  text += normalisation(look, train, parts, world);
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -188,7 +241,7 @@ void write_config(const InitOptions& options, Comm& world) {
   const std::vector<std::string> files = expand_patterns(options.files);
   collective_try(world, [&] {
     if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
-    if (world.root()) require_output(options.output, options.replace, files);
+    if (world.root()) require_output(options.output, options.replace, all_inputs(options.output, files));
     draft.look = look_at_files(files, options.names);
   });
   describe_data(draft, options, world);

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "io/file_patterns.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "layers/dropout_passes.hpp"
@@ -46,7 +47,9 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUs
 // Checks the output before any work: it may not be one of the command's inputs.
 void require_free(const ModelOptions& options, const DatasetSpec& spec, const std::vector<ModelChoice>& choices) {
   if (options.output.empty()) return;
-  std::vector<std::string> inputs = spec.files;
+  std::vector<std::string> names = spec.sample_names();
+  if (!spec.labels.empty()) names.push_back(spec.labels);
+  std::vector<std::string> inputs = all_inputs(options.output, spec.files, names);
   for (const ModelChoice& choice : choices)
     for (const std::string& input : choice.inputs()) inputs.push_back(input);
   require_output(options.output, options.replace, inputs);

@@ -35,8 +35,8 @@ struct FirstLook {
   std::vector<std::string> reasons;  ///< a line for each guess, for people
 };
 
-/// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError, with all data
-/// sets, when no two fit together, or when labels of positions are a few whole numbers far apart.
+/// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data
+/// sets fit together, with the reason where it can be told, and as guess_labels() of label_guess.hpp.
 FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given);
 
 }  // namespace mrmf

@@ -3,17 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/digits.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index kMostChannels = 4096;  // whose numbers a configuration holds
 
-void measure(Normalisation& units, const Numbers& numbers, const std::string& key, Comm& comm) {
+void measure(Normalisation& units, const Config& config, const DatasetShape& train, NumbersOf of, Comm& comm) {
+  const DatasetSpec& spec = config.data.train;
+  const bool labels = of == NumbersOf::labels;
+  const Numbers numbers = labels ? labels_of(spec, train) : samples_of(spec, train);
+  const std::string key = labels ? "data.normalise.label" : "data.normalise.sample";
   const bool open = units.mean_std && units.mean.empty();
   if (!open && !units.log1p) return;
   if (open && numbers.channels > kMostChannels)
@@ -27,6 +33,7 @@ void measure(Normalisation& units, const Numbers& numbers, const std::string& ke
     throw DataError(fmt::format("{} holds {:g}, and {}s = \"log1p\" takes the logarithm of 1 + x; x must be above -1",
                                 numbers.what, least, key));
   if (!open) return;
+  if (!units.log1p) require_digits(spec, train, of, facts, comm);
   for (std::size_t c = 0; c < facts.mean.size(); ++c)
     if (!(facts.deviation[c] > 0))
       throw DataError(
@@ -41,8 +48,8 @@ void measure(Normalisation& units, const Numbers& numbers, const std::string& ke
 
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm) {
   DataConfig& data = config.data;
-  measure(data.normalise_samples, samples_of(data.train, train), "data.normalise.sample", comm);
-  measure(data.normalise_labels, labels_of(data.train, train), "data.normalise.label", comm);
+  measure(data.normalise_samples, config, train, NumbersOf::samples, comm);
+  measure(data.normalise_labels, config, train, NumbersOf::labels, comm);
   sample_map(config, train.sample);
   label_map(config, train.label);
 }
@@ -70,6 +77,11 @@ ChannelMap channel_map(const Normalisation& normalisation, Index channels, const
       throw ConfigError(fmt::format("{}: a standard deviation of {}; it must be above 0", key, deviation));
     map.scale.push_back(static_cast<float>(1 / deviation));
     map.shift.push_back(static_cast<float>(-mean / deviation));
+    if (!std::isfinite(map.scale.back()) || !std::isfinite(map.shift.back()))
+      throw ConfigError(
+          fmt::format("{}: a mean of {:g} and a standard deviation of {:g} in channel {} are too small for float32 to "
+                      "divide by; store the numbers in other units",
+                      key, mean, deviation, c));
   }
   return map;
 }

@@ -13,7 +13,7 @@ namespace mrmf {
 /// The numbers have the same bits on any number of ranks. Collective: ranks share the reading. DataError: a channel
 /// that is the same everywhere, or a number of which there is no logarithm. ConfigError: as many numbers as neither one
 /// nor the channels. With neither log1p nor an open mean_std nothing is read; log1p takes a reading, for the range of
-/// the numbers, even where all else is given.
+/// the numbers, even where all else is given. DataError, too, where float32 keeps too few digits of them (digits.hpp).
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
 /// What settled settings come to over so many channels. ConfigError where numbers are still to be measured, or are for

@@ -10,6 +10,7 @@
 #include "io/labels.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
+#include "src/data/digits.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 
@@ -94,7 +95,13 @@ std::optional<std::string> odd_scale(const ChannelFacts& facts) {
 
 void advise_on_numbers(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
   const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
-    if (!numbers.facts || units.mean_std || units.log1p) return;
+    if (!numbers.facts) return;
+    const NumbersOf which = of == "labels" ? NumbersOf::labels : NumbersOf::samples;
+    if (const auto lost = lost_digits(split.spec, split.shape, which, *numbers.facts)) {
+      advice.push_back(*lost);
+      return;
+    }
+    if (units.mean_std || units.log1p) return;
     if (const auto odd = odd_scale(*numbers.facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
                                    numbers.name, *odd, of));

@@ -100,7 +100,7 @@ void require_same_tensors(const SafetensorsFile& file, const std::vector<PartPla
     if (!file.tensors().contains(tensor_name(place))) missing.push_back(tensor_name(place));
   }
   for (const auto& [name, place] : file.tensors())
-    if (!wanted.contains(name)) unknown.push_back(nlohmann::json(name).dump(-1, ' ', true));
+    if (!wanted.contains(name)) unknown.push_back(shown(name));
   const std::string without = missing.empty() ? "" : "lacks " + some(missing);
   const std::string beside = unknown.empty() ? "" : "has " + some(unknown) + " of no layer";
   if (!missing.empty() || !unknown.empty())

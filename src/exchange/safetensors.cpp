@@ -22,6 +22,7 @@ using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 constexpr std::uint64_t kMostHeader = 100'000'000;  // the format's own limit
+constexpr std::size_t kMostAxes = 32;               // as many as HDF5 has; all are printed where they are wrong
 constexpr const char* kMetadata = "__metadata__";
 
 void read_at(const InputFile& file, const std::string& path, std::uint64_t offset, char* to, std::size_t count) {
@@ -35,12 +36,15 @@ void read_at(const InputFile& file, const std::string& path, std::uint64_t offse
   }
 }
 
-// A name from the file, fit for a message.
+}  // namespace
+
 std::string shown(const std::string& name) {
   constexpr std::size_t most = 100;
   return Json(name.size() > most ? name.substr(0, most) + "..." : name)
       .dump(-1, ' ', true, Json::error_handler_t::replace);
 }
+
+namespace {
 
 // The parser itself keeps the last of two members of one name.
 Json parse_header(const std::string& path, const std::string& header) {
@@ -80,7 +84,10 @@ SafetensorsPlace read_place(const Json& entry, const std::string& path, const st
            "its numbers are " + shown(type->get<std::string>()) + ", and F32 are read; convert them to float32");
   SafetensorsPlace place;
   Index count = 1;
-  for (const std::uint64_t size : numbers(entry, "shape", path, name)) {
+  const std::vector<std::uint64_t> sizes = numbers(entry, "shape", path, name);
+  if (sizes.size() > kMostAxes)
+    refuse(path, name, fmt::format("it has {} axes, and at most {} are read", sizes.size(), kMostAxes));
+  for (const std::uint64_t size : sizes) {
     place.shape.push_back(static_cast<Index>(std::min<std::uint64_t>(size, kMostElements + 1)));
     count = saturated_product(count, place.shape.back());
   }

@@ -47,6 +47,9 @@ struct SafetensorsPart {
   ConstSpan values;
 };
 
+/// A name from a file, quoted, and cut where it is long: fit for a message.
+std::string shown(const std::string& name);
+
 /// The bytes of a file with these tensors, in this order.
 std::string safetensors_bytes(const std::vector<SafetensorsPart>& parts,
                               const std::map<std::string, std::string>& metadata);

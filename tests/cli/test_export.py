@@ -77,6 +77,8 @@ class RoundTrip(Export):
     def test_predictions_are_equal(self):
         metadata, tensors = self.export("--epoch", "last")
         self.assertEqual(metadata["sample"], "64x3")
+        self.assertEqual(metadata["samples"], "train_frames")
+        self.assertNotIn("axes", metadata)
         self.assertEqual(metadata["resolution"], "[1]")
         self.assertEqual(metadata["run"], "run")
         self.assertRegex(metadata["program"], r"^mrmf \d")
@@ -106,7 +108,7 @@ class RoundTrip(Export):
         self.mrmf("train", "config.toml")
         metadata, _ = self.export()
         self.assertEqual(len(json.loads(metadata["network"])["samples"]["scale"]), 3)
-        self.import_fails("still to be measured", code=2)
+        self.import_fails("give the run's own config.toml: --config RUN/config.toml", code=2)
         self.mrmf("import", "m.safetensors", "-o", "m.h5", "--config", "run/config.toml")
         np.testing.assert_array_equal(self.prediction("m.h5")["prediction"], self.prediction("run")["prediction"])
 
@@ -277,6 +279,7 @@ class BadFiles(Export):
         self.refused(of_first(shape=[2**32, 2**32]), "larger than any file")
         self.refused(of_first(shape=[2**64 - 1]), "larger than any file")
         self.refused(of_first(shape=[-6, 4, -3]), "shape is no list")
+        self.refused(of_first(shape=[6, 4, 3] + [1] * 100_000), "it has 100003 axes, and at most 32 are read")
 
     def test_tensors(self):
         metadata, tensors = self.export()
@@ -286,6 +289,8 @@ class BadFiles(Export):
         self.import_fails("lacks conv1.bias; is the configuration")
         safetensors_file.write(path, dict(without, **{"conv9.bias\n": np.zeros(6)}), metadata)
         self.import_fails(r'lacks conv1.bias, and has "conv9.bias\n" of no layer')
+        safetensors_file.write(path, dict(tensors, **{"x" * 2_000_000: np.zeros(6)}), metadata)
+        self.import_fails(f'has "{"x" * 100}..." of no layer')
         for value in (np.nan, np.inf):
             bad = copy.deepcopy(tensors)
             bad["dense1.weight"][3, 2] = value

@@ -111,6 +111,26 @@ class MissingRows(Hostile):
         self.assertEqual([line["train_loss"] for line in self.lines("plain/epochs.jsonl")],
                          [line["train_loss"] for line in self.lines("virtual/epochs.jsonl")])
 
+    def test_outputs_do_not_replace_what_is_read_through_other_files(self):
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        self.virtual(self.whole)
+        self.replace("val_frames", lambda file, name, values: None)
+        with h5py.File(self.path("linked.h5"), "w") as other, h5py.File(self.path("data.h5"), "a") as file:
+            other["x"] = np.zeros(file["val_unitStar_par"].shape[:1] + (64, 3), "f4")
+            file["val_frames"] = h5py.ExternalLink("linked.h5", "x")
+            other["x"][()].tofile(self.path("raw.bin"))
+            file.create_dataset("raw", other["x"].shape, "f4", external=[("raw.bin", 0, other["x"].size * 4)])
+        os.mkdir(self.path("elsewhere"))
+        for name, samples in (("source.h5", "train_frames"), ("linked.h5", "val_frames"), ("raw.bin", "raw")):
+            before = support.digest(self.path(name))
+            self.fails(2, "predict", "run", "--samples", samples, "-o", name, "--overwrite",
+                       message=f"{name}: is read by this very command")
+            self.assertEqual(support.digest(self.path(name)), before)
+        with h5py.File(self.path("source.h5")) as source, h5py.File(self.path("elsewhere/source.h5"), "w") as file:
+            file.create_virtual_dataset("x", self.whole(source["x"], self.path("source.h5")))
+        self.fails(2, "coarsen", "elsewhere/source.h5", "--factor", "2", "-o", ".", "--overwrite",
+                   message="source.h5: is read by this very command")
+
     def test_a_coarse_copy_has_the_values_that_lie_in_other_files(self):
         words = np.array(["a", "longer than that", ""], dtype=object)
         with h5py.File(self.path("source.h5"), "w") as other:

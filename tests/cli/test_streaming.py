@@ -178,6 +178,8 @@ class Streaming(support.MrmfTest):
             file.attrs["made by"] = "a survey"
             file.attrs["sizes"] = np.array([512.0, 128.0])
             file["3Dmap"].attrs["unit"] = "particles"
+            file["3Dmap"].attrs["nothing"] = h5py.Empty("f4")
+            file.attrs["no words"] = h5py.Empty("S10")
             file["unitPar"].attrs["names"] = ["Omega_m", "sigma_8", "n_s", "H_0"]
         words = ("coarsen", TRAIN[0], "--factor", "2,2,2", "-o", "coarse")
         self.mrmf(*words)
@@ -185,6 +187,8 @@ class Streaming(support.MrmfTest):
             self.assertEqual(copy.attrs["made by"], "a survey")
             self.assertEqual(list(copy.attrs["sizes"]), [512.0, 128.0])
             self.assertEqual(copy["3Dmap"].attrs["unit"], "particles")
+            self.assertEqual(copy["3Dmap"].attrs["nothing"], h5py.Empty("f4"))
+            self.assertEqual(copy.attrs["no words"], h5py.Empty("S10"))
             self.assertEqual(list(copy["unitPar"].attrs["names"]), ["Omega_m", "sigma_8", "n_s", "H_0"])
         with open(self.path("coarse/" + TRAIN[0]), "rb") as file:
             before = file.read()

@@ -55,6 +55,10 @@ TEST_CASE("exchange: a normalisation that is none") {
   CHECK(why_not(wrong, 2).find("2 means and 0 standard deviations") != std::string::npos);
   wrong.std = {1, 0};
   CHECK(why_not(wrong, 2).find("a standard deviation of 0") != std::string::npos);
+  wrong.std = {1, 1e-39};  // float32 has no number for 1e39
+  CHECK(why_not(wrong, 2).find("1e-39 in channel 1 are too small for float32") != std::string::npos);
+  wrong.std = {1, 1e-38};
+  CHECK(why_not(wrong, 2).empty());
 }
 
 TEST_CASE("exchange: an ONNX file holds at most 2 GB") {

@@ -38,7 +38,7 @@ def of_networks():
         with tempfile.TemporaryDirectory() as folder:
             samples, want = networks.make_model(name, folder)
             networks.mrmf("export", f"{folder}/model.h5", "-o", f"{folder}/m.safetensors")
-            network, worst = deviation(f"{folder}/m.safetensors", samples, want["prediction"])
+            network, worst = deviation(f"{folder}/m.safetensors", samples, want["prediction"], networks.deviation_of(name))
             load_safetensors.save(network, f"{folder}/back.safetensors")
             networks.mrmf("import", f"{folder}/back.safetensors", "-o", f"{folder}/back.h5", "--config", f"{folder}/run/config.toml")
             networks.mrmf("predict", f"{folder}/back.h5", "-o", f"{folder}/back-predicted.h5")

@@ -1,0 +1,22 @@
+// What names of arrays say of them: words such as "train", "val" or "label".
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mrmf {
+
+/// By the name, as one of its words.
+bool is_for_training(const std::string& name);
+bool is_held_out(const std::string& name);  ///< validation or test
+bool is_like_labels(const std::string& name);
+/// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
+bool is_like_row_numbers(const std::string& name);
+
+/// Names with `word` in place of "train" or "training", in small letters: in all places, then in the first alone. None
+/// where there is no such word.
+std::vector<std::string> partner_names(const std::string& name, const std::string& word);
+
+std::string in_small_letters(std::string text);
+
+}  // namespace mrmf

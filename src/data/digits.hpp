@@ -1,0 +1,24 @@
+// Digits that float32, in which training computes, does not keep of what files hold.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/data/channel_facts.hpp"
+
+namespace mrmf {
+
+/// Whose numbers a data set's are.
+enum class NumbersOf { samples, labels };
+
+/// Says so, with advice, where a channel's numbers lie so far from 0 for their spread that rounding them to float32
+/// moves them by more than a hundredth of their deviation. `facts` are of the same numbers, in float32. Reads some rows
+/// again, as they are stored, where facts and types make that possible. The same on every rank. Not collective.
+std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                       const ChannelFacts& facts);
+
+/// DataError where digits are lost. Collective.
+void require_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, const ChannelFacts& facts,
+                    Comm& comm);
+
+}  // namespace mrmf

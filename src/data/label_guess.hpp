@@ -1,0 +1,19 @@
+// What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/data/first_look.hpp"
+
+namespace mrmf {
+
+/// Reads the labels of all files, for training and for validation, and sets look.kind and look.outputs; look.axes and
+/// the names are known. Classes are whole numbers in integers, from 0 on and nearly without gaps; a line among the
+/// reasons says so where floats look like classes, or classes are many. DataError: labels of several axes whose
+/// positions are not the samples', labels that cannot be read, and labels of positions that are a few whole numbers far
+/// apart.
+void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
+                  FirstLook& look);
+
+}  // namespace mrmf
