@@ -56,7 +56,7 @@ class Trainer {
   PhaseHistory go_on(ModelState& model_state, const Phase& phase, TrainState begun);
 
   /// Trains the first steps of a fresh phase, for this share of its first epoch (at least two), and validates in their
-  /// middle and at their end. Saves nothing and looks at no signal. ConfigError: the epoch has one step.
+  /// middle and at their end. Saves nothing and looks at no signal. requires: an epoch of two steps or more.
   Probe probe(ModelState& model_state, const Phase& phase, double share);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
@@ -93,7 +93,7 @@ class Trainer {
   void sum_parts(Model& model, int part);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
-  void take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
+  void take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches);
   Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
                      int part) const;
   void make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order);

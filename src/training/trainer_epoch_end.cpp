@@ -15,16 +15,17 @@ namespace mrmf {
 
 void Trainer::renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
   statistics_rows_ = 0;
-  if (epoch.number + 1 == phase.stop.epochs || phase.stop.ends_by_loss()) take_statistics(model_state, phase, epoch);
+  if (epoch.number + 1 == phase.stop.epochs || phase.stop.ends_by_loss())
+    take_statistics(model_state, phase, epoch, config_.precise_batch_norm);
 }
 
-void Trainer::take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
+void Trainer::take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches) {
   statistics_rows_ = 0;
   Model& model = model_state.model;
   PreciseBatchNorm precise(ctx_.backend, model, model_state.network.layers);
-  if (config_.precise_batch_norm == 0 || !precise.any()) return;
+  if (batches == 0 || !precise.any()) return;
   EpochOrder order = epoch.order;
-  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(config_.precise_batch_norm)));
+  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
   train_->expect(sampler_.in_parts(order));
   const auto parts = static_cast<std::size_t>(config_.accumulate);
   for (std::size_t i = 0; i < order.steps.size() * parts; ++i) {

@@ -7,6 +7,11 @@
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
+namespace {
+
+constexpr int kLookBatches = 8;  // for batch norms' statistics, at most: a look is one of many, and compares
+
+}  // namespace
 
 // Steps [state.step, last) of the first epoch, then the validation loss.
 double Trainer::probe_half(ModelState& model_state, const Phase& phase, TrainState& state, std::size_t last,
@@ -18,7 +23,7 @@ double Trainer::probe_half(ModelState& model_state, const Phase& phase, TrainSta
     for (int part = 0; part < config_.accumulate; ++part) train_batch(model_state, phase, epoch, k, part);
   state.loss += add_losses(phase, epoch, first, last);
   state.step = static_cast<Index>(last);
-  take_statistics(model_state, phase, epoch);
+  take_statistics(model_state, phase, epoch, std::min(config_.precise_batch_norm, kLookBatches));
   if (!config_.global_batch_norm && !replicas_) average_state(ctx_.backend, model_state.model, ctx_.team);
   const double rows = static_cast<double>(statistics_rows_ + ctx_.data.validation().shape.samples);
   probe.look_gflop += 1e-9 * rows * model_state.model.network().flop();
@@ -32,10 +37,7 @@ Probe Trainer::probe(ModelState& model_state, const Phase& phase, double share) 
   begin(model_state, phase, probe.state);
   const Epoch epoch{0, sampler_.training(phase, 0), probe.state.rate};
   const auto steps = static_cast<std::size_t>(epoch.steps());
-  if (steps < 2)
-    throw ConfigError(
-        "method.switch = \"slope\" needs two steps or more in an epoch of the last phase, which has one; "
-        "use a smaller method.finetune.batch, or method.switch = \"epochs\"");
+  MRMF_CHECK(steps >= 2, "a probe has two halves");
   const auto wanted = static_cast<std::size_t>(std::lround(share * static_cast<double>(steps) / 2));
   const std::size_t half = std::clamp<std::size_t>(wanted, 1, steps / 2);
   const auto gflop = [&](std::size_t first, std::size_t last) {

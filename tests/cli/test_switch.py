@@ -114,6 +114,8 @@ class Switch(support.MrmfTest):
                       ("method.curve=run",)):
             self.fails(2, "plan", "config.toml", *(w for word in words for w in ("--set", word)),
                        message='method.switch = "slope"')
+        self.fails(2, "train", "config.toml", "--set", "method.finetune.batch=96",
+                   message='method.switch = "slope" needs two steps or more in an epoch')
 
 
 class Handover(support.MrmfTest):
