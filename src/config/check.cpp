@@ -158,6 +158,23 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
       "and method.teams = \"sequential\" alone; set it to \"coarse\"");
 }
 
+void check_switch(const MethodConfig& method, const Checker& checker) {
+  if (method.switch_by == Switch::epochs) return;
+  const std::string slope = "method.switch = \"slope\" ";
+  if (method.name != MethodName::mrmf || method.top != TopRule::interpolated || method.resolutions.size() != 2)
+    checker.fail("method.switch", slope +
+                                      "looks at the one coarse model of mrmf with two resolutions and method.top = "
+                                      "\"interpolated\"; set these, or method.switch = \"epochs\"");
+  if (method.handover == Handover::best)
+    checker.fail("method.switch", slope +
+                                      "hands over the model that it looked at, the last epoch's; set "
+                                      "method.handover = \"last\"");
+  if (method.curve == RateCurve::run)
+    checker.fail("method.switch", slope +
+                                      "does not go with method.curve = \"run\", which divides one curve by epochs "
+                                      "that are known beforehand; set method.curve = \"stage\"");
+}
+
 // The default may stand there: effective configurations spell every key out.
 void check_automatic(const MethodConfig& method, const Checker& checker) {
   if (method.name != MethodName::automatic) return;
@@ -182,6 +199,7 @@ void complete_method(Config& config, const Checker& checker) {
   complete_top(method, checker);
   check_teams(method, checker);
   check_bottom(method, checker);
+  check_switch(method, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",

@@ -82,8 +82,11 @@ struct StopSettings {
   std::optional<MetricTarget> metric_target;  ///< of a metric: a role's, or method.target's in the last phase
   EarlyStopping early_stopping;               ///< by `monitor`
   Monitor monitor = Monitor::loss;            ///< also tells which epoch was the best
+  int look_epochs = 0;                        ///< epochs from one look to the next (slope_rule.hpp); 0: no looks
   /// It may end before its epochs are done.
-  bool early() const { return threshold || target || metric_target || early_stopping.patience > 0; }
+  bool early() const { return ends_by_loss() || look_epochs > 0; }
+  /// The same, by what its own epochs end with.
+  bool ends_by_loss() const { return threshold || target || metric_target || early_stopping.patience > 0; }
 };
 
 /// Settings of one role (coarse, dense, finetune); empty means "as under [training]".
@@ -118,6 +121,8 @@ enum class BottomRule { coarse, fresh };
 /// Which of a coarse model's epochs a fusion hands over.
 enum class Handover { last, best };
 enum class Moments { reset, carry };
+/// When a coarse phase ends: after its epochs (or by its stop rule), or also when it stops paying.
+enum class Switch { epochs, slope };
 enum class RateCurve { stage, run };
 enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
@@ -165,6 +170,7 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
+  Coarsening coarsening = Coarsening::average;        ///< how samples at a lower resolution are made
   CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
@@ -207,7 +213,11 @@ struct MethodConfig {
   TopRule top = TopRule::dense;
   Handover handover = Handover::last;
   Moments moments = Moments::reset;
+  bool dilated = false;  ///< the bottom's convolutions keep the reach of the first resolution
   RateCurve curve = RateCurve::stage;
+  Switch switch_by = Switch::epochs;
+  int look_epochs = 2;   ///< slope: epochs from one look at the coarse model to the next
+  double probe = 0.125;  ///< slope: share of the next phase's first epoch that a look trains
   TeamMode teams = TeamMode::sequential;
   std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
   RoleSettings coarse, dense, finetune;

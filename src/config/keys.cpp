@@ -142,8 +142,20 @@ void add_method(Keys& keys) {
       "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
+  add(keys, "method.dilated", MRMF_FIELD(method.dilated), {},
+      "the bottom's convolutions have their taps further apart at finer resolutions, by the ratio of the resolutions: "
+      "then they commute with averaging, and a fusion changes less");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
+  add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
+      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that when "
+      "a "
+      "copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss by more "
+      "per arithmetic");
+  add(keys, "method.look_epochs", MRMF_FIELD(method.look_epochs), at_least(1),
+      "switch = slope: coarse epochs from one such copy to the next");
+  add(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
+      "switch = slope: share of the last phase's first epoch for which a copy is trained");
   add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
   add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),

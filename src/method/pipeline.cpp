@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/method/fusion.hpp"
+#include "src/method/prober.hpp"
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/timer.hpp"
@@ -43,6 +44,31 @@ void start_model(const RunContext& ctx, const Config& config, ModelState& model_
   for (const std::string& line : start.lines) ctx.report.log(line);
 }
 
+// The next model, and where the phase that it is in stands if a look has begun it.
+struct Next {
+  ModelState model;
+  std::optional<TrainState> begun{};
+};
+
+// A stage whose models are trained one after the other.
+Next train_stage(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage, Trainer& trainer,
+                 ModelState& coarse, std::vector<PhaseRecord>& done) {
+  if (stage.coarse.stop.look_epochs > 0) {
+    Prober prober(ctx, plan, config);
+    done.push_back(trainer.train(coarse, stage.coarse, [&](ModelState& model) { return prober.look(model); }).record);
+    if (done.back().reason == to_string(StopReason::slope)) {
+      Prober::Begun begun = prober.take(coarse);
+      return {std::move(begun.model), std::move(begun.state)};
+    }
+  } else if (stage.coarse_trained) {
+    done.push_back(trainer.train(coarse, stage.coarse).record);
+  }
+  ModelState dense = make_model_state(plan, config, ctx, stage.fuse.to, stage.dense_seed);
+  if (stage.dense) done.push_back(trainer.train(dense, *stage.dense).record);
+  fuse(ctx.backend, coarse, dense, stage.fuse);
+  return {std::move(dense)};
+}
+
 }  // namespace
 
 // Figure 2 of the paper. A coarse and a dense model are trained at two resolutions, one after the other or at once. The
@@ -59,6 +85,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
   ModelState coarse = make_model_state(plan, config, ctx, first.resolution, first.seed);
   start_model(ctx, config, coarse);
 
+  std::optional<TrainState> begun;  // of the plan's last phase
   for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
     if (stage.at_once) {
       const TeamSizes teams = choose_teams(config, plan, stage, ctx);
@@ -71,18 +98,14 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
       fuse(ctx.backend, coarse, trained.dense, stage.fuse);
       coarse = std::move(trained.dense);
     } else {
-      if (stage.coarse_trained) done.push_back(trainer->train(coarse, stage.coarse).record);
-
-      ModelState dense = make_model_state(plan, config, ctx, stage.fuse.to, stage.dense_seed);
-      if (stage.dense) done.push_back(trainer->train(dense, *stage.dense).record);
-
-      fuse(ctx.backend, coarse, dense, stage.fuse);
-      coarse = std::move(dense);
+      Next next = train_stage(ctx, plan, config, stage, *trainer, coarse, done);
+      coarse = std::move(next.model);
+      begun = std::move(next.begun);
     }
     ctx.data.release(stage.fuse.from);
   }
 
-  PhaseHistory last = trainer->train(coarse, plan.last);
+  PhaseHistory last = begun ? trainer->go_on(coarse, plan.last, std::move(*begun)) : trainer->train(coarse, plan.last);
   done.push_back(last.record);
   return {std::move(coarse), std::move(done), std::move(last.epochs), trainer->total_seconds()};
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -65,6 +66,12 @@ void check_batches(const Plan& plan, const Config& config, Index samples, int ra
     if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks, config.training.accumulate);
   }
   require_batches(config.data, samples, plan.last, ranks, config.training.accumulate);
+  const bool looks = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.look_epochs > 0; });
+  if (looks && samples <= static_cast<Index>(plan.last.batch) * ranks)
+    throw ConfigError(
+        fmt::format("method.switch = \"slope\" needs two steps or more in an epoch of the last phase, and its batch of "
+                    "{} on {} rank{} takes all {} samples at once; use a smaller method.finetune.batch",
+                    plan.last.batch, ranks, ranks == 1 ? "" : "s", samples));
 }
 
 // Runs before any data is read, so that an impossible plan costs nothing.

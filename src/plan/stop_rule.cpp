@@ -13,6 +13,7 @@ std::string to_string(StopReason reason) {
     case StopReason::plateau: return "plateau";
     case StopReason::target: return "target";
     case StopReason::early_stopping: return "early_stopping";
+    case StopReason::slope: return "slope";
   }
   return "";
 }
@@ -23,6 +24,11 @@ void StopRule::count_unimproved(double value) {
   const bool better = !std::isnan(value) && (!memory_.best || value < *memory_.best - change(*memory_.best));
   if (better) memory_.best = value;
   memory_.unimproved = better ? 0 : memory_.unimproved + 1;
+}
+
+bool StopRule::look_due() const {
+  const int epoch = memory_.epochs + 1;
+  return settings_.look_epochs > 0 && epoch % settings_.look_epochs == 0 && epoch < settings_.epochs;
 }
 
 StopReason StopRule::update(double train_loss, double validation_loss, std::optional<double> metric) {
@@ -36,6 +42,8 @@ StopReason StopRule::update(double train_loss, double validation_loss, std::opti
   if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
   const int patience = settings_.early_stopping.patience;
   if (patience > 0 && memory_.unimproved >= patience) return StopReason::early_stopping;
+  if (!memory_.looks.empty() && memory_.looks.back().epoch == memory_.epochs && pays_no_more(memory_.looks))
+    return StopReason::slope;
   if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;
 }

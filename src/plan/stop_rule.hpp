@@ -3,13 +3,15 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/config/config.hpp"
+#include "src/plan/slope_rule.hpp"
 
 namespace mrmf {
 
 /// Why a phase ended; none: it goes on.
-enum class StopReason { none, epochs, plateau, target, early_stopping };
+enum class StopReason { none, epochs, plateau, target, early_stopping, slope };
 std::string to_string(StopReason reason);
 
 /// The end of a phase. Paper section 3.2: "If the training loss reduction is smaller than the threshold for a
@@ -23,6 +25,11 @@ class StopRule {
   /// Call after an epoch. The first epoch has no reduction and never counts towards patience.
   StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
+  /// Call before update() of the epoch after which the model was looked at: settings.look_epochs says when.
+  void look(const Look& look) { memory_.looks.push_back(look); }
+  /// Whether the epoch under way ends with a look. The last one does not: nothing is left to decide.
+  bool look_due() const;
+
   /// All that update() looks at besides its arguments and the settings.
   struct Memory {
     int epochs = 0;
@@ -30,6 +37,7 @@ class StopRule {
     std::optional<double> previous;  ///< training loss of the last epoch
     int unimproved = 0;              ///< consecutive epochs in which `best` did not improve
     std::optional<double> best{};    ///< monitored() of the last epoch that counted as better (best_epoch.hpp)
+    std::vector<Look> looks{};       ///< so far
     bool operator==(const Memory&) const = default;
   };
   const Memory& memory() const { return memory_; }

@@ -94,7 +94,7 @@ struct PhaseRecord {
   TimeSplit split{};  ///< the epochs' sums
   double gflop = 0;
   EpochRecord last{};    ///< its losses are the phase's
-  std::string reason{};  ///< why it ended: epochs | plateau | target | early_stopping
+  std::string reason{};  ///< why it ended: epochs | plateau | target | early_stopping | slope
   int best_epoch = 0;    ///< whose model was kept beside the last one; 0: none was
   double waited = 0;     ///< seconds that its team, trained beside another, then waited for the other
   /// Of an earlier version: it was trained beside another team, which joined this one when ready. Not written.

@@ -31,16 +31,38 @@ LearningRate::Memory rate_memory(const Json& j) {
           whole_number<int>(j.at("epochs"))};
 }
 
+Json json_of(const std::vector<Look>& looks) {
+  Json all = Json::array();
+  for (const Look& look : looks)
+    all.push_back({{"epoch", look.epoch},
+                   {"gflop", look.gflop},
+                   {"halfway", look.halfway},
+                   {"end", look.end},
+                   {"probe_gflop", look.probe_gflop}});
+  return all;
+}
+
+std::vector<Look> looks_of(const Json& j) {
+  std::vector<Look> looks;
+  if (!j.contains("looks")) return looks;  // of an earlier version
+  for (const Json& look : j.at("looks"))
+    looks.push_back({whole_number<int>(look.at("epoch")), look.at("gflop"), look.at("halfway"), look.at("end"),
+                     look.at("probe_gflop")});
+  return looks;
+}
+
 Json json_of(const StopRule::Memory& m) {
   return {{"epochs", m.epochs},
           {"slow_epochs", m.slow_epochs},
           {"previous", m.previous ? Json(*m.previous) : Json()},
           {"unimproved", m.unimproved},
-          {"best", m.best ? Json(*m.best) : Json()}};
+          {"best", m.best ? Json(*m.best) : Json()},
+          {"looks", json_of(m.looks)}};
 }
 
 StopRule::Memory stop_memory(const Json& j) {
   StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
+  memory.looks = looks_of(j);
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
   if (!j.contains("best")) return memory;  // of an earlier version
   memory.unimproved = whole_number<int>(j.at("unimproved"));

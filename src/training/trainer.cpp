@@ -90,22 +90,33 @@ Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double ela
       all_reduce_(make_all_reduce(ctx.backend, ctx.team)),
       clock_(elapsed) {}
 
-PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase) {
+PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, LookAt look_at) {
   std::optional<TrainState> state = saved(model_state, phase);
   if (!state) {
     state.emplace(phase);
     model_state.best = {};
   }
-  if (!state->finished()) begin(model_state, phase, *state);
-  while (!state->finished()) {
-    const double train_loss = run_epoch(model_state, phase, *state);
-    end_epoch(model_state, phase, *state, train_loss);
-    if (state->finished()) ctx_.report.phase(state->history.record);
-    pause(model_state, phase, *state);
+  look_at_ = std::move(look_at);
+  return finish(model_state, phase, *state);
+}
+
+PhaseHistory Trainer::go_on(ModelState& model_state, const Phase& phase, TrainState begun) {
+  look_at_ = {};
+  return finish(model_state, phase, begun);
+}
+
+PhaseHistory Trainer::finish(ModelState& model_state, const Phase& phase, TrainState& state) {
+  if (!state.finished()) begin(model_state, phase, state);
+  while (!state.finished()) {
+    const double train_loss = run_epoch(model_state, phase, state);
+    end_epoch(model_state, phase, state, train_loss);
+    if (state.finished()) ctx_.report.phase(state.history.record);
+    pause(model_state, phase, state);
   }
   replicas_.reset();
-  if (phase.hands_over_best) hand_over_best(model_state, phase, *state);
-  return std::move(state->history);
+  look_at_ = {};
+  if (phase.hands_over_best) hand_over_best(model_state, phase, state);
+  return std::move(state.history);
 }
 
 void Trainer::hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state) {

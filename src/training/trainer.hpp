@@ -5,6 +5,7 @@
 // 1 / global rows, and every rank updates alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,6 +24,17 @@ struct DivergedError : FaultError {
   using FaultError::FaultError;
 };
 
+/// The first steps of a phase, and what they were worth (src/plan/slope_rule.hpp).
+struct Probe {
+  TrainState state;             ///< after them
+  double halfway = 0, end = 0;  ///< validation losses in their middle and at their end
+  double training_gflop = 0;    ///< of all steps...
+  double second_gflop = 0;      ///< ...and of the second half
+  double look_gflop = 0;        ///< of validation, and of batch norms' new statistics
+};
+/// Hands a copy of a model over and begins the next phase with it.
+using LookAt = std::function<Probe(ModelState&)>;
+
 class Trainer {
  public:
   /// `elapsed` is the seconds that the run has already taken.
@@ -38,7 +50,14 @@ class Trainer {
   /// DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
   /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
   /// signal came and the run is saved.
-  PhaseHistory train(ModelState& model_state, const Phase& phase);
+  /// `look_at` is called after the epochs that phase.stop.look_epochs names.
+  PhaseHistory train(ModelState& model_state, const Phase& phase, LookAt look_at = {});
+  /// The same for a phase that probe() has begun, and of which nothing is saved.
+  PhaseHistory go_on(ModelState& model_state, const Phase& phase, TrainState begun);
+
+  /// Trains the first steps of a fresh phase, for this share of its first epoch (at least two), and validates in their
+  /// middle and at their end. Saves nothing and looks at no signal. requires: an epoch of two steps or more.
+  Probe probe(ModelState& model_state, const Phase& phase, double share);
 
   /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
   /// measures one.
@@ -66,11 +85,15 @@ class Trainer {
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
+  PhaseHistory finish(ModelState& model_state, const Phase& phase, TrainState& state);
+  double probe_half(ModelState& model_state, const Phase& phase, TrainState& state, std::size_t last, Probe& probe);
+  void look(ModelState& model_state, TrainState& state, EpochRecord& epoch);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);
   void sum_parts(Model& model, int part);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
+  void take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches);
   Step training_step(const ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k,
                      int part) const;
   /// What a step on this rank's blocks needs more.
@@ -96,6 +119,7 @@ class Trainer {
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
   std::optional<Objective> objective_;         // likewise
   std::unique_ptr<ClipOp> clip_;               // likewise; null: gradients of any norm
+  LookAt look_at_;                             // likewise; empty: none
   Arena summed_;                               // likewise: of the parts of a step; empty: there is one
   Arena losses_;                               // of the steps of an epoch
   std::vector<std::uint64_t> record_keys_;     // of the parts of an epoch's training steps

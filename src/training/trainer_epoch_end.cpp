@@ -15,12 +15,17 @@ namespace mrmf {
 
 void Trainer::renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch) {
   statistics_rows_ = 0;
-  const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.early();
+  if (epoch.number + 1 == phase.stop.epochs || phase.stop.ends_by_loss())
+    take_statistics(model_state, phase, epoch, config_.precise_batch_norm);
+}
+
+void Trainer::take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches) {
+  statistics_rows_ = 0;
   Model& model = model_state.model;
   PreciseBatchNorm precise(ctx_.backend, model, model_state.network.layers);
-  if (config_.precise_batch_norm == 0 || !may_end || !precise.any()) return;
+  if (batches == 0 || !precise.any()) return;
   EpochOrder order = epoch.order;
-  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(config_.precise_batch_norm)));
+  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
   train_->expect(sampler_.in_parts(order));
   const auto parts = static_cast<std::size_t>(config_.accumulate);
   for (std::size_t i = 0; i < order.steps.size() * parts; ++i) {
@@ -95,6 +100,18 @@ EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phas
   return record;
 }
 
+// What a look that does not end the phase has trained is lost; else it is the next phase's beginning, and counts there.
+void Trainer::look(ModelState& model_state, TrainState& state, EpochRecord& epoch) {
+  const Probe probe = look_at_(model_state);
+  epoch.gflop += probe.look_gflop;
+  const Look look{epoch.epoch, state.history.record.gflop + epoch.gflop, probe.halfway, probe.end, probe.second_gflop};
+  state.stop.look(look);
+  if (!pays_no_more(state.stop.memory().looks)) epoch.gflop += probe.training_gflop;
+  ctx_.report.log(
+      fmt::format("look after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
+                  look.epoch, look.halfway, look.end, look.probe_gflop));
+}
+
 void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState& state, double train_loss) {
   EpochRecord epoch = new_record(model_state, phase, state);
   epoch.train_loss = train_loss;
@@ -116,6 +133,7 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   if (phase.keeps_best() &&
       state.best.update(epoch.epoch, monitored(phase.stop.monitor, epoch.validation_loss, metric)))
     model_state.keep_best(ctx_.backend);
+  if (look_at_ && state.stop.look_due()) look(model_state, state, epoch);
   const StopReason reason = state.stop.update(epoch.train_loss, epoch.validation_loss, metric);
   clock_.end_epoch(epoch, ctx_.team);
   epoch.split.averaging = ctx_.team.sum(ctx_.data.take_averaging_seconds()) / ctx_.team.size();

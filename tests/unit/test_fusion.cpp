@@ -359,3 +359,48 @@ TEST_CASE("fusion: progressive copies the top layers that fit and leaves the oth
   CHECK(part(pair.dense.model, "dense2") == last);
   CHECK(part(pair.dense.model, "dense1") == sized);
 }
+
+TEST_CASE("fusion: with dilated taps, a fused network of means and convolutions gives what the coarse one gave") {
+  Config config;
+  config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
+  config.method.axes = 1;
+  LayerSpec conv = layer(LayerKind::conv, 5), pool = layer(LayerKind::average_pool);
+  conv.window = {1, 1, 3};
+  conv.pad_before = {0, 0, 1};
+  pool.window = pool.stride = {1, 1, 2};
+  config.model.layers = {conv, pool, conv, layer(LayerKind::global_average_pool), layer(LayerKind::dense, 3)};
+  config.model.layers.front().pad_before = {};
+  name_layers(config.model.layers);
+  const std::string cut = config.model.layers.back().name;
+  config.model.bottom.cut = cut;
+  const auto backend = make_reference_backend();
+  const auto model_at = [&](const Extent& resolution, Index length, std::uint64_t seed) {
+    ModelSettings settings = small_model(length, seed);
+    settings.network.layers = layers_at(config, resolution);
+    settings.network.bottom = config.model.bottom;
+    return ModelState{*backend, settings, OptimizerSettings{}, resolution};
+  };
+  // Zeros before the second convolution are the coarse model's borders; two of them stand for one.
+  for (const bool dilated : {true, false}) {
+    config.method.dilated = dilated;
+    ModelState coarse = model_at({1, 1, 2}, 16, 1), dense = model_at({1, 1, 1}, 32, 2);
+    const Batch fine(dense.model, 4, 90);
+    Batch averaged(coarse.model, 4, 91);
+    for (std::size_t i = 0; i < averaged.values.size(); ++i) {
+      const std::size_t position = i / 2, channel = i % 2;
+      averaged.values[i] = (fine.values[4 * position + channel] + fine.values[4 * position + 2 + channel]) / 2;
+    }
+    const std::vector<float> before = copy(coarse.model.forward(averaged.step(false), averaged.x()).data);
+    Fusion fusion = fuse_step(TopRule::interpolated);
+    fusion.dilated = dilated;
+    fuse(*backend, coarse, dense, fusion);
+    const std::vector<float> after = copy(dense.model.forward(fine.step(false), fine.x()).data);
+    double most = 0;
+    for (std::size_t i = 0; i < before.size(); ++i)
+      most = std::max(most, static_cast<double>(std::abs(before[i] - after[i])));
+    if (dilated)
+      CHECK(most < 1e-5);
+    else
+      CHECK(most > 1e-3);
+  }
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Writes the laboratory's tables from the runs that jobs/lab/lab.py has made: docs/results/lab.md, and all runs of each
+problem under docs/results/lab. Savings are at equal loss, read off the map's baselines (docs/results/map).
+Usage: jobs/lab/tables.py [--folder runs/lab] [--mrmf build/mrmf]."""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+from lab import JOBS, variants
+from report import saving_text, spread_text  # the map's
+
+RESULTS = JOBS.parent / "docs/results"
+MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
+
+
+def compare(program, root, problem, folders, option):
+    words = [program, "compare", option, "--baselines", str(RESULTS / f"map/{problem}.csv"),
+             *(str(folder.relative_to(root)) for folder in folders)]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"lab: {' '.join(words[:5])} ...: {done.stderr}")
+    return done.stdout
+
+
+def epoch_gflop(folder):
+    """Of one epoch at full resolution."""
+    with open(folder / "epochs.jsonl") as epochs:
+        last = json.loads(epochs.readlines()[-1])
+    return last["gflop"] - last["statistics_gflop"]
+
+
+def section(program, root, problem, keys):
+    folders = sorted(path.parent for path in (root / problem).glob("*/result.json"))
+    groups = {}  # one call for each variant: names of folders, not settings, tell them apart
+    for folder in folders:
+        groups.setdefault(folder.name.rpartition("-seed")[0], []).append(folder)
+    (RESULTS / "lab").mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, problem, folders, "--csv"))
+    lines = [f"## {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
+             "| schedule | variant | sets | cost | loss at the end | seeds | saved at equal loss |",
+             "|---|---|---|---|---|---|---|"]
+    for name, runs in sorted(groups.items()):
+        schedule, _, variant = name.partition("-")
+        column = json.loads(compare(program, root, problem, runs, "--json"))["columns"][-1]
+        sets = ", ".join(f"`{key}`" for key in keys.get(variant, []))
+        lines.append(f"| {schedule} | {variant} | {sets} | {column['gflop']['mean'] / epoch_gflop(runs[0]):.2f} | "
+                     f"{spread_text(column['validation_loss'], 4)} | {len(runs)} | "
+                     f"{saving_text(column['at_equal_loss'])} |")
+    return [*lines, "", f"Runs: [{problem}.csv](lab/{problem}.csv).", ""]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", type=pathlib.Path, default=pathlib.Path(__file__).with_name("variants.txt"))
+    parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/lab")
+    parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
+    options = parser.parse_args()
+    root, keys = options.folder.resolve(), variants(options.variants)
+    program, page = str(pathlib.Path(options.mrmf).resolve()), RESULTS / "lab.md"
+    text = page.read_text().partition(MARK)[0]
+    lines = [MARK, ""]
+    for problem in sorted(path.name for path in root.iterdir() if list(path.glob("*/result.json"))):
+        lines += section(program, root, problem, keys)
+    page.write_text(text + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+#include "src/method/prober.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "kernels/check.hpp"
+#include "src/method/fusion.hpp"
+
+namespace mrmf {
+namespace {
+
+// The numbers of a model in training, which a fusion moves away.
+class Kept {
+ public:
+  Kept(Backend& backend, ModelState& model_state) : backend_(backend), spans_(model_state.optimizer.moments()) {
+    spans_.push_back(model_state.model.params());
+    spans_.push_back(model_state.model.state());
+    for (const Span span : spans_) backend_.read(span, values_.emplace_back(span.size()));
+  }
+  void put_back() {
+    for (std::size_t i = 0; i < spans_.size(); ++i) backend_.write(values_[i], spans_[i]);
+  }
+
+ private:
+  Backend& backend_;
+  std::vector<Span> spans_;
+  std::vector<std::vector<float>> values_;
+};
+
+}  // namespace
+
+Prober::Prober(const RunContext& ctx, const Plan& plan, const Config& config)
+    : ctx_(ctx.apart(silent_)), plan_(plan), config_(config) {
+  MRMF_CHECK(plan.stages.size() == 1, "looks at the coarse model of one stage");
+}
+
+Probe Prober::look(ModelState& coarse) {
+  begun_.reset();
+  const Stage& stage = plan_.stages.front();
+  ModelState dense = make_model_state(plan_, config_, ctx_, stage.fuse.to, stage.dense_seed);
+  Kept kept(ctx_.backend, coarse);
+  fuse(ctx_.backend, coarse, dense, stage.fuse);
+  kept.put_back();
+  Trainer trainer(ctx_, config_.training);
+  Probe probe = trainer.probe(dense, plan_.last, config_.method.probe);
+  begun_.emplace(std::move(dense), probe.state);
+  ctx_.data.require(stage.fuse.from);
+  ctx_.backend.forget();  // a step of the probe may be recorded under a key of the coarse phase
+  return probe;
+}
+
+Prober::Begun Prober::take(ModelState& coarse) {
+  if (!begun_) look(coarse);
+  Begun begun = std::move(*begun_);
+  begun_.reset();
+  return begun;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,24 @@
+// When a coarse phase stops paying (method.switch = "slope"): a function of losses and arithmetic alone. No I/O, no
+// MPI.
+#pragma once
+
+#include <vector>
+
+namespace mrmf {
+
+/// What a coarse model was worth at full resolution: a copy of it was handed over and trained for a short while, the
+/// probe. Losses are of full-resolution validation data, and the same on every rank.
+struct Look {
+  int epoch = 0;           ///< of the coarse phase, after which it was handed over
+  double gflop = 0;        ///< of the coarse phase until then, with the looks before
+  double halfway = 0;      ///< loss in the middle of the probe, when what the handover spoilt is mended
+  double end = 0;          ///< loss at its end
+  double probe_gflop = 0;  ///< of training from the middle to the end
+  bool operator==(const Look&) const = default;
+};
+
+/// From the last look but one to the last, the coarse phase has lowered the loss at the probe's end by less per
+/// arithmetic than the second half of the last probe did. One look alone says nothing.
+bool pays_no_more(const std::vector<Look>& looks);
+
+}  // namespace mrmf
