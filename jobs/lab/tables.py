@@ -43,7 +43,10 @@ def section(program, root, problem, keys):
              "|---|---|---|---|---|---|---|"]
     for name, runs in sorted(groups.items()):
         schedule, _, variant = name.partition("-")
-        column = json.loads(compare(program, root, problem, runs, "--json"))["columns"][-1]
+        columns = json.loads(compare(program, root, problem, runs, "--json"))["columns"]
+        column = next(c for c in columns if c["runs"][0]["folder"] == str(runs[0].relative_to(root)))
+        if len(column["runs"]) != len(runs):
+            raise SystemExit(f"lab: the runs of {name} differ in their settings; remove those of an earlier version")
         sets = ", ".join(f"`{key}`" for key in keys.get(variant, []))
         lines.append(f"| {schedule} | {variant} | {sets} | {column['gflop']['mean'] / epoch_gflop(runs[0]):.2f} | "
                      f"{spread_text(column['validation_loss'], 4)} | {len(runs)} | "
