@@ -16,14 +16,24 @@ namespace mrmf {
 namespace {
 
 // CLI11 says only that a subcommand is missing.
-void require_known_subcommand(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+void require_known_subcommand(const CLI::App& app, const std::vector<const char*>& words) {
+  if (words.size() < 2 || words[1][0] == '-') return;
   std::vector<std::string> names;
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
-  const std::string given = argv[1];
+  const std::string given = words[1];
   if (std::ranges::find(names, given) == names.end())
     throw ConfigError("there is no subcommand '" + given + "'" + did_you_mean(given, names) + " (see mrmf --help)");
+}
+
+// "mrmf bench scaling": the subcommand that was parsed, also where its parsing failed.
+std::string parsed_command(const CLI::App& app) {
+  std::string words = "mrmf";
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return words;
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -64,11 +74,17 @@ int run_command_line(int argc, char** argv, Comm& world) {
   Subcommands commands{app, world};
   for (const AddCommand add : kSubcommands) add(commands);
   add_example(app, "mrmf plan mine.toml\nmrmf train mine.toml --set run.folder=runs/first");
-  require_known_subcommand(app, argc, argv);
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string(argv[1]) == "help") {  // "mrmf help train"
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  require_known_subcommand(app, words);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw ConfigError(std::string(error.what()) + " (see mrmf --help)");
+    if (error.get_exit_code() != 0)
+      throw ConfigError(std::string(error.what()) + " (see " + parsed_command(app) + " --help)");
     return world.root() ? app.exit(error) : 0;
   }
   commands.chosen();

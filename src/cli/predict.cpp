@@ -89,9 +89,15 @@ class Predictions {
         wanted_(static_cast<int>(t.models.size()) * options.passes.of_each()),
         sources_(!t.shape.rows.empty() || t.spec.files.size() > 1) {
     const Index samples = t.shape.samples, channels = t.output().channels;
-    create("prediction", data_shape(samples, t.output(), channels));
-    if (wanted_ > 1) create("deviation", data_shape(samples, t.output(), channels));
-    if (t.task() != Task::regression) create("probability", data_shape(samples, t.output(), channels));
+    std::vector<std::string> of_outputs{"prediction"}, others;
+    if (wanted_ > 1) of_outputs.emplace_back("deviation");
+    if (t.task() != Task::regression) of_outputs.emplace_back("probability");
+    for (const std::string& name : of_outputs)
+      file.create_dataset(name, data_shape(samples, t.output(), channels), ElementType::float32);
+    const auto create = [&](const std::string& name, const std::vector<Index>& shape, ElementType type) {
+      file.create_dataset(name, shape, type);
+      others.push_back(name);
+    };
     if (t.task() == Task::classes) create("class", data_shape(samples, t.output(), 0), ElementType::uint16);
     if (sources_) {
       for (const char* name : {"file", "row"}) create(name, {samples}, ElementType::uint32);
@@ -101,7 +107,8 @@ class Predictions {
     if (!t.spec.axes.empty()) file.write_attribute("label_axes", t.spec.axes);
     if (const auto ignore = t.config.training.ignore) file.write_attribute("ignored_label", std::to_string(*ignore));
     appended.create(file);
-    for (const std::string& name : appended.names()) made_ += ", " + name;
+    others.insert(others.end(), appended.names().begin(), appended.names().end());
+    describe(of_outputs, others);
   }
 
   /// Of every model's every pass over the same rows, one after the other.
@@ -117,13 +124,17 @@ class Predictions {
     spread_.clear();
   }
 
-  /// The names of the data sets, for people.
+  /// "180 rows; prediction and probability 180x3, class, file, row": the data sets, for people.
   const std::string& made() const { return made_; }
 
  private:
-  void create(const std::string& name, const std::vector<Index>& shape, ElementType type = ElementType::float32) {
-    file_.create_dataset(name, shape, type);
-    made_ += (made_.empty() ? "" : ", ") + name;
+  void describe(const std::vector<std::string>& of_outputs, const std::vector<std::string>& others) {
+    const Index samples = t_.shape.samples;
+    made_ = fmt::format("{} row{}; {}", samples, samples == 1 ? "" : "s", of_outputs.front());
+    for (std::size_t i = 1; i < of_outputs.size(); ++i)
+      made_ += (i + 1 < of_outputs.size() ? ", " : " and ") + of_outputs[i];
+    made_ += fmt::format(" {}x{}", samples, to_string(t_.output()));
+    for (const std::string& name : others) made_ += ", " + name;
   }
 
   std::vector<float> probability(ConstSpan y) const {
@@ -182,8 +193,8 @@ void write_predictions(const PredictOptions& options, Comm& world) {
                  [&] { for_each_batch(t, options.passes, [&](const Evaluated& batch) { predictions.add(batch); }); });
   file.commit();
   if (world.root())
-    std::cout << fmt::format("{}: {} {}x{}{}\n", options.model.output, predictions.made(), t.shape.samples,
-                             to_string(t.output()), spread_text(options, t.models.size()));
+    std::cout << fmt::format("{}: {}{}\n", options.model.output, predictions.made(),
+                             spread_text(options, t.models.size()));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kernels/check.hpp"
 #include "layers/dropout_passes.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/training_rows.hpp"
 #include "src/data/data.hpp"
 #include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
@@ -46,6 +47,11 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUs
 // Checks the output before any work: it may not be one of the command's inputs.
 void require_free(const ModelOptions& options, const DatasetSpec& spec, const std::vector<ModelChoice>& choices) {
   if (options.output.empty()) return;
+  for (const std::string& file : spec.files)
+    if (std::error_code none; std::filesystem::equivalent(options.output, file, none))
+      throw ConfigError(options.output +
+                        ": is read by this very command; name another output, and with --append NAME the data sets of "
+                        "the sample files (ids, coordinates, masks) that are to be copied beside the predictions");
   std::vector<std::string> inputs = spec.files;
   for (const ModelChoice& choice : choices)
     for (const std::string& input : choice.inputs()) inputs.push_back(input);
@@ -107,6 +113,35 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
   }
 }
 
+// Of samples that were named on the command line, where validation rows are meant.
+void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
+                        std::ostream& told, Comm& world) {
+  if ((options.files.empty() && options.samples.empty()) || options.split == SplitName::train) return;
+  for (const ModelChoice& choice : choices)
+    if (const std::string text = training_rows_text(choice, t.spec, t.shape, world); !text.empty() && world.root())
+      told << text << "\n";
+}
+
+// Compares the samples with those that the model was trained on. DataError where it can take no such samples, whatever
+// their size.
+void compare_samples(const ModelChoice& choice, const Trained& t, std::ostream& told, Comm& world) {
+  const std::string trained = read_model_facts(choice.file, world).sample;
+  if (trained.empty()) return;  // of an earlier version
+  const std::string at =
+      t.resolution == Extent{1, 1, 1} ? "" : " at resolution " + resolution_text(t.resolution, t.shape.sample.axes);
+  const auto axes_and_channels = [](const std::string& shape) {
+    return std::pair(std::ranges::count(shape, 'x'), shape.substr(shape.rfind('x') + 1));
+  };
+  if (const std::string stored = to_string(t.shape.sample); axes_and_channels(stored) != axes_and_channels(trained))
+    throw DataError(
+        fmt::format("the model takes samples of {}{}; those of {} (data set '{}') are {}, of which the last number is "
+                    "channels; give it data of the kind that it was trained on",
+                    trained, at, t.spec.files.front(), t.spec.samples, stored));
+  const std::string here = to_string(coarse_shape(t.shape.sample, t.resolution));
+  if (here != trained && world.root())
+    told << fmt::format("samples are {}{}, the model was trained on {}\n", here, at, trained);
+}
+
 void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& world) {
   const Index batch = std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
@@ -164,6 +199,8 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   });
   t.backend = make_backend(t.config.run, world);
   t.shape = inspect_dataset(t.spec, world);
+  std::ostream& told = options.json ? std::cerr : std::cout;
+  compare_samples(choice, t, told, world);  // of several models the samples are alike
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, world);
   if (labels == LabelUse::needed) settle_labels(t.config, t.shape, {t.resolution});
@@ -175,7 +212,6 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   if (!shared && t.spec.layout == SampleLayout::reinterpret)  // units are of the stored channels
     refuse_together(options.models.front(), options.models[static_cast<std::size_t>(other - units.begin())],
                     "with data.layout = \"reinterpret\" their samples must be normalised by the same numbers");
-  std::ostream& told = options.json ? std::cerr : std::cout;
   open_store(t, shared ? units.front() : ChannelMap{}, labels, world);
   for (std::size_t m = 0; m < choices.size(); ++m) {
     t.models.push_back(open_model(t, choices[m], told, world));
@@ -186,6 +222,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
     if (const Shape output = one.model->network().output(); !(output == t.output()))
       refuse_together(t.models.front().name, one.name,
                       fmt::format("the output is {} here and {} there", to_string(t.output()), to_string(output)));
+  tell_training_rows(options, choices, t, told, world);
   if (!world.root()) return t;
   for (const std::string& line : skipped_lines(t.spec, t.shape)) told << line << "\n";
   tell_other_data(options, choices);

@@ -84,6 +84,23 @@ std::string phase_table(const Run& run, const Plan& plan) {
       {"stage", "model", "resolution", "epochs", "ended by", "batch", "seconds", "GFLOP", "validation loss"}, rows);
 }
 
+// What was trained on, and what validated.
+std::string data_words(const DataConfig& data) {
+  const auto names = [](const DatasetSpec& spec) {
+    return fmt::format("{} with labels {}", fmt::join(spec.sample_names(), " and "), spec.labels);
+  };
+  const auto files = [](const DatasetSpec& spec) { return fmt::format("{}: ", fmt::join(spec.files, ", ")); };
+  const std::string train = files(data.train) + names(data.train) + "; ";
+  if (data.split.by == SplitBy::column)
+    return train + "rows with another number than 0 in " + data.split.column + " validate";
+  if (data.split.by == SplitBy::rows)
+    return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation);
+  if (data.validation.files == data.train.files) return train + names(data.validation) + " validate";
+  if (names(data.validation) == names(data.train))
+    return train + fmt::format("the same of {} validate", fmt::join(data.validation.files, ", "));
+  return train + files(data.validation) + names(data.validation) + " validate";
+}
+
 std::string config_text(const Run& run) {
   return read_file((std::filesystem::path(run.folder) / "config.toml").string());
 }
@@ -167,13 +184,14 @@ std::string plan_section(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     const Run& run = group.runs.front();
     const std::string path = (std::filesystem::path(run.folder) / "config.toml").string();
-    const Plan plan = make_plan(read_config(path, {}, Writer::run));
+    const Config config = read_config(path, {}, Writer::run);
+    const Plan plan = make_plan(config);
     std::string folders;
     for (const Run& each : group.runs) folders += (folders.empty() ? "" : ", ") + each.folder;
     out += "<h3>" + html(group_title(group)) + "</h3>\n<ul>\n" +
            item("network: " + (run.result.model == "custom" ? "layers of its own, in the configuration below"
                                                             : "the preset " + run.result.model)) +
-           item("data: " + run.result.data) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
+           item("data: " + data_words(config.data)) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
            "</pre>\n" + (group.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
            phase_table(run, plan);
   }
@@ -219,7 +237,15 @@ std::string figures_section(const std::vector<Group>& groups) {
       cells.push_back(fmt::format("{:.2f}", total_cost(run).gflop));
       rows.push_back(std::move(cells));
     }
-  return html_table(header, rows);
+  std::string out = html_table(header, rows);
+  const Run* plain = nullptr;  // of numbers, with no metric: classes always have one
+  for (const Group& group : groups)
+    for (const Run& run : group.runs)
+      if (!plain && !run.result.metric) plain = &run;
+  if (plain)
+    out += "<p class=\"small\">Losses are in the network's own units. <code>mrmf evaluate " + html(plain->folder) +
+           "</code> prints the mean absolute error and R\u00B2 of each label, in the labels' units.</p>\n";
+  return out;
 }
 
 std::string configuration_section(const std::vector<Group>& groups) {

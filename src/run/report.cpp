@@ -131,7 +131,7 @@ std::string result_table(const RunResult& result) {
       text += fmt::format("\nstage {}: the {} team, {} of {} ranks, waited {:.2f} s for the other", s.stage,
                           to_string(s.role), s.last.ranks, result.ranks, s.waited);
   if (const auto& best = result.best)
-    text += fmt::format("\nthe best model is of {}{}", to_text(*best), best->epoch == best->epochs ? ", the last" : "");
+    text += best->epoch == best->epochs ? "\nthe last epoch was the best" : "\nthe best model is of " + to_text(*best);
   text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method),
                       result.seed, result.validation_loss, result.total_seconds, target_line(result));
   return text;

@@ -11,6 +11,7 @@
 #include "io/hdf5_output.hpp"
 #include "kernels/check.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/records.hpp"
 
 namespace mrmf {
 namespace {
@@ -107,6 +108,14 @@ std::vector<std::string> unused(const std::string& path, const Network& network)
   return {names.begin(), names.end()};
 }
 
+// "runs/first/checkpoints/best.h5 (epoch 5 of 12)": a model file, and its epoch where it knows.
+std::string with_epoch(const std::string& path, const Hdf5File& file) {
+  const std::string text = file.read_attribute("epoch");
+  if (text.empty()) return path;
+  const ModelNote note = note_from_json(text, path);
+  return fmt::format("{} (epoch {} of {})", path, note.epoch, note.epochs);
+}
+
 }  // namespace
 
 StartLayers look_at_start(const Config& config, const Network& network, Comm& comm) {
@@ -132,7 +141,9 @@ StartLayers look_at_start(const Config& config, const Network& network, Comm& co
         fmt::format("model.start: {} has no layer that fits this model: {}; layers need the same name and "
                     "shapes",
                     start.file, fmt::join(fresh, ", ")));
-  start.lines.push_back(fmt::format("start: {} gives {}", start.file, fmt::join(taken, ", ")));
+  const std::string from = with_epoch(start.file, file);
+  start.lines.push_back(fresh.empty() ? fmt::format("start: all {} layers from {}", taken.size(), from)
+                                      : fmt::format("start: {} gives {}", from, fmt::join(taken, ", ")));
   if (!fresh.empty()) start.lines.push_back(fmt::format("start: new are {}", fmt::join(fresh, ", ")));
   std::vector<std::string> left;
   collective_try(comm, [&] { left = unused(start.file, network); });

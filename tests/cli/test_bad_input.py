@@ -62,6 +62,11 @@ class BadInput(support.MrmfTest):
         self.fails(2, "trian", message="trian")
         self.fails(2, "train", "config.toml", "--bathc", "3", message="--bathc")
         self.fails(2, "train", "nowhere.toml", message="nowhere.toml")
+        self.fails(2, "export", "run", message="--output is required (see mrmf export --help)")
+        self.fails(2, "bench", "scaling", message="config is required (see mrmf bench scaling --help)")
+        self.assertEqual(self.mrmf("help", "bench", "scaling"), self.mrmf("bench", "scaling", "--help"))
+        self.assertEqual(self.mrmf("help"), self.mrmf("--help"))
+        self.fails(2, "help", "trian", message="there is no subcommand 'trian'; did you mean 'train'?")
 
     def test_unknown_key_names_line_and_nearest_key(self):
         self.config(replace=[("batch = 16", "bacth = 16")])

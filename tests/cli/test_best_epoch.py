@@ -49,6 +49,7 @@ class BestEpoch(support.MrmfTest):
         self.train("short", *SPOILT, "--set", f"training.epochs={best}")
         self.assertEqual(self.arrays("run/checkpoints/best.h5"), self.arrays("short/checkpoints/final.h5"))
         self.assertFalse(os.path.exists(self.path("short/checkpoints/best.h5")))
+        self.assertIn("\nthe last epoch was the best\n", self.read("short/log.txt"))
         result = self.result("run")
         self.assertEqual(result["best"]["epoch"], best)
         self.assertEqual(result["best"]["validation_loss"], losses[best - 1])

@@ -96,6 +96,7 @@ class Replacing(Outputs):
             for target in ("data.h5", "other-name.h5", "run/checkpoints/final.h5", "run/config.toml"):
                 self.fails(2, "predict", "run", "--overwrite", "-o", target, message=f"{target}: is read by this very command",
                            ranks=ranks)
+        self.fails(2, "predict", "run", "--overwrite", "-o", "data.h5", message="and with --append NAME the data sets of")
         self.fails(2, "predict", "run", "--overwrite", "-o", "link.h5", message="link.h5: is a link")
         self.fails(2, "predict", "run", "--overwrite", "-o", "run", message="run: is a folder")
         self.assertEqual(self.contents(), before)

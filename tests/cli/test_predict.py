@@ -1,5 +1,6 @@
 """mrmf predict: data sets that go along, several models at once, passes with dropout."""
 import os
+import re
 import shutil
 import tempfile
 import unittest
@@ -146,7 +147,7 @@ class Predict(support.MrmfTest):
     def test_rows_of_other_data_sets_go_along(self):
         names = ["id", "place/mask", "x", *("of_" + kind.strip("<>") for kind in TYPES)]
         made = self.predict("n1", "--append", *names)
-        self.assertIn("prediction, file, row, id, place/mask, x", self.text)
+        self.assertIn("out.h5: 28 rows; prediction 28x2, file, row, id, place/mask, x", self.text)
         self.assertEqual(len(made["id"]), 28)
         self.assertEqual({0, 1}, set(made["file"].tolist()))
         self.check_appended(made, names)
@@ -180,6 +181,38 @@ class Predict(support.MrmfTest):
         made = self.predict("strict", "--files", "b.h5", "--not-finite", "skip")
         self.assertEqual(made["row"].tolist(), [row for row in range(ROWS["b.h5"]) if row != 7])
         self.assertIn("29 samples of x", self.mrmf("evaluate", "strict", "--files", "b.h5", "--not-finite", "skip"))
+
+    def test_training_rows_among_the_samples_are_told(self):
+        words = "training rows; without --files and --samples only validation rows are taken"
+        for command, *more in (("evaluate", "--labels", "y"), ("predict", "-o", "rows.h5", "--overwrite")):
+            self.assertNotIn("training rows", self.mrmf(command, "n1", *more))
+            text = self.mrmf(command, "n1", "--samples", "x", *more)
+            self.assertIn(f"n1: 41 of these 69 rows are {words}", text)  # 28 validate, and one is left out
+            of_files = [int(re.search(rf"n1: (\d+) of these {rows} rows are {words}", self.mrmf(
+                command, "n1", "--files", os.path.join(self.folder, name), *more, ranks=ranks))[1])
+                        for name, rows, ranks in (("a.h5", 40, 0), ("b.h5", 29, 2))]
+            self.assertEqual(sum(of_files), 41)
+            shutil.copy(self.path("a.h5"), self.path("others.h5"))
+            self.assertNotIn("training rows", self.mrmf(command, "n1", "--files", "others.h5", *more))
+            os.rename(self.path("b.h5"), self.path("gone.h5"))
+            self.assertIn("n1: a.h5 holds rows that it was trained on; without --files",
+                          self.mrmf(command, "n1", "--files", "a.h5", *more))
+            os.rename(self.path("gone.h5"), self.path("b.h5"))
+
+    def test_samples_of_another_size_or_kind(self):
+        with h5py.File(self.path("long.h5"), "w") as file:
+            file["x"], file["wide"] = np.random.rand(20, 24, 2), np.random.rand(20, 16, 5)
+            file["flat"] = np.random.rand(20, 32)
+        config = CONFIG.replace('type = "flatten"', 'type = "global_average_pool"')
+        self.write("pool.toml", config % NUMBERS)
+        self.mrmf("train", "pool.toml", "--set", "run.folder=pool")
+        self.predict("pool", "--files", "long.h5", "--samples", "x")
+        self.assertIn("samples are 24x2, the model was trained on 16x2\n", self.text)
+        self.predict("pool")
+        self.assertNotIn("was trained on", self.text)
+        for run, name, shape in (("pool", "wide", "16x5"), ("n1", "wide", "16x5"), ("n1", "flat", "32")):
+            self.fails(3, "predict", run, "--files", "long.h5", "--samples", name, "-o", "p.h5",
+                       message=f"the model takes samples of 16x2; those of long.h5 (data set '{name}') are {shape}")
 
     def test_the_run_may_follow_the_name_of_the_samples(self):
         made = self.predict("--files", "b.h5", "--samples", "x", "n1")
@@ -215,6 +248,8 @@ class Predict(support.MrmfTest):
     def test_probabilities(self):
         for runs in (("c1", "c2"), ("b1", "b2")):
             single = [self.predict(run) for run in runs]
+            self.assertIn("28 rows; prediction and probability 28x" + ("3, class, file" if runs[0] == "c1" else "2, file"),
+                          self.text)
             alone = np.stack([one["probability"] for one in single]).astype("float64")
             made = self.predict(*runs)
             np.testing.assert_allclose(made["probability"], alone.mean(axis=0), rtol=1e-5)

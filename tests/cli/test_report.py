@@ -92,7 +92,9 @@ class Report(support.MrmfTest):
                       "MRMF, 2 fusions, [4] [2] [1], top dense", "plan: mrmf, 2 fusions", "validation loss over arithmetic (GFLOP)",
                       "training loss over epochs of all models", "validation r2 over epochs of all models",
                       "Seconds of training, stage by stage", "arithmetic saved against baseline", "batch = 16",
-                      "processor", "backend", "What was run", "a quarter of the numbers"):
+                      "processor", "backend", "What was run", "a quarter of the numbers",
+                      "data: data.h5: train_frames with labels train_unitStar_par; val_frames with labels val_unitStar_par "
+                      "validate"):
             self.assertIn(words, page.text)
         self.assertEqual(page.tags["svg"], 7)  # two losses and a metric, over two costs; the times
         self.assertEqual(page.tags["details"], 2)
@@ -118,6 +120,15 @@ class Report(support.MrmfTest):
         self.mrmf("train", "config.toml", "--set", "run.folder=other", "--set", "data.validation.samples=train_frames", "--set",
                   "data.validation.labels=train_unitStar_par")
         self.assertRegex(Page(self.report("base1", "other")).text, r"Take care: the runs differ in data: .* What was run")
+
+    def test_a_split_by_rows_and_runs_without_a_metric(self):
+        self.assertNotIn("mrmf evaluate", Page(self.report("base1")).text)
+        self.config(replace=[('validation = { samples = "val_frames", labels = "val_unitStar_par" }',
+                              'split = { by = "rows", validation = 0.25 }')])
+        self.mrmf("train", "config.toml", "--set", "run.folder=parts")
+        text = Page(self.report("parts")).text
+        self.assertIn("data: data.h5: train_frames with labels train_unitStar_par; 25 % of the rows, at random, validate", text)
+        self.assertIn("mrmf evaluate parts prints the mean absolute error and R² of each label", text)
 
     def test_bad_input(self):
         for code, words, message in ((3, ("nowhere",), "nowhere: there is no such run folder"),
