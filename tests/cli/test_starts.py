@@ -193,7 +193,7 @@ class ModelStart(Starts):
         self.config(replace=[('type = "batch_norm"', 'type = "batch_norm"\nmomentum = 1e-6')])
         output = self.train("second", "--set", "model.start=start.h5", "--set", "training.optimizer.learning_rate=1e-30",
                             "--set", "training.epochs=1")
-        self.assertIn("gives conv1, batch_norm1, dense1, dense2", output)
+        self.assertIn("start: all 4 layers from start.h5\n", output)
         np.testing.assert_allclose(self.arrays("second/checkpoints/final.h5")["state/batch_norm1/running_mean"], wanted,
                                    atol=1e-3)
 
