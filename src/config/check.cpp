@@ -226,6 +226,19 @@ void check_run(const RunConfig& run, const Checker& checker) {
   }
 }
 
+// What the ranks that share samples do not do. On the CPU or a GPU alike: the run itself looks at the device.
+void check_grid(const Config& config, const Checker& checker) {
+  if (product(config.run.grid) == 1) return;
+  if (config.method.teams == TeamMode::concurrent)
+    checker.fail("run.grid",
+                 "run.grid does not go with method.teams = \"concurrent\"; let the teams train one after the "
+                 "other");
+  if (!config.training.global_batch_norm)
+    checker.fail("run.grid",
+                 "run.grid does not go with training.batch_norm = \"local\", because statistics are of whole "
+                 "samples; use \"global\"");
+}
+
 void check_optimizer(const Config& config, const Checker& checker) {
   const OptimizerSettings& optimizer = config.training.optimizer;
   const std::vector<double>& boundaries = optimizer.boundaries;
@@ -288,6 +301,7 @@ void complete(Config& config, const Places& places, const std::string& origin) {
   complete_data(config.data, places, origin);
   complete_model(config.model, checker);
   check_run(config.run, checker);
+  check_grid(config, checker);
   check_optimizer(config, checker);
   complete_task(config, places, origin);
   complete_method(config, checker);

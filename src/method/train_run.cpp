@@ -108,10 +108,6 @@ void require_grid(const Config& config, const Backend& backend) {
     throw ConfigError("run.grid does not go with " + what + "; " + advice);
   };
   if (!backend.immediate()) refuse("a GPU yet", "set run.device = \"cpu\", or remove run.grid");
-  if (config.method.teams == TeamMode::concurrent)
-    refuse("method.teams = \"concurrent\"", "let the teams train one after the other");
-  if (!config.training.global_batch_norm)
-    refuse("training.batch_norm = \"local\"", "statistics are of whole samples: use \"global\"");
   if (shard_by_shard(config, backend))
     refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
            "remove one of them");
