@@ -145,17 +145,20 @@ void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   layer.needs = {needs};
 }
 
-// The most blocks that this axis may have: those for which every piece keeps a position.
-void require_positions(const Entry& entry, const Grid& grid, const Cut& cut) {
-  for (std::size_t a = 0; a < 3; ++a) {
-    const auto empty = std::ranges::find_if(cut.axes[a], [](const Interval& piece) { return piece.count < 1; });
-    if (empty == cut.axes[a].end()) continue;
-    throw ConfigError(fmt::format(
-        "{}: run.grid cuts {} positions of its output into {} blocks, and block {} would have none; use at most {} "
-        "blocks along this axis",
-        entry.name, entry.output().spatial[a], grid.blocks[a], empty - cut.axes[a].begin() + 1,
-        std::min(entry.output().spatial[a], grid.blocks[a] - 1)));
-  }
+bool has_empty_piece(const Cut& cut) {
+  return std::ranges::any_of(cut.axes, [](const std::vector<Interval>& pieces) {
+    return std::ranges::any_of(pieces, [](const Interval& piece) { return piece.count < 1; });
+  });
+}
+
+[[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const Cut& cut) {
+  std::size_t a = 0;
+  const auto empty = [](const Interval& piece) { return piece.count < 1; };
+  while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
+  throw ConfigError(fmt::format(
+      "{}: run.grid cuts {} positions of its output into {} blocks, and one of them would have none; use at most {} "
+      "blocks along this axis",
+      entry.name, entry.output().spatial[a], grid.blocks[a], std::min(entry.output().spatial[a], grid.blocks[a] - 1)));
 }
 
 }  // namespace
@@ -212,6 +215,29 @@ void Partition::read_margins() {
   if (same(of_input)) input_.made = *of_input.front();
 }
 
+// Every rank has all inputs, and computes all of the output.
+void Partition::gather(std::size_t i, LayerPlacement& layer) const {
+  for (const std::size_t number : network_->wiring()[i]) {
+    const Shape& shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
+    layer.needs.push_back(whole_cut(shape.spatial, grid_));
+  }
+  const Cut all = whole_cut(network_->entry(i).output().spatial, grid_);
+  layer.output = {all, all, true, true};
+}
+
+// Whether a layer that follows from this one has more positions than it: then most of the network would be computed by
+// all ranks.
+bool Partition::grows_behind(std::size_t i) const {
+  const Index here = product(network_->entry(i).output().spatial);
+  std::vector<bool> follows(network_->size() + 1);
+  follows[i + 1] = true;
+  for (std::size_t later = i + 1; later < network_->size(); ++later) {
+    follows[later + 1] = std::ranges::any_of(network_->wiring()[later], [&](std::size_t n) { return follows[n]; });
+    if (follows[later + 1] && product(network_->entry(later).output().spatial) > here) return true;
+  }
+  return false;
+}
+
 void Partition::place(std::size_t i) {
   const Entry& entry = network_->entry(i);
   const std::vector<std::size_t>& reads = network_->wiring()[i];
@@ -219,11 +245,7 @@ void Partition::place(std::size_t i) {
   const Placement& in = tensor(reads[0]);
   const bool cut = std::ranges::none_of(reads, [&](std::size_t number) { return tensor(number).whole; });
   if (!cut || entry.output().axes == 0) {
-    for (const std::size_t number : reads) {
-      const Shape& shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
-      layer.needs.push_back(whole_cut(shape.spatial, grid_));
-    }
-    layer.output = {whole_cut(entry.output().spatial, grid_), whole_cut(entry.output().spatial, grid_), true, true};
+    gather(i, layer);
   } else if (is_window(entry.kind)) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
@@ -239,10 +261,14 @@ void Partition::place(std::size_t i) {
   } else {
     require(false, entry.spec, to_string(entry.kind) + " of positions cannot be cut by run.grid");
   }
+  if (has_empty_piece(layer.output.owned)) {
+    if (grows_behind(i)) refuse_pieces(entry, grid_, layer.output.owned);
+    layer = {};
+    gather(i, layer);
+  }
   // Of a transposed convolution and of linear upsampling, what is made beside lacks the neighbours' part; a norm's
   // values are right, and their gradients come from whoever owns them.
   layer.output.right = layer.output.owned == layer.output.made;
-  require_positions(entry, grid_, layer.output.owned);
   layers_.push_back(std::move(layer));
 }
 

@@ -53,8 +53,9 @@ struct LayerPlacement {
 
 class Partition {
  public:
-  /// ConfigError, which names the layer and the largest grid that goes: an axis with fewer positions than blocks, a
-  /// layer that cannot be cut.
+  /// A layer with fewer positions than blocks is computed whole by every rank, as all behind it. ConfigError where
+  /// later layers have more positions again, which names the layer and the most blocks; for more blocks than the input
+  /// has positions; for a layer that cannot be cut.
   Partition(const Network& network, const Grid& grid);
 
   const Grid& grid() const { return grid_; }
@@ -74,6 +75,8 @@ class Partition {
 
  private:
   void place(std::size_t layer);
+  void gather(std::size_t layer, LayerPlacement& placement) const;
+  bool grows_behind(std::size_t layer) const;
   void read_margins();
   std::vector<const Cut*> readers(std::size_t number) const;
 

@@ -128,8 +128,6 @@ name = "baseline"
             self.fails(2, "train", "config.toml", *words, message=message, ranks=ranks)
             self.assertFalse(os.path.exists(self.path("no/result.json")))
         refused("run.grid = 1x1x2 shares each sample among 2 ranks, and there are 3", "run.grid=[2]", ranks=3)
-        refused("pool1: run.grid cuts 3 positions of its output into 5 blocks", "method.resolutions=[[4], [1]]",
-                'method.name="mrmf"', "run.grid=[5]", ranks=5)
         refused("run.grid does not go with run.deterministic", "run.grid=[2]", "run.deterministic=true", ranks=2)
         self.config(replace=[support.MRMF_METHOD])
         refused('run.grid does not go with method.teams = "concurrent"', "run.grid=[2]", 'method.teams="concurrent"',
