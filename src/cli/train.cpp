@@ -98,7 +98,8 @@ void add_train(Subcommands& commands) {
                     "phase goes on until N epochs are done");
   train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
   add_example(*train,
-              "mrmf train mine.toml --set run.folder=runs/new\n"
+              "mrmf train mine.toml --set run.folder=runs/new --set training.early_stopping.patience=5\n"
+              "mrmf train mine.toml --set run.folder=runs/warm --set model.start=runs/new\n"
               "mrmf train --continue runs/new --set training.epochs=3");
   commands.run(*train, [=, &world = commands.world] { run_training(*options, world); });
 }
