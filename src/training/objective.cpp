@@ -16,6 +16,10 @@ void require_sums_of_blocks(const TrainingConfig& training, const Model& model) 
     throw ConfigError(
         "run.grid: a dice loss of outputs with positions cannot be shared among ranks; use cross_entropy "
         "or binary_cross_entropy, or remove run.grid");
+  if (training.ignore)
+    throw ConfigError(
+        "run.grid: with training.ignore, blocks of outputs with positions may have different numbers of labels, which "
+        "their mean cannot tell; remove one of them");
 }
 
 }  // namespace

@@ -122,6 +122,39 @@ name = "baseline"
         self.mrmf(*words, "--set", "run.folder=grid", "--set", "run.grid=[2, 2]", ranks=4)
         self.same("grid", "one")
 
+    def test_classes_of_positions(self):
+        rng = np.random.default_rng(3)
+        with h5py.File(self.path("marks.h5"), "w") as file:
+            x = rng.normal(0, 1, (24, 12, 10, 1)).astype(np.float32)
+            file["x"], file["y"] = x, (x[..., 0] > 0).astype(np.uint8)
+        self.write("marks.toml", """
+[data]
+files = ["marks.h5"]
+train = { samples = "x", labels = "y" }
+split = { by = "rows", validation = 0.25 }
+[[model.layers]]
+type = "conv"
+filters = 2
+kernel = [3, 3]
+padding = "same"
+[training]
+batch = 4
+loss = "cross_entropy"
+metric = "accuracy"
+[method]
+name = "baseline"
+""")
+        words = ["train", "marks.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
+        self.mrmf(*words, "--set", "run.folder=one")
+        self.mrmf(*words, "--set", "run.folder=grid", "--set", "run.grid=[3, 1]", ranks=3)
+        self.same("grid", "one")
+        for one, grid in zip(self.lines("one/epochs.jsonl"), self.lines("grid/epochs.jsonl")):
+            self.assertAlmostEqual(one["validation_accuracy"], grid["validation_accuracy"], delta=1e-3)
+        for setting, message in (("training.ignore=1", "run.grid: with training.ignore"),
+                                 ("training.loss=dice", "run.grid: a dice loss of outputs with positions")):
+            self.fails(2, *words, "--set", "run.folder=no", "--set", "run.grid=[3, 1]", "--set", setting, ranks=3,
+                       message=message)
+
     def test_what_does_not_go(self):
         def refused(message, *settings, ranks):
             words = [word for setting in (*SETTINGS, *settings, "run.folder=no") for word in ("--set", setting)]
