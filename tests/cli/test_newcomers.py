@@ -276,8 +276,10 @@ class Newcomers(PeopleTest):
         for parts in (1, 2):
             self.train(text, run__folder=f"parts{parts}", training__accumulate=parts)
             with open(self.path(f"parts{parts}/epochs.jsonl")) as file:
-                losses = {json.loads(line)["train_loss"] for line in file}
-            self.assertEqual(len(losses), 3)  # nothing is learnt, so only the samples can differ from epoch to epoch
+                losses = sorted(json.loads(line)["train_loss"] for line in file)
+            # Nothing is learnt, so only the samples can differ from epoch to epoch, by more than sums are rounded.
+            for one, next_one in zip(losses, losses[1:]):
+                self.assertGreater(next_one - one, 1e-4 * one)
 
     def test_given_units(self):
         make_images(self.path("images.h5"))
