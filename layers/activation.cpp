@@ -4,26 +4,28 @@
 #include "layers/layer.hpp"
 
 namespace mrmf {
-namespace {
 
-ActivationKind kind_of(LayerKind kind) {
+std::optional<ActivationKind> activation_of(LayerKind kind) {
   switch (kind) {
+    case LayerKind::relu: return ActivationKind::relu;
     case LayerKind::leaky_relu: return ActivationKind::leaky_relu;
     case LayerKind::tanh: return ActivationKind::tanh;
     case LayerKind::gelu: return ActivationKind::gelu;
     case LayerKind::silu: return ActivationKind::silu;
     case LayerKind::softplus: return ActivationKind::softplus;
     case LayerKind::sigmoid: return ActivationKind::sigmoid;
-    default: return ActivationKind::relu;
+    default: return std::nullopt;
   }
 }
+
+namespace {
 
 class Activation final : public Layer {
  public:
   Activation(Backend& backend, const Shape& in, const LayerSpec& spec)
       : backend_(backend),
         word_(to_string(spec.kind)),
-        kind_(kind_of(spec.kind)),
+        kind_(activation_of(spec.kind).value()),
         slope_(kind_ == ActivationKind::tanh ? spec.scale : spec.slope),
         output_(in) {
     const bool used = kind_ == ActivationKind::leaky_relu || kind_ == ActivationKind::tanh;

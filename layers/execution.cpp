@@ -152,8 +152,8 @@ class Units {
 
   /// Before layer i, of the output `number`.
   std::size_t exchange(std::size_t i, std::size_t number, const Cut& to) {
-    const Shape& shape = number == 0 ? network_.input() : network_.entry(number - 1).output();
-    const ExchangeSettings settings{shape, settings_.grid, settings_.block, partition_->tensor(number), to};
+    const ExchangeSettings settings{network_.output_numbered(number), settings_.grid, settings_.block,
+                                    partition_->tensor(number), to};
     add({.first = i, .last = i, .run = keep(make_exchange(backend_, settings)), .reads = {outputs_[number]}});
     exchanged_.push_back({number, to, units().size()});
     return units().size();

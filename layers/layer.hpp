@@ -119,6 +119,9 @@ struct LayerPlace {
   std::optional<Box> counted{};  ///< of the input: what a batch norm's statistics are of; none: all of it
 };
 
+/// Which activation a layer of this kind is; none: it is no activation.
+std::optional<ActivationKind> activation_of(LayerKind kind);
+
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
 /// impossible shape, with the layer's name and the sizes.
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place);

@@ -46,6 +46,8 @@ class Network {
 
   Shape input() const { return input_; }  ///< n = max_rows
   Shape output() const { return entries_.back().output(); }
+  /// As Wiring counts: 0 is the network's input, i + 1 the output of layer i.
+  Shape output_numbered(std::size_t number) const { return number == 0 ? input_ : entries_[number - 1].output(); }
   Index params_size() const { return params_size_; }  ///< floats of the parameter arena, padding included
   Index state_size() const { return state_size_; }
   Index trainable() const;      ///< number of trainable parameters
@@ -53,7 +55,6 @@ class Network {
   Index flat_features() const;  ///< inputs of the first layer after the flatten; 0 without one
 
  private:
-  Shape output_numbered(std::size_t number) const { return number == 0 ? input_ : entries_[number - 1].output(); }
   void add(Backend& backend, const LayerSpec& spec);
 
   Shape input_;

@@ -73,18 +73,7 @@ bool is_window(LayerKind kind) {
 
 // Layers of which each output position follows from the input's alone, but for the batch's statistics.
 bool is_pointwise(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::relu:
-    case LayerKind::leaky_relu:
-    case LayerKind::tanh:
-    case LayerKind::gelu:
-    case LayerKind::silu:
-    case LayerKind::softplus:
-    case LayerKind::sigmoid:
-    case LayerKind::dropout:
-    case LayerKind::batch_norm: return true;
-    default: return false;
-  }
+  return activation_of(kind) || kind == LayerKind::dropout || kind == LayerKind::batch_norm;
 }
 
 void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
@@ -217,10 +206,8 @@ void Partition::read_margins() {
 
 // Every rank has all inputs, and computes all of the output.
 void Partition::gather(std::size_t i, LayerPlacement& layer) const {
-  for (const std::size_t number : network_->wiring()[i]) {
-    const Shape& shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
-    layer.needs.push_back(whole_cut(shape.spatial, grid_));
-  }
+  for (const std::size_t number : network_->wiring()[i])
+    layer.needs.push_back(whole_cut(network_->output_numbered(number).spatial, grid_));
   const Cut all = whole_cut(network_->entry(i).output().spatial, grid_);
   layer.output = {all, all, true, true};
 }
@@ -304,8 +291,7 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
 }
 
 Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
-  const std::size_t number = network_->wiring()[layer][i];
-  Shape shape = number == 0 ? network_->input() : network_->entry(number - 1).output();
+  Shape shape = network_->output_numbered(network_->wiring()[layer][i]);
   shape.spatial = layers_[layer].needs[i].of(place).count;
   return shape;
 }
