@@ -9,22 +9,7 @@ import numpy as np
 
 import support
 
-NETWORK = """
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = 3
-[[model.layers]]
-type = "max_pool"
-window = 2
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = %d
-"""
+NETWORK = "\n" + support.layers("conv filters=4 kernel=3", "max_pool window=2", "relu", "flatten", "dense units=%d")
 
 
 def config(data, training, units, method='name = "baseline"'):
