@@ -174,8 +174,8 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
                    .labels = {},
                    .model = nullptr};
   ModelSettings settings;
-  settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
-                      layers_at(one.config, t.resolution), one.config.model.bottom};
+  settings.network = network_at(one.config, t.resolution, coarse_shape(t.shape.sample, t.resolution),
+                                std::max<Index>(1, t.config.training.batch));
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
   require_finite(*t.backend, *one.model, choice.file);
