@@ -154,7 +154,6 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
                                         ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
   settings.samples = samples;
-  settings.coarsening = t.config.data.coarsening;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
   t.store->require(t.resolution, batch);
