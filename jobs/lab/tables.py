@@ -5,23 +5,13 @@ Usage: jobs/lab/tables.py [--folder runs/lab] [--mrmf build/mrmf]."""
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 from lab import JOBS, variants
-from report import saving_text, spread_text  # the map's
+from report import compare, saving_text, spread_text  # the map's
 
 RESULTS = JOBS.parent / "docs/results"
 MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
-
-
-def compare(program, root, problem, folders, option):
-    words = [program, "compare", option, "--baselines", str(RESULTS / f"map/{problem}.csv"),
-             *(str(folder.relative_to(root)) for folder in folders)]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"lab: {' '.join(words[:5])} ...: {done.stderr}")
-    return done.stdout
 
 
 def epoch_gflop(folder):
@@ -36,14 +26,15 @@ def section(program, root, problem, keys):
     groups = {}  # one call for each variant: names of folders, not settings, tell them apart
     for folder in folders:
         groups.setdefault(folder.name.rpartition("-seed")[0], []).append(folder)
+    against = ("--baselines", str(RESULTS / f"map/{problem}.csv"))
     (RESULTS / "lab").mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, problem, folders, "--csv"))
+    (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, folders, "--csv", *against))
     lines = [f"## {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
              "| schedule | variant | sets | cost | loss at the end | seeds | saved at equal loss |",
              "|---|---|---|---|---|---|---|"]
     for name, runs in sorted(groups.items()):
         schedule, _, variant = name.partition("-")
-        columns = json.loads(compare(program, root, problem, runs, "--json"))["columns"]
+        columns = json.loads(compare(program, root, runs, "--json", *against))["columns"]
         column = next(c for c in columns if c["runs"][0]["folder"] == str(runs[0].relative_to(root)))
         if len(column["runs"]) != len(runs):
             raise SystemExit(f"lab: the runs of {name} differ in their settings; remove those of an earlier version")

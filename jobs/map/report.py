@@ -14,12 +14,12 @@ from run import folder_of, runs
 RESULTS = JOBS.parent / "docs/results"
 
 
-def compare(program, root, folders, option):
+def compare(program, root, folders, *options):
     """What the program says about these runs; their names are relative to the folder of all of them."""
-    words = [program, "compare", option, *(str(folder.relative_to(root)) for folder in folders)]
+    words = [program, "compare", *options, *(str(folder.relative_to(root)) for folder in folders)]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"map: {' '.join(words[:3])} ...: {done.stderr}")
+        raise SystemExit(f"{' '.join(words[:3])} ...: {done.stderr}")
     return done.stdout
 
 

@@ -76,14 +76,6 @@ struct NetworkFacts {
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };
 
-// The largest batch of the plan at this resolution.
-Index largest_batch(const Plan& plan, const Extent& resolution) {
-  Index largest = 0;
-  for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution) largest = std::max<Index>(largest, phase.batch);
-  return largest;
-}
-
 NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
                            const RunMemory& memory) {
   Network network(backend, settings);
@@ -233,7 +225,7 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
     const NetworkSettings settings = network_settings(config, plan, of.shape, resolution);
     const RunMemory stage = memory.add(settings);
     NetworkFacts facts = network_facts(backend, settings, resolution, stage);
-    facts.batch = largest_batch(plan, resolution);
+    facts.batch = plan.largest_batch(resolution);
     facts.parts = config.training.accumulate;
     found.networks.push_back(std::move(facts));
   }

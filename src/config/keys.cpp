@@ -148,10 +148,9 @@ void add_method(Keys& keys) {
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
-      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that when "
-      "a "
-      "copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss by more "
-      "per arithmetic");
+      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that "
+      "when a copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss "
+      "by more per arithmetic");
   add(keys, "method.look_epochs", MRMF_FIELD(method.look_epochs), at_least(1),
       "switch = slope: coarse epochs from one such copy to the next");
   add(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),

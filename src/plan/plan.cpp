@@ -241,6 +241,13 @@ std::vector<Extent> Plan::resolutions() const {
   return result;
 }
 
+int Plan::largest_batch(const Extent& resolution) const {
+  int largest = 0;
+  for (const Phase& phase : phases())
+    if (phase.resolution == resolution) largest = std::max(largest, phase.batch);
+  return largest;
+}
+
 std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution) {
   std::vector<LayerSpec> layers = config.model.layers;
   if (!config.method.dilated || config.method.axes == 0) return layers;
@@ -256,13 +263,14 @@ std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution)
   return layers;
 }
 
+NetworkSettings network_at(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
+  return {input, rows, layers_at(config, resolution), config.model.bottom};
+}
+
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
-  NetworkSettings settings{coarse_shape(sample, resolution), 1, layers_at(config, resolution), config.model.bottom};
-  for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution)
-      settings.max_rows = std::max<Index>(settings.max_rows, config.training.rows_at_once(phase.batch));
-  return settings;
+  const Index rows = config.training.rows_at_once(plan.largest_batch(resolution));
+  return network_at(config, resolution, coarse_shape(sample, resolution), std::max<Index>(1, rows));
 }
 
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {

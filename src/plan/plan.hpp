@@ -65,8 +65,9 @@ struct Plan {
   std::vector<Stage> stages;  ///< none for the baseline
   Phase last;                 ///< baseline or finetune
 
-  std::vector<Phase> phases() const;        ///< in order
-  std::vector<Extent> resolutions() const;  ///< coarse to fine
+  std::vector<Phase> phases() const;                  ///< in order
+  std::vector<Extent> resolutions() const;            ///< coarse to fine
+  int largest_batch(const Extent& resolution) const;  ///< of the phases at this resolution; 0: there is none
 };
 
 /// ConfigError when the method cannot be planned as asked.
@@ -75,6 +76,8 @@ Plan make_plan(const Config& config);
 /// The layers of the network at a resolution. With method.dilated, the taps of the bottom's convolutions lie as far
 /// apart there as they do in the data of the first resolution. `resolution` is one of the configuration's.
 std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution);
+/// These layers as a network for such inputs, with room for so many rows.
+NetworkSettings network_at(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);

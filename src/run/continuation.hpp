@@ -18,8 +18,7 @@ enum class Epochs { same, more };
 /// ConfigError naming the files that are new or gone, or the first key that differs, with both values. [run], data.load
 /// and data.memory may differ. So may the number of ranks if the mini-batches stay the same (data.shards set, and batch
 /// times ranks kept), but not with local batch norm. What it advises is what the command takes: with Epochs::more
-/// neither
-/// --overwrite nor another folder.
+/// neither --overwrite nor another folder.
 void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs = Epochs::same);
 
 }  // namespace mrmf

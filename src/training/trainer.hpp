@@ -86,7 +86,7 @@ class Trainer {
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
   PhaseHistory finish(ModelState& model_state, const Phase& phase, TrainState& state);
-  double probe_half(ModelState& model_state, const Phase& phase, TrainState& state, std::size_t last, Probe& probe);
+  double probe_half(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t last, Probe& probe);
   void look(ModelState& model_state, TrainState& state, EpochRecord& epoch);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);

@@ -1,6 +1,5 @@
 """Samples shared by several ranks (run.grid) through the command line: as without a grid, in every method, stopped and
 gone on with, and refused where it cannot be."""
-import json
 import os
 
 import h5py
@@ -9,18 +8,40 @@ import numpy as np
 import support
 
 # The batch is that of a group of ranks; one group of all ranks takes the batches of one rank without a grid.
-SETTINGS = ["run.threads=1", "data.shards=1", "training.epochs=2", "training.optimizer={name = \"sgd\", learning_rate = 0.02}"]
+SETTINGS = ("run.threads=1", "data.shards=1", "training.epochs=2")
+SGD = ('optimizer = { name = "adam", learning_rate = 3e-3 }', 'optimizer = { name = "sgd", learning_rate = 0.02 }')
+
+
+def words(run, *settings, config="config"):
+    """Trains in this folder."""
+    settings = (*SETTINGS, *settings, f"run.folder={run}")
+    return ["train", f"{config}.toml", *(word for setting in settings for word in ("--set", setting))]
 
 
 class Grid(support.MrmfTest):
     def setUp(self):
         super().setUp()
         support.make_data(self.path("data.h5"), train=48, validation=17)
-        self.config()
+        self.config(replace=[SGD])
 
-    def train(self, run, *settings, ranks=0, **options):
-        words = [word for setting in (*SETTINGS, *settings, f"run.folder={run}") for word in ("--set", setting)]
-        return self.mrmf("train", "config.toml", *words, ranks=ranks, **options)
+    def train(self, run, *settings, config="config", ranks=0):
+        return self.mrmf(*words(run, *settings, config=config), ranks=ranks)
+
+    def own_config(self, name, layers, axes="", training="", method='name = "baseline"'):
+        """NAME.toml, for data sets x and y of NAME.h5."""
+        self.write(f"{name}.toml", f"""
+[data]
+files = ["{name}.h5"]
+train = {{ samples = "x", labels = "y" }}
+{axes}
+split = {{ by = "rows", validation = 0.25 }}
+{layers}
+[training]
+batch = 4
+{training}
+[method]
+{method}
+""")
 
     def same(self, run, other, tolerance=2e-4):
         for a, b in zip(self.lines(f"{run}/epochs.jsonl"), self.lines(f"{other}/epochs.jsonl"), strict=True):
@@ -30,7 +51,7 @@ class Grid(support.MrmfTest):
                 self.assertEqual(a[key], b[key], key)
 
     def test_a_grid_trains_as_one_rank_does(self):
-        self.config(replace=[support.MRMF_METHOD])  # coarse, dense and fused models, each cut
+        self.config(replace=[SGD, support.MRMF_METHOD])  # coarse, dense and fused models, each cut
         self.train("one")
         output = self.train("grid", "run.grid=[2]", ranks=2)
         self.assertIn("each sample is shared by 2 ranks", output)
@@ -45,35 +66,12 @@ class Grid(support.MrmfTest):
             with h5py.File(self.path(f"{name}.h5"), "w") as file:
                 file.create_dataset("x", data=x, **kind)
                 file["y"] = x[:, 0, 3, :3]
-            self.write(f"{name}.toml", f"""
-[data]
-files = ["{name}.h5"]
-train = {{ samples = "x", labels = "y" }}
-axes = "n c y x"
-split = {{ by = "rows", validation = 0.25 }}
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = [3, 3]
-padding = "same"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = 3
-[training]
-batch = 4
-[method]
-name = "mrmf"
-resolutions = [[2, 2], [1, 1]]
-top = "interpolated"
-""")
-            words = ["train", f"{name}.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
-            self.mrmf(*words, "--set", f"run.folder={name}-one")
+            self.own_config(name, support.layers('conv filters=4 kernel=[3,3] padding="same"', "flatten", "dense units=3"),
+                            axes='axes = "n c y x"', method='name = "mrmf"\nresolutions = [[2, 2], [1, 1]]\ntop = "interpolated"')
+            self.train(f"{name}-one", config=name)
             for load in ("memory", "stream"):
                 run = f"{name}-{load}"
-                self.mrmf(*words, "--set", f"run.folder={run}", "--set", "run.grid=[2, 2]", "--set", f"data.load={load}",
-                          ranks=4)
+                self.train(run, "run.grid=[2, 2]", f"data.load={load}", config=name, ranks=4)
                 self.same(run, f"{name}-one")
 
     def test_groups_of_ranks_share_out_the_samples(self):
@@ -93,33 +91,10 @@ top = "interpolated"
             x = rng.normal(0, 1, (24, 12, 10, 2)).astype(np.float32)
             file["x"] = x
             file["y"] = x[..., :1] * 2 - np.roll(x[..., 1:], 1, axis=1)
-        self.write("fields.toml", """
-[data]
-files = ["fields.h5"]
-train = { samples = "x", labels = "y" }
-split = { by = "rows", validation = 0.25 }
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = [3, 3]
-padding = "same"
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "dropout"
-rate = 0.1
-[[model.layers]]
-type = "conv"
-filters = 1
-kernel = [1, 1]
-[training]
-batch = 4
-[method]
-name = "baseline"
-""")
-        words = ["train", "fields.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
-        self.mrmf(*words, "--set", "run.folder=one")
-        self.mrmf(*words, "--set", "run.folder=grid", "--set", "run.grid=[2, 2]", ranks=4)
+        self.own_config("fields", support.layers('conv filters=4 kernel=[3,3] padding="same"', "batch_norm", "dropout rate=0.1",
+                                                 "conv filters=1 kernel=[1,1]"))
+        self.train("one", config="fields")
+        self.train("grid", "run.grid=[2, 2]", config="fields", ranks=4)
         self.same("grid", "one")
 
     def test_classes_of_positions(self):
@@ -127,42 +102,24 @@ name = "baseline"
         with h5py.File(self.path("marks.h5"), "w") as file:
             x = rng.normal(0, 1, (24, 12, 10, 1)).astype(np.float32)
             file["x"], file["y"] = x, (x[..., 0] > 0).astype(np.uint8)
-        self.write("marks.toml", """
-[data]
-files = ["marks.h5"]
-train = { samples = "x", labels = "y" }
-split = { by = "rows", validation = 0.25 }
-[[model.layers]]
-type = "conv"
-filters = 2
-kernel = [3, 3]
-padding = "same"
-[training]
-batch = 4
-loss = "cross_entropy"
-metric = "accuracy"
-[method]
-name = "baseline"
-""")
-        words = ["train", "marks.toml", "--set", "run.threads=1", "--set", "data.shards=1", "--set", "training.epochs=2"]
-        self.mrmf(*words, "--set", "run.folder=one")
-        self.mrmf(*words, "--set", "run.folder=grid", "--set", "run.grid=[3, 1]", ranks=3)
+        self.own_config("marks", support.layers('conv filters=2 kernel=[3,3] padding="same"'),
+                        training='loss = "cross_entropy"\nmetric = "accuracy"')
+        self.train("one", config="marks")
+        self.train("grid", "run.grid=[3, 1]", config="marks", ranks=3)
         self.same("grid", "one")
         for one, grid in zip(self.lines("one/epochs.jsonl"), self.lines("grid/epochs.jsonl")):
             self.assertAlmostEqual(one["validation_accuracy"], grid["validation_accuracy"], delta=1e-3)
         for setting, message in (("training.ignore=1", "run.grid: with training.ignore"),
                                  ("training.loss=dice", "run.grid: a dice loss of outputs with positions")):
-            self.fails(2, *words, "--set", "run.folder=no", "--set", "run.grid=[3, 1]", "--set", setting, ranks=3,
-                       message=message)
+            self.fails(2, *words("no", "run.grid=[3, 1]", setting, config="marks"), ranks=3, message=message)
 
     def test_what_does_not_go(self):
         def refused(message, *settings, ranks):
-            words = [word for setting in (*SETTINGS, *settings, "run.folder=no") for word in ("--set", setting)]
-            self.fails(2, "train", "config.toml", *words, message=message, ranks=ranks)
+            self.fails(2, *words("no", *settings), message=message, ranks=ranks)
             self.assertFalse(os.path.exists(self.path("no/result.json")))
         refused("run.grid = 1x1x2 shares each sample among 2 ranks, and there are 3", "run.grid=[2]", ranks=3)
         refused("run.grid does not go with run.deterministic", "run.grid=[2]", "run.deterministic=true", ranks=2)
-        self.config(replace=[support.MRMF_METHOD])
+        self.config(replace=[SGD, support.MRMF_METHOD])
         refused('run.grid does not go with method.teams = "concurrent"', "run.grid=[2]", 'method.teams="concurrent"',
                 ranks=2)
 

@@ -1,8 +1,5 @@
 """method.switch = "slope": a coarse phase ends when it stops paying, and what its last look has trained is kept."""
 import json
-import os
-import signal
-import unittest
 
 import h5py
 import support
@@ -77,27 +74,15 @@ class Switch(support.MrmfTest):
         words = ("--set", "run.checkpoint.epochs=1", *STALE)
         straight = self.train("straight", *words)
         for epochs in range(1, 6):
-            process = self.launch("train", "config.toml", "--set", "run.folder=run", *words)
-            while process.poll() is None and not self.written(epochs):
-                pass
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            self.kill_after(epochs, "train", "config.toml", "--set", "run.folder=run", *words)
         self.assertEqual(self.train("run", *words), straight)
-
-    def written(self, epochs):
-        path = self.path("run/epochs.jsonl")
-        return os.path.exists(path) and self.read("run/epochs.jsonl").count("\n") >= epochs
 
     def test_a_stop_after_the_last_look_repeats_its_training(self):
         # The coarse phase's end is saved, and nothing of the last phase: continued from there, the probe is made again.
         straight = self.train("straight", *STALE)
-        process = self.launch("train", "config.toml", "--set", "run.folder=run", *STALE, "--set",
-                              "run.checkpoint.epochs=1")
-        while process.poll() is None and not self.written(4):
-            pass
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        self.assertEqual(self.train("run", *STALE, "--set", "run.checkpoint.epochs=1"), straight)
+        words = (*STALE, "--set", "run.checkpoint.epochs=1")
+        self.kill_after(4, "train", "config.toml", "--set", "run.folder=run", *words)
+        self.assertEqual(self.train("run", *words), straight)
 
     def test_streamed_samples_and_statistics(self):
         words = (*STALE, "--set", "training.precise_batch_norm=2")
