@@ -12,11 +12,14 @@ from lab import JOBS, variants
 from report import saving_text, spread_text  # the map's
 
 RESULTS = JOBS.parent / "docs/results"
+# Variants of features that the program had until commit b9081dc. Their runs are still told of where there are some.
+FORMER = {"dilated": ["method.dilated=true"], "stride": ['data.coarsening="stride"']}
 MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
 
 
 def compare(program, root, problem, folders, option):
-    words = [program, "compare", option, "--baselines", str(RESULTS / f"map/{problem}.csv"),
+    baselines = RESULTS / f"map/{problem}.csv"
+    words = [program, "compare", option, *(["--baselines", str(baselines)] if baselines.exists() else []),
              *(str(folder.relative_to(root)) for folder in folders)]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
     if done.returncode:
@@ -60,7 +63,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/lab")
     parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
     options = parser.parse_args()
-    root, keys = options.folder.resolve(), variants(options.variants)
+    root, keys = options.folder.resolve(), FORMER | variants(options.variants)
     program, page = str(pathlib.Path(options.mrmf).resolve()), RESULTS / "lab.md"
     text = page.read_text().partition(MARK)[0]
     lines = [MARK, ""]

@@ -62,7 +62,7 @@ void import_model(const ImportOptions& options, Comm& world) {
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);
   ModelSettings settings;
-  settings.network = {input_shape(options, config, resolution, file, world), 1, layers_at(config, resolution),
+  settings.network = {input_shape(options, config, resolution, file, world), 1, config.model.layers,
                       config.model.bottom};
   Model model(*backend, settings);
   require_measured(options.config, config.data);

@@ -154,7 +154,6 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
                                         ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
   settings.samples = samples;
-  settings.coarsening = t.config.data.coarsening;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
   t.store->require(t.resolution, batch);
@@ -175,7 +174,7 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
                    .model = nullptr};
   ModelSettings settings;
   settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
-                      layers_at(one.config, t.resolution), one.config.model.bottom};
+                      one.config.model.layers, one.config.model.bottom};
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
   require_finite(*t.backend, *one.model, choice.file);

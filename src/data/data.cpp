@@ -71,7 +71,6 @@ void Data::read(Comm& team) {
       team, host_ranks_);
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     StoreSettings units = settings;
-    units.coarsening = config_.data.coarsening;
     units.samples = sample_map(config_, split.shape.sample);
     units.labels = label_map(config_, split.shape.label);
     split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, units);
