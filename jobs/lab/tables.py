@@ -31,7 +31,7 @@ def epoch_gflop(folder):
     """Of one epoch at full resolution."""
     with open(folder / "epochs.jsonl") as epochs:
         last = json.loads(epochs.readlines()[-1])
-    return last["gflop"] - last["statistics_gflop"]
+    return last["gflop"] - last.get("statistics_gflop", 0)  # none without batch norms
 
 
 def section(program, root, problem, keys):
