@@ -24,7 +24,7 @@ struct FormerKey {
 };
 
 std::vector<FormerKey> former_keys() {
-  const std::string seen = "; remove it (docs/results/lab.md says what it did, and which version still has it)";
+  const std::string seen = "; remove it, or use the version that docs/results/lab.md names";
   return {{"method", "join", "false",
            "when a team joined the other depended on the machine, so no such run could be repeated; remove it, and the "
            "team that is ready first waits",

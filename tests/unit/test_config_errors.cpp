@@ -52,9 +52,7 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
 
 TEST_CASE("former keys are read where they change nothing, and refused where they would") {
   const std::string rest =
-      " is no longer there: it lowered no loss; remove it (docs/results/lab.md says what it did, and which version "
-      "still "
-      "has it)";
+      " is no longer there: it lowered no loss; remove it, or use the version that docs/results/lab.md names";
   CHECK(error("[method]\ndilated = false\n") == "no error");
   CHECK(error("[method]\ndilated = true\n") == "c.toml:8: method.dilated = true" + rest);
   CHECK(error("", {"data.coarsening=average"}) == "no error");
