@@ -170,7 +170,6 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
-  Coarsening coarsening = Coarsening::average;        ///< how samples at a lower resolution are made
   CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
@@ -213,7 +212,6 @@ struct MethodConfig {
   TopRule top = TopRule::dense;
   Handover handover = Handover::last;
   Moments moments = Moments::reset;
-  bool dilated = false;  ///< the bottom's convolutions keep the reach of the first resolution
   RateCurve curve = RateCurve::stage;
   Switch switch_by = Switch::epochs;
   int look_epochs = 2;   ///< slope: epochs from one look at the coarse model to the next

@@ -142,9 +142,6 @@ void add_method(Keys& keys) {
       "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
-  add(keys, "method.dilated", MRMF_FIELD(method.dilated), {},
-      "the bottom's convolutions have their taps further apart at finer resolutions, by the ratio of the resolutions: "
-      "then they commute with averaging, and a fusion changes less");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),

@@ -78,14 +78,8 @@ Index total(const std::vector<DataPart>& parts, Of of) {
 }
 
 // Shares the memory in proportion to the data sets' sizes, but gives each at least its minimum.
-StoreSettings store_settings(const DataConfig& config, bool stream) {
-  StoreSettings settings{stream, config.averaging, 0};
-  settings.coarsening = config.coarsening;
-  return settings;
-}
-
 std::vector<StoreSettings> share(const DataConfig& config, const std::vector<DataPart>& parts, const Budget& budget) {
-  StoreSettings bare = store_settings(config, true);
+  StoreSettings bare{true, config.averaging, 0};
   bare.making = row_making(config.train);  // both splits are stored alike
   const Index there = budget.rank() - total(parts, label_bytes);
   const Index least = total(parts, [&](const DataPart& part) { return least_bytes(part, bare); });
@@ -145,7 +139,7 @@ MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& pa
       if (config.memory && needed > budget.rank())
         too_little(budget, "all samples at once (data.load = \"memory\")", needed, "or let data.load be \"auto\"");
     });
-    plan.stores.assign(parts.size(), store_settings(config, false));
+    plan.stores.assign(parts.size(), {false, config.averaging, 0});
     plan.text = fmt::format("in memory, {} of them", amount(team.sum(static_cast<double>(needed))));
   } else {
     collective_try(team, [&] { plan.stores = share(config, parts, budget); });

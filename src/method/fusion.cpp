@@ -76,16 +76,6 @@ bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
          (from.kind == LayerKind::dense || from.kind == LayerKind::batch_norm);
 }
 
-// The same kind of layer with parameters and state of the same shapes; its taps may be further apart.
-bool same_parts(const Entry& a, const Entry& b) {
-  const auto equal_parts = [](const std::vector<Part>& x, const std::vector<Part>& y) {
-    return std::ranges::equal(x, y,
-                              [](const Part& p, const Part& q) { return p.name == q.name && p.shape == q.shape; });
-  };
-  return a.kind == b.kind && equal_parts(a.footprint.params, b.footprint.params) &&
-         equal_parts(a.footprint.state, b.footprint.state);
-}
-
 bool equal(const TopTransfer& networks, std::size_t i) {
   return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
 }
@@ -192,7 +182,7 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
     const Entry& from = coarse.entry(i);
     if (from.top) continue;
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
-    if (a != b && !(fusion.dilated && same_parts(from, dense.entry(i))))
+    if (a != b)
       throw ConfigError("layer " + from.name + " is of the bottom and differs between the resolutions (" + a + " and " +
                         b + "), so it cannot be handed over; set model.cut to " + from.name +
                         " or a layer before it, or leave it out of model.bottom");

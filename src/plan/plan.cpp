@@ -200,8 +200,7 @@ Plan make_plan(const Config& config) {
     stage.coarse_trained = method.bottom == BottomRule::coarse;
     if (method.switch_by == Switch::slope) stage.coarse.stop.look_epochs = method.look_epochs;
     stage.coarse.hands_over_best = method.handover == Handover::best && stage.coarse_trained;
-    stage.fuse = {number,     resolutions[s], resolutions[s + 1], stage.coarse.axes,
-                  method.top, false,          method.moments,     method.dilated};
+    stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
     if (method.name == MethodName::progressive) stage.fuse.matching = true;
     if (method.name == MethodName::mrmf && method.top == TopRule::dense) {
@@ -248,29 +247,14 @@ int Plan::largest_batch(const Extent& resolution) const {
   return largest;
 }
 
-std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution) {
-  std::vector<LayerSpec> layers = config.model.layers;
-  if (!config.method.dilated || config.method.axes == 0) return layers;
-  settle_axes(layers, config.method.axes);
-  const std::vector<bool> top = top_layers(layers, connect(layers), config.model.bottom);
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (std::size_t a = 0; !top[i] && a < resolution.size(); ++a) {
-      const Index ratio = config.method.resolutions.front()[a] / resolution[a];
-      layers[i].dilation[a] *= ratio;
-      layers[i].pad_before[a] *= ratio;
-      layers[i].pad_after[a] *= ratio;
-    }
-  return layers;
-}
-
-NetworkSettings network_at(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
-  return {input, rows, layers_at(config, resolution), config.model.bottom};
+NetworkSettings network_for(const Config& config, const Shape& input, Index rows) {
+  return {input, rows, config.model.layers, config.model.bottom};
 }
 
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
   const Index rows = config.training.rows_at_once(plan.largest_batch(resolution));
-  return network_at(config, resolution, coarse_shape(sample, resolution), std::max<Index>(1, rows));
+  return network_for(config, coarse_shape(sample, resolution), std::max<Index>(1, rows));
 }
 
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {
@@ -307,8 +291,7 @@ std::string to_text(const Plan& plan) {
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
-                    bottom_text(stage) + (stage.fuse.dilated ? ", dilated" : ""),
-                    top_text(stage.fuse, stage.dense.has_value()),
+                    bottom_text(stage), top_text(stage.fuse, stage.dense.has_value()),
                     stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
@@ -331,7 +314,6 @@ std::string to_json(const Plan& plan) {
                      {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
-    if (stage.fuse.dilated) steps.back()["dilated"] = true;
     if (stage.coarse.hands_over_best) steps.back()["handover"] = "best";
   }
   steps.push_back(to_json(plan.last));

@@ -46,7 +46,6 @@ struct Fusion {
   TopRule top = TopRule::dense;
   bool matching = false;  ///< progressive: top layers of equal signature are handed over too, the others stay fresh
   Moments moments = Moments::reset;
-  bool dilated = false;  ///< the same taps lie further apart in the denser model
 };
 
 /// One pair of models of Figure 2. Without `dense`, the denser model starts untrained (MRT, interpolated top).
@@ -73,11 +72,8 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The layers of the network at a resolution. With method.dilated, the taps of the bottom's convolutions lie as far
-/// apart there as they do in the data of the first resolution. `resolution` is one of the configuration's.
-std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution);
-/// These layers as a network for such inputs, with room for so many rows.
-NetworkSettings network_at(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
+/// The configuration's network for such inputs, with room for so many rows.
+NetworkSettings network_for(const Config& config, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
