@@ -218,6 +218,7 @@ TEST_CASE("cut weights: ten steps as on one rank, for every optimizer, with limi
     for (const bool evenly : {false, true})
       for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw})
         for (const int parts : {1, 2}) {
+          if (evenly && parts > 1 && groups > 1) continue;  // batch norm is of the rows of a part, which are others
           CAPTURE(evenly);
           CAPTURE(to_string(kind));
           CAPTURE(parts);
