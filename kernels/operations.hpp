@@ -229,6 +229,9 @@ class ClipOp {
   /// Where the norm of x is above `most`, x becomes x * most / norm. The order of the sum depends on the length alone,
   /// not on threads. x without a norm (NaN) stays as it is.
   virtual void run(Span x, float most) = 0;
+  /// The same for values of which each rank has some in x: those in `counted`, parts of x, go into the norm, added over
+  /// `ranks`. In host memory alone so far.
+  virtual void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks);
 };
 
 // What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend

@@ -30,6 +30,7 @@ struct Execution {
   Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
   float share = 1;                           ///< of a sample's loss that this rank's output counts
   bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
+  ParameterLayout params;                    ///< of parameters, gradients and moments
   Index cache = 0, activations = 0;          ///< floats of the arenas; activations: with their gradients
   Index separate = 0;                        ///< floats of activations and gradients if no two shared memory
 

@@ -231,8 +231,10 @@ void Partition::place(std::size_t i) {
   LayerPlacement layer;
   const Placement& in = tensor(reads[0]);
   const bool cut = std::ranges::none_of(reads, [&](std::size_t number) { return tensor(number).whole; });
-  if (!cut || entry.output().axes == 0) {
+  if (!cut) {
     gather(i, layer);
+  } else if (entry.output().axes == 0) {
+    place_flat(i, layer);
   } else if (is_window(entry.kind)) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
@@ -257,6 +259,78 @@ void Partition::place(std::size_t i) {
   // values are right, and their gradients come from whoever owns them.
   layer.output.right = layer.output.owned == layer.output.made;
   layers_.push_back(std::move(layer));
+  if (entry.kind == LayerKind::dense && behind_flatten(i)) this->cut(i);
+}
+
+// A flatten of a cut tensor, and what follows it before anything is whole.
+void Partition::place_flat(std::size_t i, LayerPlacement& layer) {
+  const Entry& entry = network_->entry(i);
+  const Placement& in = tensor(network_->wiring()[i][0]);
+  if (in.unflattened ? entry.kind != LayerKind::dense : entry.kind == LayerKind::flatten && stays_cut(i + 1)) {
+    layer.needs = {in.owned};
+    layer.output = {.owned = in.owned, .made = in.owned, .unflattened = true};
+    return;
+  }
+  gather(i, layer);
+  if (in.unflattened) layer.needs = {in.owned};
+}
+
+// Whether all that follows from a flat tensor can do with a part of it: dense layers, and in front of them what changes
+// every feature by itself.
+bool Partition::stays_cut(std::size_t number) const {
+  bool read = false;
+  for (std::size_t i = number; i < network_->size(); ++i) {
+    const std::vector<std::size_t>& reads = network_->wiring()[i];
+    if (std::ranges::find(reads, number) == reads.end()) continue;
+    const LayerKind kind = network_->entry(i).kind;
+    read = true;
+    if (kind == LayerKind::dense) continue;
+    if (!is_pointwise(kind) || kind == LayerKind::batch_norm || !stays_cut(i + 1)) return false;
+  }
+  return read;
+}
+
+// Whether a layer reads a flattened tensor, through layers of one input that keep its features.
+bool Partition::behind_flatten(std::size_t i) const {
+  for (;;) {
+    const std::vector<std::size_t>& reads = network_->wiring()[i];
+    if (reads.size() != 1 || reads[0] == 0) return false;
+    i = reads[0] - 1;
+    if (network_->entry(i).kind == LayerKind::flatten) return true;
+    if (network_->entry(i).kind == LayerKind::dense) return false;
+  }
+}
+
+// By the positions that a rank has of the input, or evenly where each has all.
+void Partition::cut(std::size_t i) {
+  const Entry& entry = network_->entry(i);
+  const std::size_t number = network_->wiring()[i][0];
+  const Index features = entry.input.channels, ranks = grid_.ranks();
+  CutWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
+  if (tensor(number).unflattened) {
+    const Shape in = shape_of(number);
+    weights.whole.spatial = in.spatial, weights.whole.channels = in.channels;
+    for (int rank = 0; rank < grid_.ranks(); ++rank)
+      weights.boxes.push_back(tensor(number).owned.of(grid_.place(rank)));
+  } else if (features >= ranks) {
+    for (const Interval& piece : even_pieces(features, ranks))
+      weights.boxes.push_back({.first = {0, 0, piece.first}, .count = {1, 1, piece.count}});
+  } else {
+    return;
+  }
+  cut_weights_.push_back(std::move(weights));
+}
+
+std::vector<CutWeights> Partition::cut_weights(int rank) const {
+  std::vector<CutWeights> weights = cut_weights_;
+  for (CutWeights& one : weights) one.rank = rank;
+  return weights;
+}
+
+// Of a whole tensor, as its positions lie here.
+Shape Partition::shape_of(std::size_t number) const {
+  while (tensor(number).unflattened) number = network_->wiring()[number - 1][0];
+  return network_->output_numbered(number);
 }
 
 bool Partition::at_hand(std::size_t layer, std::size_t i) const {
@@ -283,7 +357,7 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
   if (layer.output.whole) return result;
   const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
   result.first = made.first;
-  result.sample = network_->entry(i).output().spatial;
+  result.sample = shape_of(i + 1).spatial;
   if (made == owned) return result;
   result.counted = owned;
   for (std::size_t a = 0; a < 3; ++a) result.counted->first[a] -= made.first[a];
@@ -291,7 +365,7 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
 }
 
 Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
-  Shape shape = network_->output_numbered(network_->wiring()[layer][i]);
+  Shape shape = shape_of(network_->wiring()[layer][i]);
   shape.spatial = layers_[layer].needs[i].of(place).count;
   return shape;
 }

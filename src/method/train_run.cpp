@@ -222,7 +222,8 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
     return ModelNote{epoch, phase.epochs, record.validation_loss, record.metric, best};
   };
   const auto save = [&](const std::string& path, int epoch) {
-    save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world);
+    save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world, Replace::file,
+               outcome.model_state.group);
   };
   const std::string& run = config.run.folder;
   if (phase.best_epoch > 0 && phase.best_epoch != phase.epochs) {

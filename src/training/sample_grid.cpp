@@ -28,12 +28,14 @@ SampleGrid::SampleGrid(Backend& backend, const Grid& grid, Comm& team)
       group_(part_of(team, grid, true)),
       same_block_(part_of(team, grid, false)),
       messages_(make_messages(group_)),
-      over_same_block_(make_all_reduce(backend, same_block_)) {}
+      over_same_block_(make_all_reduce(backend, same_block_)),
+      over_group_(make_all_reduce(backend, group_)) {}
 
 SumTime SampleGrid::take_time() {
   SumTime all = messages_->take_time();
-  if (over_same_block_) {
-    const SumTime sums = over_same_block_->take_time();
+  for (AllReduce* ranks : {over_same_block_.get(), over_group_.get()}) {
+    if (ranks == nullptr) continue;
+    const SumTime sums = ranks->take_time();
     all.waited += sums.waited;
     all.hidden += sums.hidden;
   }

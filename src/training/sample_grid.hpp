@@ -20,11 +20,14 @@ class SampleGrid {
   const Grid& grid() const { return grid_; }
   int block() const { return group_.rank(); }
   int groups() const { return same_block_.size(); }
+  /// The ranks that share this rank's samples.
+  Comm& group() { return group_; }
   /// One rank of each group: that with this rank's block. They have different samples.
   Comm& same_block() { return same_block_; }
   Messages& messages() { return *messages_; }
   /// Sums over same_block(); null: of this rank alone.
   AllReduce* over_same_block() { return over_same_block_.get(); }
+  AllReduce* over_group() { return over_group_.get(); }
   /// Time of messages and sums since the last call.
   SumTime take_time();
 
@@ -32,7 +35,7 @@ class SampleGrid {
   Grid grid_;
   Comm group_, same_block_;
   std::unique_ptr<Messages> messages_;
-  std::unique_ptr<AllReduce> over_same_block_;
+  std::unique_ptr<AllReduce> over_same_block_, over_group_;
 };
 
 /// ConfigError unless so many ranks are whole groups.

@@ -194,6 +194,7 @@ Step Trainer::training_step(const ModelState& model_state, const Phase& phase, c
 void Trainer::add_grid(Step& step, const Model& model) const {
   if (ctx_.grid == nullptr) return;
   step.blocks = &ctx_.grid->messages();
+  step.of_group = ctx_.grid->over_group();
   step.share = model.execution().share;
   if (step.training) step.of_whole = ctx_.grid->over_same_block();
 }
@@ -205,9 +206,21 @@ void Trainer::sum_parts(Model& model, int part) {
   if (part == 0) return ctx_.backend.swap(model.reduced(), summed_.span());
   if (!last) return ctx_.backend.accumulate(model.reduced(), summed_.span());
   ctx_.backend.accumulate(summed_.span(), model.reduced());
-  if (!all_reduce_) return;
-  all_reduce_->start(model.reduced());
-  all_reduce_->finish();
+  model.sum(gradient_sums());
+}
+
+GradientSums Trainer::gradient_sums() const {
+  return {all_reduce_.get(), ctx_.grid != nullptr ? ctx_.grid->over_same_block() : nullptr,
+          ctx_.backend.immediate() ? kHostBucket : kDeviceBucket};
+}
+
+// Of weights that are cut, each rank of a group counts its own.
+void Trainer::clip(Model& model) {
+  const auto most = static_cast<float>(config_.clip_norm);
+  if (model.layout().cuts().empty()) return clip_->run(model.grads(), most);
+  std::vector<Span> counted;
+  for (const Place& place : model.layout().counted()) counted.push_back(mrmf::part(model.grads(), place));
+  clip_->run_over(model.grads(), most, counted, *ctx_.grid->over_group());
 }
 
 // One part of an optimizer step. The last one updates the parameters and keeps the loss, summed over the team's rows.
@@ -228,12 +241,11 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
     } else {
       const ConstTensor y = model.forward(now, batch.x);
       objective_->loss().run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
-      AllReduce* const sums = parts == 1 ? all_reduce_.get() : nullptr;
-      model.backward(now, batch.x, {sums, ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
+      model.backward(now, batch.x, parts == 1 ? gradient_sums() : GradientSums{});
       if (parts > 1) sum_parts(model, part);
     }
     if (!last) return;
-    if (clip_) clip_->run(model.grads(), static_cast<float>(config_.clip_norm));
+    if (clip_) clip(model);
     model_state.optimizer.update(now, model.params(), model.grads());
     ctx_.backend.keep(now, model.loss(), losses_.span());
   });
@@ -297,7 +309,7 @@ void Trainer::compare_ranks(ModelState& model_state, const TrainState& state, co
   const Timer timer;
   const bool own_state = !config_.global_batch_norm && !ctx_.shard_replicas && state.step > 0;
   require_same_model(ctx_.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
-                     ctx_.team, place);
+                     {ctx_.team, ctx_.of_samples()}, place);
   if (ctx_.saving) ctx_.saving->times.compared();
   clock_.time().communication += timer.seconds();
 }

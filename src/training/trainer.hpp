@@ -91,6 +91,8 @@ class Trainer {
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);
   void sum_parts(Model& model, int part);
+  GradientSums gradient_sums() const;
+  void clip(Model& model);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
   void take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches);

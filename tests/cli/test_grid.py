@@ -1,6 +1,9 @@
 """Samples shared by several ranks (run.grid) through the command line: as without a grid, in every method, stopped and
 gone on with, and refused where it cannot be."""
 import os
+import shutil
+import signal
+import time
 
 import h5py
 import numpy as np
@@ -84,6 +87,43 @@ batch = 4
         self.train("half", "method.name=baseline", "run.grid=[2]", ranks=2)
         self.mrmf("train", "--continue", "half", "--set", "training.epochs=4", "--set", "run.grid=[1]")
         self.same("half", "one")
+
+    def test_it_goes_on_with_another_grid(self):
+        # Weights that ranks cut are whole in checkpoints and models: evenly, and by positions.
+        rates = ["method.name=baseline", 'training.optimizer={name = "adam", learning_rate = 0.002, epsilon = 1e-3}',
+                 "training.clip_norm=0.5"]
+        for replace in ([], [('[[model.layers]]\ntype = "batch_norm"\n', "")]):
+            self.config(replace=replace)
+            self.train("one", "training.epochs=5", *rates)
+            self.train("many", *rates, "run.grid=[2]", ranks=2)
+            for epochs, blocks in ((3, 3), (4, 1), (5, 2)):
+                self.mrmf("train", "--continue", "many", "--set", f"training.epochs={epochs}", "--set",
+                          f"run.grid=[{blocks}]", ranks=blocks)
+            self.same("many", "one")
+            losses = [epoch["validation_loss"] for epoch in self.lines("many/epochs.jsonl")]
+            for which, wanted in (("last", losses[-1]), ("best", min(losses))):
+                output = self.mrmf("evaluate", "many", "--epoch", which)
+                self.assertAlmostEqual(float(output.splitlines()[-1].split()[1]) / wanted, 1, delta=1e-4)
+            for run in ("one", "many"):
+                shutil.rmtree(self.path(run))
+
+    def test_killed_and_gone_on_with_another_grid(self):
+        often = ["run.checkpoint.epochs=1", "training.epochs=40", "method.name=baseline"]
+        words = [word for setting in (*SETTINGS, *often, "run.folder=many") for word in ("--set", setting)]
+
+        def killed():
+            process = self.launch("train", "config.toml", *words, "--set", "run.grid=[3]", ranks=3)
+            deadline = time.monotonic() + 60
+            while not os.path.exists(self.path("many/checkpoints/step-1.h5")) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for pid in support.ranks_of(process).values():
+                os.kill(pid, signal.SIGKILL)
+            output = process.communicate(timeout=60)[0]
+            return process.returncode, output
+        self.interrupted("many", killed)
+        self.train("one", *often)
+        self.train("many", *often, "run.grid=[2]", ranks=2)
+        self.same("many", "one", tolerance=2e-3)
 
     def test_outputs_with_positions(self):
         rng = np.random.default_rng(1)

@@ -4,6 +4,7 @@
 
 #include "layers/exchange.hpp"
 #include "mpi/messages.hpp"
+#include "src/run/whole_weights.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/branches.hpp"
@@ -72,7 +73,8 @@ struct Experiment {
     const std::vector<float> own_target = box_of(*backend, labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
-    Step step{.training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks};
+    Step step{
+        .training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks, .of_group = ranks};
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
@@ -81,14 +83,13 @@ struct Experiment {
     const std::vector<float> outputs = copy(y.data);
     std::ranges::fill(model.grads(), NAN);
     backend->loss({}, out, out.channels)->run(step, y, {out, own_target}, model.output_gradient(rows), model.loss());
-    model.backward(step, {in, own_x});
+    model.backward(step, {in, own_x}, {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
     results.loss = model.loss()[0];
-    if (ranks != nullptr) results.loss = world.sum(results.loss);
+    std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
     for (const Entry& entry : model.network().entries()) {
-      const Span own = part(model.grads(), entry.params);
+      const Span own = part(grads, entry.params);
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }
-    if (ranks != nullptr) world.sum(std::span(results.grads));
     results.state = copy(model.state());
     results.y = gathered(outputs, labels, here, ranks != nullptr);
     return results;
@@ -237,6 +238,49 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
     Experiment e = experiment(layers, sample, false);
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }
+}
+
+TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, several of them, and not at all") {
+  const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 6, .axes = 2};
+  LayerSpec drop = layer(LayerKind::dropout);
+  drop.rate = 0.4F;
+  const LayerSpec flat = layer(LayerKind::flatten), relu = layer(LayerKind::relu), dense = layer(LayerKind::dense, 7),
+                  last = layer(LayerKind::dense, 3), norm = layer(LayerKind::batch_norm);
+  const LayerSpec all = pool(LayerKind::average_pool, {1, 7, 10}, {1, 7, 10});  // one position: whole on every rank
+  struct Case {
+    std::vector<LayerSpec> layers;
+    bool cut;
+  };
+  const std::vector<LayerSpec> heads{named(LayerKind::flatten, "flat"), named(LayerKind::tanh, "a"),
+                                     named(LayerKind::dense, "left"), named(LayerKind::dense, "right", {"flat"}),
+                                     named(LayerKind::add, "sum", {"left", "right"})};
+  const Case cases[] = {{{flat, dense, relu, last}, true},
+                        {{flat, drop, relu, dense, drop, last}, true},
+                        {{flat, norm, drop, dense, last}, true},
+                        {{all, flat, drop, dense, last}, true},
+                        {heads, true},
+                        {{flat, last, dense}, true},
+                        {{flat, norm}, false},
+                        {{flat, drop}, false}};
+  std::size_t number = 0;
+  for (const Case& c : cases)
+    for (const bool first : {false, true}) {  // the flatten reads the network's input
+      CAPTURE(number);
+      CAPTURE(first);
+      number += first ? 1 : 0;
+      std::vector<LayerSpec> layers = c.layers;
+      for (LayerSpec& spec : layers)
+        if (spec.name == "left" || spec.name == "right") spec.units = 5;
+      if (!first) layers.insert(layers.begin(), conv(16, {1, 3, 2}));
+      Experiment e = experiment(layers, sample, false);
+      for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
+      if (e.world.size() == 1) continue;
+      ModelSettings own = e.settings;
+      own.grid = {{1, 1, e.world.size()}};
+      own.block = e.world.rank();
+      const Model model(*e.backend, own);
+      CHECK(model.layout().cuts().empty() == !c.cut);
+    }
 }
 
 TEST_CASE("grid: random networks with branches and dropout, on random grids") {
