@@ -81,7 +81,7 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   };
   const Place params = place(&Entry::params), state = place(&Entry::state);
   const bool copies = unit.whole && step.blocks != nullptr;
-  if (copies) copies_ = step, copies_.ranks = step.of_whole;
+  if (copies) copies_ = step, copies_.ranks = step.of_whole, copies_.of_sample = nullptr;
   return {copies ? copies_ : step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
           part(cache_.span(), unit.cache)};
 }
