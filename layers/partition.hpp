@@ -8,6 +8,7 @@
 // border, so backends know nothing of grids.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "layers/network.hpp"
@@ -19,6 +20,7 @@ struct Grid {
   Extent blocks{1, 1, 1};
   int ranks() const { return static_cast<int>(product(blocks)); }
   Extent place(int rank) const;  ///< of the rank's block
+  std::string text() const;      ///< as run.grid writes it: "[2]", "[2, 1, 1]"
   bool operator==(const Grid&) const = default;
 };
 
@@ -54,8 +56,8 @@ struct LayerPlacement {
 class Partition {
  public:
   /// A layer with fewer positions than blocks is computed whole by every rank, as all behind it. ConfigError where
-  /// later layers have more positions again, which names the layer and the most blocks; for more blocks than the input
-  /// has positions; for a layer that cannot be cut.
+  /// later layers have more positions again, and for more blocks than the input has positions, with the layer, the axis
+  /// and the largest grid that works; for a layer that cannot be cut.
   Partition(const Network& network, const Grid& grid);
 
   const Grid& grid() const { return grid_; }
@@ -74,6 +76,7 @@ class Partition {
   double share_at(const Extent& place) const;
 
  private:
+  void build();
   void place(std::size_t layer);
   void gather(std::size_t layer, LayerPlacement& placement) const;
   bool grows_behind(std::size_t layer) const;

@@ -61,7 +61,7 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
-  if (ctx.grid != nullptr) settings.grid = ctx.grid->grid(), settings.block = ctx.grid->block();
+  if (const SampleGrid* grid = ctx.grid(resolution)) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution};
 }
 

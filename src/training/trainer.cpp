@@ -18,15 +18,16 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   compare_ranks(model_state, state, "at the start of " + place_text(phase));
   own_rows_ = 0;
   model_state.optimizer.configure(phase.optimizer);
-  clock_.time().io += ctx_.data.require(phase.resolution);
+  grid_ = ctx_.grid(phase.resolution);
+  clock_.time().io += ctx_.require_data(phase.resolution);
   ctx_.backend.forget();
   const BatchSampler::First order = sampler_.first(phase);
   const Timer timer;
   collective_try(ctx_.team, [&] {
     const Index rows = config_.rows_at_once(phase.batch);
     const Execution& execution = model_state.model.execution();
-    const SampleBlock block{execution.input_box, execution.output_box};
-    const SampleBlock* const own = ctx_.grid != nullptr ? &block : nullptr;
+    const SampleBlock block{execution.input_box, execution.output_box, model_state.model.network().output().spatial};
+    const SampleBlock* const own = grid_ != nullptr ? &block : nullptr;
     train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, rows, own);
     validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, rows, own);
   });
@@ -160,7 +161,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
 
 void Trainer::take_sum_time() {
   if (all_reduce_ || replicas_) clock_.add(replicas_ ? replicas_->take_time() : all_reduce_->take_time());
-  if (ctx_.grid != nullptr) clock_.add(ctx_.grid->take_time());
+  if (grid_ != nullptr) clock_.add(grid_->take_time());
 }
 
 // When samples are streamed, one rank may meet one that cannot be read; then all must stop.
@@ -192,10 +193,11 @@ Step Trainer::training_step(const ModelState& model_state, const Phase& phase, c
 }
 
 void Trainer::add_grid(Step& step, const Model& model) const {
-  if (ctx_.grid == nullptr) return;
-  step.blocks = &ctx_.grid->messages();
+  if (grid_ == nullptr) return;
+  step.blocks = &grid_->messages();
+  step.of_sample = grid_->over_group();
   step.share = model.execution().share;
-  if (step.training) step.of_whole = ctx_.grid->over_same_block();
+  if (step.training) step.of_whole = grid_->over_same_block();
 }
 
 // Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.
@@ -227,7 +229,7 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
       replicas_->train(now, shard_rows(epoch.order, k), batch);
     } else {
       const ConstTensor y = model.forward(now, batch.x);
-      objective_->loss().run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
+      objective_->run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
       AllReduce* const sums = parts == 1 ? all_reduce_.get() : nullptr;
       model.backward(now, batch.x, {sums, ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
       if (parts > 1) sum_parts(model, part);
@@ -287,7 +289,7 @@ std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& p
 void Trainer::count_samples(TrainState& state) {
   const Timer timer;
   std::int64_t rows = std::exchange(own_rows_, 0);
-  ctx_.of_samples().sum(std::span(&rows, 1));
+  of_samples().sum(std::span(&rows, 1));
   state.samples += rows;
   clock_.time().communication += timer.seconds();
 }
