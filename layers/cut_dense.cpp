@@ -76,9 +76,9 @@ class CutDense final : public Layer {
     return params.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
   }
   static void add_over_group(const Step& step, Span values) {
-    MRMF_CHECK(step.of_group != nullptr, "a dense layer on several ranks needs their sums");
-    step.of_group->start(values);
-    step.of_group->finish();
+    MRMF_CHECK(step.of_sample != nullptr, "a dense layer on several ranks needs their sums");
+    step.of_sample->start(values);
+    step.of_sample->finish();
   }
 
   Backend& backend_;

@@ -103,8 +103,8 @@ class Units {
         unit.last = i + fused.count;
         unit.run = keep(std::move(fused.layer));
       }
+      unit.whole = partition_ && partition_->tensor(unit.last).whole && execution_.params.cut(i) == nullptr;
       i = unit.last;
-      unit.whole = partition_ && partition_->tensor(i).whole;
       add(std::move(unit));
       outputs_[i] = units().size();
     }

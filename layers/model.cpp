@@ -78,7 +78,7 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const Place params = place([&](std::size_t i) { return layout().of(i); });
   const Place state = place([&](std::size_t i) { return network_.entry(i).state; });
   const bool copies = unit.whole && step.blocks != nullptr;
-  if (copies) copies_ = step, copies_.ranks = step.of_whole;
+  if (copies) copies_ = step, copies_.ranks = step.of_whole, copies_.of_sample = nullptr;
   return {copies ? copies_ : step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
           part(cache_.span(), unit.cache)};
 }

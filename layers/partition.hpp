@@ -12,6 +12,7 @@
 // layer that finds all features there has its weights cut evenly.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "layers/network.hpp"
@@ -24,6 +25,7 @@ struct Grid {
   Extent blocks{1, 1, 1};
   int ranks() const { return static_cast<int>(product(blocks)); }
   Extent place(int rank) const;  ///< of the rank's block
+  std::string text() const;      ///< as run.grid writes it: "[2]", "[2, 1, 1]"
   bool operator==(const Grid&) const = default;
 };
 
@@ -60,8 +62,8 @@ struct LayerPlacement {
 class Partition {
  public:
   /// A layer with fewer positions than blocks is computed whole by every rank, as all behind it. ConfigError where
-  /// later layers have more positions again, which names the layer and the most blocks; for more blocks than the input
-  /// has positions; for a layer that cannot be cut.
+  /// later layers have more positions again, and for more blocks than the input has positions, with the layer, the axis
+  /// and the largest grid that works; for a layer that cannot be cut.
   Partition(const Network& network, const Grid& grid);
 
   const Grid& grid() const { return grid_; }
@@ -82,6 +84,7 @@ class Partition {
   double share_at(const Extent& place) const;
 
  private:
+  void build();
   void place(std::size_t layer);
   void place_flat(std::size_t layer, LayerPlacement& placement);
   bool stays_cut(std::size_t number) const;

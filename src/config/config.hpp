@@ -247,9 +247,10 @@ struct RunConfig {
   std::string folder = "runs/mrmf";
   Device device = Device::automatic;
   CpuBackend backend = CpuBackend::onednn;
-  int ranks = 0;         ///< the run's number of ranks; 0: as many as are started
-  int threads = 0;       ///< per rank; 0: cores of the node / ranks on it
-  Extent grid{1, 1, 1};  ///< blocks of a sample along its axes, each on a rank of its own
+  int ranks = 0;    ///< the run's number of ranks; 0: as many as are started
+  int threads = 0;  ///< per rank; 0: cores of the node / ranks on it
+  /// Blocks of a sample along its axes, each on a rank of its own: of every resolution, or one for each of them.
+  std::vector<Extent> grid{{1, 1, 1}};
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order

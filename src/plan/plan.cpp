@@ -25,11 +25,19 @@ void apply(const RoleSettings& role, const TrainingConfig& training, Phase& phas
   if (role.metric) phase.stop.metric_target = {training.metric.value(), *role.metric};
 }
 
+// Where "auto" has chosen the resolutions, there is one grid for all of them.
+const Extent& grid_of(const Config& config, const Extent& resolution) {
+  const std::vector<Extent>& all = config.method.resolutions;
+  const auto number = static_cast<std::size_t>(std::ranges::find(all, resolution) - all.begin());
+  return config.run.grid.at(config.run.grid.size() == 1 ? 0 : number);
+}
+
 Phase make_phase(const Config& config, int stage, Role role, const Extent& resolution) {
   Phase phase;
   phase.stage = stage;
   phase.role = role;
   phase.resolution = resolution;
+  phase.grid = grid_of(config, resolution);
   phase.axes = std::max(1, config.method.axes);
   phase.batch = config.training.batch;
   phase.optimizer = config.training.optimizer;
@@ -94,6 +102,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"curve", {phase.curve.begin, phase.curve.end}},
                          {"epochs", phase.stop.epochs},
                          {"seed", phase.seed}};
+  if (product(phase.grid) > 1) json["grid"] = factors(phase.grid, phase.axes);
   if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
   if (phase.stop.target) json["target"] = *phase.stop.target;
   if (const auto& target = phase.stop.metric_target) json["target_" + to_string(target->metric)] = target->least;
@@ -141,8 +150,10 @@ std::string stop_text(const StopSettings& stop) {
 }
 
 std::string train_text(const Phase& phase) {
-  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
-                     resolution_text(phase.resolution, phase.axes), phase.batch, to_string(phase.optimizer.name),
+  const std::string grid =
+      product(phase.grid) > 1 ? fmt::format("  grid {:<8}", resolution_text(phase.grid, phase.axes)) : "";
+  return fmt::format("train  {:<8}  resolution {:<8}{}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
+                     resolution_text(phase.resolution, phase.axes), grid, phase.batch, to_string(phase.optimizer.name),
                      phase.optimizer.learning_rate, to_string(phase.optimizer.rule), stop_text(phase.stop));
 }
 
@@ -238,6 +249,17 @@ std::vector<Extent> Plan::resolutions() const {
   for (const Stage& stage : stages) result.push_back(stage.coarse.resolution);
   result.push_back(last.resolution);
   return result;
+}
+
+const Extent& Plan::grid(const Extent& resolution) const {
+  for (const Stage& stage : stages)
+    if (stage.coarse.resolution == resolution) return stage.coarse.grid;
+  return last.grid;
+}
+
+bool Plan::shares_samples() const {
+  return product(last.grid) > 1 ||
+         std::ranges::any_of(stages, [](const Stage& stage) { return product(stage.coarse.grid) > 1; });
 }
 
 int Plan::largest_batch(const Extent& resolution) const {

@@ -24,8 +24,9 @@ struct Phase {
   int stage = 1;   ///< 1-based; the last stage is the finetune
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  int axes = 1;   ///< of the data, as far as the configuration tells
-  int batch = 1;  ///< per rank
+  Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own (run.grid)
+  int axes = 1;          ///< of the data, as far as the configuration tells
+  int batch = 1;         ///< per rank, or per group of ranks that share samples
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
@@ -67,6 +68,8 @@ struct Plan {
   std::vector<Phase> phases() const;                  ///< in order
   std::vector<Extent> resolutions() const;            ///< coarse to fine
   int largest_batch(const Extent& resolution) const;  ///< of the phases at this resolution; 0: there is none
+  const Extent& grid(const Extent& resolution) const;
+  bool shares_samples() const;  ///< among ranks, at some resolution
 };
 
 /// ConfigError when the method cannot be planned as asked.

@@ -64,9 +64,9 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
-  if (ctx.grid != nullptr) settings.grid = ctx.grid->grid(), settings.block = ctx.grid->block();
-  return {ctx.backend, settings, config.training.optimizer, resolution,
-          ctx.grid != nullptr ? &ctx.grid->group() : nullptr};
+  SampleGrid* const grid = ctx.grid(resolution);
+  if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
+  return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};
 }
 
 }  // namespace mrmf

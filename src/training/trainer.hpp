@@ -113,11 +113,15 @@ class Trainer {
   void warn_of_spread(const Phase& phase, const EpochRecord& epoch);
   void pause(ModelState& model_state, const Phase& phase, TrainState& state);
 
+  /// The ranks that share out the samples of the phase under way.
+  Comm& of_samples() const { return grid_ != nullptr ? grid_->same_block() : ctx_.team; }
+
   RunContext ctx_;
   TrainingConfig config_;
   BatchSampler sampler_;
   std::unique_ptr<AllReduce> all_reduce_;      // null: alone
-  std::optional<Batches> train_, validation_;  // of the phase under way
+  SampleGrid* grid_ = nullptr;                 // of the phase under way; null: each rank has whole samples
+  std::optional<Batches> train_, validation_;  // likewise
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
   std::optional<Objective> objective_;         // likewise
   std::unique_ptr<ClipOp> clip_;               // likewise; null: gradients of any norm

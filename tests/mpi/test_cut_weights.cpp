@@ -183,13 +183,16 @@ struct Training {
   }
 
   /// What ten steps or more come to; the batch is that of a rank without a grid.
-  std::vector<std::vector<float>> train(Comm& team, SampleGrid* grid, int batch) {
+  std::vector<std::vector<float>> train(Comm& team, const Grid& grid, int batch) {
     Config own = config;
     own.training.batch = batch;
+    own.run.grid = {grid.blocks};
     RunReport silent;
-    Data data(own, grid != nullptr ? grid->same_block() : team);
-    const RunContext ctx{*backend, team, data, silent, nullptr, false, grid};
     const Plan plan = make_plan(own);
+    StageGrids grids(*backend, own, plan, {.spatial = {1, 1, 28}, .channels = 2, .axes = 1}, team);
+    Data data(own, team, Data::Reading::later);
+    const RunContext ctx{*backend, team, data, silent, nullptr, false, &grids};
+    data.load(grids.share({1, 1, 1}));
     ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
     Trainer(ctx, own.training).train(model_state, plan.last);
     return numbers(*backend, model_state);
@@ -229,8 +232,8 @@ TEST_CASE("cut weights: ten steps as on one rank, for every optimizer, with limi
           training.config.training.optimizer.weight_decay = 0.01;
           training.config.training.accumulate = parts;
           training.config.training.clip_norm = 0.1;  // below all norms here
-          SampleGrid grid(*training.backend, along(blocks), world);
-          const auto split = training.train(world, &grid, 4), wanted = training.train(self, nullptr, 4 * groups);
+          const auto split = training.train(world, along(blocks), 4),
+                     wanted = training.train(self, along(1), 4 * groups);
           for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(distance(split[i], wanted[i]) < 3e-4);
         }
   }

@@ -2,6 +2,8 @@
 // grids.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "layers/exchange.hpp"
 #include "mpi/messages.hpp"
 #include "src/run/whole_weights.hpp"
@@ -47,6 +49,8 @@ struct Experiment {
   Comm world = Comm::world();
   std::unique_ptr<Backend> backend;
   ModelSettings settings;
+  LossSettings loss;
+  Index target_channels = 0;  ///< of the labels; 0: those of the outputs, as random numbers
   Index rows = 3;
 
   Results unsplit() {
@@ -64,17 +68,32 @@ struct Experiment {
     return run(model, messages.get(), ranks.get());
   }
 
+  // Numbers, or classes with -1 where a label is ignored: all of the first sample's first half, so that blocks differ.
+  std::vector<float> targets(const Shape& labels, Index classes) const {
+    std::vector<float> values = random_values(labels.count(), 22);
+    if (target_channels == 0) return values;
+    const Index half = labels.per_sample() / 2;
+    for (Index i = 0; i < std::ssize(values); ++i) {
+      float& value = values[static_cast<std::size_t>(i)];
+      const float most = classes > 1 ? static_cast<float>(classes) : 2.0F;  // yes or no
+      value = i < half || i % 5 == 0 ? -1.0F : std::floor(std::min(std::abs(value), 0.999F) * most);
+    }
+    return values;
+  }
+
   Results run(Model& model, Messages* blocks, AllReduce* ranks) {
-    const Shape whole = model.network().input().rows(rows);
-    const Shape labels = model.network().output().rows(rows);
-    const std::vector<float> x = random_values(whole.count(), 21), target = random_values(labels.count(), 22);
+    const Shape whole = model.network().input().rows(rows), outputs_of = model.network().output().rows(rows);
+    Shape labels = outputs_of;
+    if (target_channels > 0) labels.channels = target_channels;
+    const std::vector<float> x = random_values(whole.count(), 21);
+    const std::vector<float> target = targets(labels, loss.task() == Task::classes ? outputs_of.channels : 1);
     const Execution& here = model.execution();
     const std::vector<float> own_x = box_of(*backend, whole, x, here.input_box);
     const std::vector<float> own_target = box_of(*backend, labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
     Step step{
-        .training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks, .of_group = ranks};
+        .training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks, .of_sample = ranks};
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
@@ -82,7 +101,12 @@ struct Experiment {
     Results results;
     const std::vector<float> outputs = copy(y.data);
     std::ranges::fill(model.grads(), NAN);
-    backend->loss({}, out, out.channels)->run(step, y, {out, own_target}, model.output_gradient(rows), model.loss());
+    Shape own_labels = out;
+    own_labels.channels = labels.channels;
+    Step of_loss = step;
+    if (out.spatial == outputs_of.spatial) of_loss.of_sample = nullptr;  // every rank has all of it
+    backend->loss(loss, out, labels.channels)
+        ->run(of_loss, y, {own_labels, own_target}, model.output_gradient(rows), model.loss());
     model.backward(step, {in, own_x}, {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
     results.loss = model.loss()[0];
     std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
@@ -91,7 +115,7 @@ struct Experiment {
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }
     results.state = copy(model.state());
-    results.y = gathered(outputs, labels, here, ranks != nullptr);
+    results.y = gathered(outputs, outputs_of, here, ranks != nullptr);
     return results;
   }
 
@@ -210,6 +234,35 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
       layers.resize(layers.size() - 2);  // outputs with positions
       Experiment open = experiment(layers, sample, reference);
       open.check({1, 1, open.world.size()});
+    }
+}
+
+TEST_CASE("grid: losses whose means are of whole samples, with labels that are ignored in some blocks") {
+  struct Kinds {
+    std::vector<std::pair<LossKind, float>> weights;
+    std::vector<float> classes{};
+    Index target_channels;
+  };
+  using enum LossKind;
+  const Kinds all[] = {{{{cross_entropy, 1}}, {}, 1},
+                       {{{cross_entropy, 0.7F}, {dice, 2}}, {1, 0.5F, 3}, 1},
+                       {{{dice, 1}}, {}, 1},
+                       {{{binary_cross_entropy, 1}, {dice, 0.5F}}, {1, 2, 3}, 3},
+                       {{{huber, 1}, {mae, 0.5F}}, {}, 0}};
+  const Shape sample{.n = 0, .spatial = {1, 12, 11}, .channels = 2, .axes = 2};
+  std::size_t number = 0;
+  for (const Kinds& kinds : all)
+    for (const bool reference : {true, false}) {
+      CAPTURE(number);
+      CAPTURE(reference);
+      number += reference ? 0 : 1;
+      Experiment e = experiment({conv(4, {1, 3, 3}, {1, 1, 1}, true), layer(LayerKind::tanh), conv(3, {1, 1, 1})},
+                                sample, reference);
+      e.loss.weights = {};
+      for (const auto& [kind, weight] : kinds.weights) e.loss.weights[static_cast<std::size_t>(kind)] = weight;
+      e.loss.class_weights = kinds.classes;
+      e.target_channels = kinds.target_channels;
+      for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
     }
 }
 
