@@ -269,6 +269,11 @@ double read_rate(const std::vector<std::string>& files, Comm& world) {
 
 }  // namespace
 
+CostTables no_tables(const Backend& backend) {
+  const std::string description = backend.description();  // the number of threads comes last: each team has its own
+  return {this_machine(), description.substr(0, description.find(", threads")), these_versions("").mrmf, 0, {}};
+}
+
 CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& world, std::ostream& out) {
   if (!backend.immediate())
     throw ConfigError(
@@ -289,11 +294,8 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
     team.sum = sum_line(*sums, world);
     team.small_sum = collective_seconds(world, 100, [&] { sums->sum(few); });
   }
-  CostTables tables{this_machine(),
-                    backend.description(),
-                    these_versions("").mrmf,
-                    settings.config ? read_rate(settings.config->data.train.files, world) : 0,
-                    {}};
+  CostTables tables = no_tables(backend);
+  if (settings.config) tables.read = read_rate(settings.config->data.train.files, world);
   tables.teams.push_back(std::move(team));
   return tables;
 }

@@ -19,6 +19,9 @@ struct TablesSettings {
   double seconds = 0.3;          ///< of timed steps for every network and block
 };
 
+/// Of this machine and library, without any measurement.
+CostTables no_tables(const Backend& backend);
+
 /// Measures with as many ranks as take part, all at once, as in training. Collective; the root has the result. Prints
 /// a line for each network. ConfigError for a device: tables are for the CPU.
 CostTables measure_tables(const TablesSettings& settings, Backend& backend, Comm& world, std::ostream& out);

@@ -118,24 +118,25 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
-// Adds to what the file has, unless that is from another machine.
-void keep_tables(const CostTables& measured, const std::string& file, bool fresh) {
-  CostTables all = measured;
+// What the file has from before, for `now` to be added to. ConfigError for another machine's.
+CostTables earlier_tables(const CostTables& now, const std::string& file, bool fresh) {
   std::error_code none;
-  if (!fresh && std::filesystem::exists(file, none)) {
-    all = read_tables(file);
-    if (all.machine.processor != measured.machine.processor || all.library != measured.library)
-      throw ConfigError(file + ": these tables are from another processor or library (" + all.machine.processor + ", " +
-                        all.library + "); give --fresh to replace them, or another --output");
-    all.merge(measured);
-  }
+  if (fresh || !std::filesystem::exists(file, none)) return now;
+  CostTables earlier = read_tables(file);
+  if (earlier.machine.processor != now.machine.processor || earlier.library != now.library)
+    throw ConfigError(file + ": these tables are from another processor or library (" + earlier.machine.processor +
+                      ", " + earlier.library + "); give --fresh to replace them, or another --output");
+  return earlier;
+}
+
+void keep_tables(const CostTables& tables, const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
   if (!folder.empty()) make_folders(folder);
-  write_file(file, to_json(all), Replace::file);
+  write_file(file, to_json(tables), Replace::file);
   std::size_t times = 0;
-  for (const TeamTables& team : all.teams) times += team.operations.size();
-  std::cout << fmt::format("{}: {} times of operations, of {} number{} of ranks\n", file, times, all.teams.size(),
-                           all.teams.size() == 1 ? "" : "s");
+  for (const TeamTables& team : tables.teams) times += team.operations.size();
+  std::cout << fmt::format("{}: {} times of operations, of {} number{} of ranks\n", file, times, tables.teams.size(),
+                           tables.teams.size() == 1 ? "" : "s");
 }
 
 void add_bench_io(CLI::App& bench, Subcommands& commands) {
@@ -234,8 +235,15 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
     run.device = Device::cpu;
     run.threads = settings.threads = choose_threads(run.threads, world);
     const auto backend = make_backend(run, world);
+    const std::string file = options->output.empty() ? tables_file() : options->output;
+    CostTables tables;
+    collective_try(world, [&] {  // before anything is measured
+      if (world.root()) tables = earlier_tables(no_tables(*backend), file, options->fresh);
+    });
     const CostTables measured = measure_tables(settings, *backend, world, std::cout);
-    if (world.root()) keep_tables(measured, options->output.empty() ? tables_file() : options->output, options->fresh);
+    if (!world.root()) return;
+    tables.merge(measured);
+    keep_tables(tables, file);
   });
 }
 

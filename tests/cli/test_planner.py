@@ -27,7 +27,8 @@ class Planner(support.MrmfTest):
         self.config()
 
     def tables(self, *words, ranks=0, **options):
-        return self.mrmf("bench", "tables", *words, "--seconds", "0.005", "--threads", "1", "-o", "tables.json", ranks=ranks, **options)
+        threads = "1" if ranks else "2"
+        return self.mrmf("bench", "tables", *words, "--seconds", "0.005", "--threads", threads, "-o", "tables.json", ranks=ranks, **options)
 
     def read(self, name="tables.json"):
         with open(self.path(name), encoding="utf-8") as file:
