@@ -69,10 +69,21 @@ Job preset_job(Backend& backend, const Preset& preset, double flop) {
   return {preset.name, {.network = network}, {}};
 }
 
-std::vector<Job> preset_jobs(Backend& backend) {
+// Also of a grid of all ranks along the first axis: cut layers are other operations, because less can be fused.
+std::vector<Job> preset_jobs(Backend& backend, int ranks) {
   std::vector<Job> jobs;
-  for (const Preset& preset : preset_list())
+  for (const Preset& preset : preset_list()) {
     for (const double flop : {4e9, 24e9}) jobs.push_back(preset_job(backend, preset, flop));
+    Job cut = jobs.back();
+    cut.model.grid.blocks.at(3 - static_cast<std::size_t>(cut.model.network.sample.axes)) = ranks;
+    if (ranks == 1) continue;
+    try {
+      const Network network(backend, cut.model.network);
+      const Partition fits(network, cut.model.grid);
+      jobs.push_back(cut);
+    } catch (const ConfigError&) {  // the grid does not fit the network
+    }
+  }
   return jobs;
 }
 
@@ -284,7 +295,8 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
   team.ranks = ranks_of_same(host_name(), world).size();
   team.threads = settings.threads;
   Measurement measurement(backend, world, settings.seconds, out);
-  for (const Job& job : settings.config ? config_jobs(backend, settings) : preset_jobs(backend)) measurement.run(job);
+  for (const Job& job : settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks))
+    measurement.run(job);
   measurement.give(team);
   team.load = load_line(world);
   if (world.size() > 1) {
