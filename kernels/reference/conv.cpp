@@ -34,7 +34,7 @@ class Conv final : public WeightedOp {
     check_rows(dy.shape, max_rows_);
     const Index per_sample = product(g_.in) * g_.in_channels;
     for (Index row = 0; row < dy.shape.n; ++row) {
-      sample_.assign(static_cast<std::size_t>(per_sample), 0.0);
+      sample_.assign(static_cast<std::size_t>(per_sample), 0.0);  // not before: whole samples may only be planned
       for_each_output_of(row, [&](const Extent& at, Index channel, Index element) {
         for_each_tap(window_, at, [&](Index tap, Index position) {
           double* const sums = sample_.data() + position * g_.in_channels;

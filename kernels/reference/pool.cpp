@@ -35,7 +35,7 @@ class Pool final : public PoolOp {
     check_rows(dy.shape, max_rows_);
     const double share = 1.0 / static_cast<double>(product(g_.window));
     for (Index row = 0; row < dy.shape.n; ++row) {
-      sample_.assign(static_cast<std::size_t>(per_sample()), 0.0);
+      sample_.assign(static_cast<std::size_t>(per_sample()), 0.0);  // not before: whole samples may only be planned
       for_each_output_of(row, [&](const Extent& at, Index c, Index element) {
         for_each_tap(window_, at, [&](Index tap, Index position) {
           double& target = sample_[position * g_.channels + c];

@@ -173,12 +173,12 @@ int own_replicas(const Config& config, int ranks) {
   return config.run.deterministic ? (config.data.shards + ranks - 1) / ranks : 0;
 }
 
-std::string peak_text(const RunMemory& m, bool with_data) {
+std::string peak_text(const RunMemory& m, bool with_data, const Grid& grid) {
   return fmt::format(
-      "memory of a rank at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
-      byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models),
-      byte_text(m.workspace), byte_text(m.batches), byte_text(m.saving),
-      with_data ? ", data " + byte_text(m.data) : "");
+      "memory of a rank{} at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
+      grid.ranks() == 1 ? "" : fmt::format(" of a grid of {} blocks", fmt::join(grid.blocks, "x")), byte_text(m.all()),
+      with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models), byte_text(m.workspace),
+      byte_text(m.batches), byte_text(m.saving), with_data ? ", data " + byte_text(m.data) : "");
 }
 
 Json peak_json(const RunMemory& m, bool with_data) {
@@ -197,6 +197,7 @@ struct Inspection {
   std::vector<NetworkFacts> networks{};
   RunMemory peak{};
   bool with_data = false;
+  Grid grid{};  ///< the memory is that of its first block's rank; the networks are of whole samples
 };
 
 std::string inspect_text(const Inspection& found) {
@@ -205,14 +206,27 @@ std::string inspect_text(const Inspection& found) {
   return text +
          "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
          "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
-         peak_text(found.peak, found.with_data);
+         peak_text(found.peak, found.with_data, found.grid);
 }
 
 std::string inspect_json(const Inspection& found) {
   Json json{{"sample", to_string(found.of.shape)}, {"origin", found.of.origin}, {"resolutions", Json::array()}};
   for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
   json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
+  if (found.grid.ranks() > 1) json["grid"] = found.grid.blocks;
   return json.dump(2) + "\n";
+}
+
+// The largest share of a sample that the first block's rank reads, at any resolution.
+double block_share(const Inspection& found) {
+  if (found.grid.ranks() == 1) return 1;
+  double share = 0;
+  for (const NetworkFacts& facts : found.networks) {
+    const Box box = Partition(facts.network, found.grid).tensor(0).made.of({0, 0, 0});
+    share = std::max(
+        share, static_cast<double>(product(box.count)) / static_cast<double>(product(facts.network.input().spatial)));
+  }
+  return share;
 }
 
 // The plan's networks with this backend. `held` is missing when the data are. `ranks` is the run's number of ranks.
@@ -223,13 +237,15 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
   Inspection found{of};
   for (const Extent& resolution : plan.resolutions()) {
     const NetworkSettings settings = network_settings(config, plan, of.shape, resolution);
-    const RunMemory stage = memory.add(settings);
+    const RunMemory stage = memory.add(settings, Grid{config.run.grid});
     NetworkFacts facts = network_facts(backend, settings, resolution, stage);
     facts.batch = plan.largest_batch(resolution);
     facts.parts = config.training.accumulate;
     found.networks.push_back(std::move(facts));
   }
   found.peak = memory.peak(plan, held);
+  found.grid = {config.run.grid};
+  found.peak.data = static_cast<Index>(block_share(found) * static_cast<double>(found.peak.data));
   found.with_data = held.has_value();
   return found;
 }
