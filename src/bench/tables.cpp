@@ -93,9 +93,8 @@ std::vector<Job> config_jobs(Backend& backend, const TablesSettings& settings) {
   const Plan plan = make_plan(config);
   std::vector<Job> jobs;
   std::set<std::tuple<Extent, Extent, Index>> seen;  // phases share resolutions
-  const int groups = std::max(1, settings.ranks / Grid{config.run.grid}.ranks());
   for (const Phase& phase : plan.phases()) {
-    const Index mini_batch = phase.batch * groups;
+    const Index mini_batch = phase.batch * std::max(1, settings.ranks / Grid{phase.grid}.ranks());
     for (const Grid& grid : grids_of(settings.ranks, settings.sample.axes)) {
       const Index teams = settings.ranks / grid.ranks();
       if (mini_batch % teams != 0 || !seen.emplace(phase.resolution, grid.blocks, mini_batch / teams).second) continue;

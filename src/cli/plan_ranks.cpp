@@ -186,7 +186,7 @@ std::string to_text(const RanksPlan& plan) {
   std::string text = fmt::format("\ngrids for {} ranks, by {}\n", plan.ranks, plan.model);
   for (const std::string& line : plan.assumptions) text += "  assumed: " + line + "\n";
   for (const PhaseChoices& phase : plan.phases) text += phase_text(phase, plan);
-  if (plan.all.empty()) return text + "no grid fits all phases; run.grid is one for the run\n";
+  if (plan.all.empty()) return text + "no one grid fits all phases; give run.grid one for each resolution\n";
   const OneGrid& one = plan.all.front();
   text += fmt::format("one grid for the whole run: {}, at most {:.4g} s of epochs",
                       grid_text(one.grid, plan.ranks, plan.axes), one.seconds);
@@ -217,10 +217,10 @@ nlohmann::ordered_json to_json(const RanksPlan& plan) {
 }
 
 Config with_grid(const Config& config, const RanksPlan& plan) {
-  if (plan.all.empty()) throw ConfigError("no grid of these ranks fits all phases, and run.grid is one for the run");
+  if (plan.all.empty()) throw ConfigError("no one grid of these ranks fits all phases; give run.grid one for each resolution, those that plan --ranks prints");
   Config result = config;
   const Grid& grid = plan.all.front().grid;
-  result.run.grid = grid.blocks;
+  result.run.grid = {grid.blocks};
   result.training.batch = static_cast<int>(last_batch(plan, grid));
   return result;
 }

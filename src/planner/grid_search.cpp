@@ -52,8 +52,8 @@ class Refusals {
 double giga(double bytes) { return bytes / 1e9; }
 
 // The mini-batch of a phase over all ranks.
-Index mini_batch_of(const Config& config, const Plan& plan, const Phase& phase, const SearchSettings& settings) {
-  const Index groups = std::max<Index>(1, settings.ranks.ranks / Grid{config.run.grid}.ranks());
+Index mini_batch_of(const Plan& plan, const Phase& phase, const SearchSettings& settings) {
+  const Index groups = std::max<Index>(1, settings.ranks.ranks / Grid{phase.grid}.ranks());
   const Index configured = phase.batch * groups;
   if (settings.mini_batch == 0) return configured;
   return std::max<Index>(1, settings.mini_batch * phase.batch / plan.last.batch);
@@ -66,7 +66,7 @@ class Search {
       : backend_(backend), costs_(costs), config_(config), plan_(plan), settings_(settings) {}
 
   PhaseChoices of(const Phase& phase) {
-    PhaseChoices choices{phase, mini_batch_of(config_, plan_, phase, settings_), {}, {}};
+    PhaseChoices choices{phase, mini_batch_of(plan_, phase, settings_), {}, {}};
     Refusals refusals;
     const int axes = settings_.sample.axes;
     for (const Grid& grid : grids_of(settings_.ranks.ranks, axes)) add(choices, refusals, grid, axes);

@@ -48,7 +48,7 @@ class Follower {
     Operation operation = unit.first == unit.last ? exchange(unit) : layers(unit);
     operation.in = shape_of(unit.reads[0]);
     operation.out = unit.out;
-    if (operation.key == to_string(LayerKind::dense)) settle_dense(operation);
+    if (operation.key == to_string(LayerKind::dense)) settle_dense(operation, execution_.params.cut(unit.first));
     operation.elements = static_cast<double>(unit.out.per_sample());
     for (const std::size_t number : unit.reads)
       operation.elements += static_cast<double>(shape_of(number).per_sample());
@@ -74,16 +74,18 @@ class Follower {
       const Entry& entry = network_.entry(i);
       operation.key += (i > unit.first ? "+" : "") + key_of(entry);
       operation.flop += entry.layer->flop() * made(i);
-      operation.parameters += entry.params.count;
+      operation.parameters += execution_.params.of(i).count;
       operation.weighted = operation.weighted || is_weighted(entry.kind);
       operation.sums += entry.kind == LayerKind::batch_norm ? 1 : 0;
     }
     return operation;
   }
 
-  // By what it reads and writes here.
-  static void settle_dense(Operation& operation) {
-    const Index in = operation.in.per_sample(), out = operation.out.per_sample();
+  // By the features that it reads here, all or this rank's, and what it writes. Products of cut weights are summed.
+  static void settle_dense(Operation& operation, const CutWeights* cut) {
+    const Index in = cut != nullptr ? cut->columns(cut->rank) : operation.in.per_sample();
+    const Index out = operation.out.per_sample();
+    if (cut != nullptr) operation.sums = 1;
     operation.key += " " + std::to_string(in) + "->" + std::to_string(out);
     operation.flop = 2 * static_cast<double>(in) * static_cast<double>(out);
     operation.parameters = (in + 1) * out;

@@ -20,7 +20,7 @@ struct Operation {
   bool weighted = false;       ///< its backward has two passes, for data and for weights
   bool data_gradient = true;   ///< false: its input is the network's
   bool gives_no_work = false;  ///< a flatten
-  int sums = 0;                ///< of statistics over ranks, in forward and again in backward
+  int sums = 0;                ///< of statistics, or of products, over ranks, in forward and again in backward
   std::vector<double> sent;    ///< an exchange: floats to each other rank that gets some
 
   bool exchange() const { return layer.empty(); }

@@ -58,6 +58,7 @@ struct BlockStep {
   BlockWork work;
   StepSeconds step;
   int number = 0;
+  Index params = 0;  ///< floats of its parameters
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
@@ -83,7 +84,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
     const Execution execution = plan_execution(backend, network, settings);
-    BlockStep block{block_work(network, execution, settings), {}, number};
+    BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size()};
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const RunMemory memory =
         with_elements(memory_of(network, execution, work.training), execution, costs.element_bytes());
@@ -94,7 +95,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
 
   const StepSeconds& step = slowest.step;
   const double crowding = costs.crowding(work.ranks);
-  const auto params = static_cast<double>(network.params_size());
+  const auto params = static_cast<double>(slowest.params);
   EpochSeconds& epoch = prediction.epoch;
   prediction.steps = static_cast<Index>(train.count);
   prediction.slowest = slowest.number;
@@ -105,7 +106,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
                               small * costs.small_sum(work.ranks));
-  epoch.update = train.count * costs.update(work.training.optimizer.name, network.params_size()) * crowding;
+  epoch.update = train.count * costs.update(work.training.optimizer.name, slowest.params) * crowding;
   // A block is taken out of the gathered sample.
   const double input =
       kFloat * static_cast<double>(cut ? slowest.work.input + network.input().per_sample() : slowest.work.input);

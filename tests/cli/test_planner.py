@@ -106,7 +106,7 @@ class Planner(support.MrmfTest):
             peaks.append(json.loads(output)["memory_of_a_rank"]["batch_bytes"] + json.loads(output)["memory_of_a_rank"]["model_bytes"])
         self.assertLess(peaks[1], peaks[0])
         text = self.mrmf("inspect", "cubes.toml", "--sample", "128x128x128x4", "--set", "run.grid=[2,2,1]")
-        self.assertTrue(re.search(r"memory of a rank of a grid of 2x2x1 blocks", text), text)
+        self.assertTrue(re.search(r"grid \[2,2,1\][\s\S]*memory of a rank with its blocks of samples at its peak", text), text)
 
 
 if __name__ == "__main__":
