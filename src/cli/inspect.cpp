@@ -179,8 +179,9 @@ int own_replicas(const Config& config, int ranks) {
 std::string peak_text(const RunMemory& m, bool with_data, bool shared) {
   return fmt::format(
       "memory of a rank{} at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
-      shared ? " with its blocks of samples" : "", byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models), byte_text(m.workspace),
-      byte_text(m.batches), byte_text(m.saving), with_data ? ", data " + byte_text(m.data) : "");
+      shared ? " with its blocks of samples" : "", byte_text(m.all()), with_data ? "" : " and its data",
+      byte_text(m.program), byte_text(m.models), byte_text(m.workspace), byte_text(m.batches), byte_text(m.saving),
+      with_data ? ", data " + byte_text(m.data) : "");
 }
 
 Json peak_json(const RunMemory& m, bool with_data) {

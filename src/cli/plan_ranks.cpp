@@ -217,7 +217,10 @@ nlohmann::ordered_json to_json(const RanksPlan& plan) {
 }
 
 Config with_grid(const Config& config, const RanksPlan& plan) {
-  if (plan.all.empty()) throw ConfigError("no one grid of these ranks fits all phases; give run.grid one for each resolution, those that plan --ranks prints");
+  if (plan.all.empty())
+    throw ConfigError(
+        "no one grid of these ranks fits all phases; give run.grid one for each resolution, those that plan --ranks "
+        "prints");
   Config result = config;
   const Grid& grid = plan.all.front().grid;
   result.run.grid = {grid.blocks};
