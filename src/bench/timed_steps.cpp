@@ -17,6 +17,15 @@ class Silence final : public Messages {
   SumTime take_time() override { return {}; }
 };
 
+/// Sums over this rank alone.
+class OwnSum final : public AllReduce {
+ public:
+  void sum(std::span<double>) override {}
+  void start(Span) override {}
+  void finish() override {}
+  SumTime take_time() override { return {}; }
+};
+
 // Class numbers for every position, or standard normal numbers.
 void fill_targets(Span targets, const LossSettings& loss, Index classes) {
   fill_normal(targets, 2);
@@ -33,7 +42,7 @@ TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const Op
                        const LossSettings& loss_settings)
     : backend_(backend), model_state_(backend, settings, optimizer, {1, 1, 1}) {
   Model& model = model_state_.model;
-  if (settings.grid.ranks() > 1) silence_ = std::make_unique<Silence>();
+  if (settings.grid.ranks() > 1) silence_ = std::make_unique<Silence>(), own_sum_ = std::make_unique<OwnSum>();
   input_ = backend.allocate(model.input().count());
   fill_normal(input_.span(), 1);
   const bool classes = loss_settings.task() == Task::classes;
@@ -51,6 +60,7 @@ Step TimedSteps::step() {
   Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
   step.loss_weight = 1.0F / static_cast<float>(ids_.size());
   step.blocks = silence_.get();
+  step.of_sample = own_sum_.get();
   step.share = model_state_.model.execution().share;
   return step;
 }
