@@ -294,7 +294,7 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
 }
 
 TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, several of them, and not at all") {
-  const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 6, .axes = 2};
+  const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 8, .axes = 2};
   LayerSpec drop = layer(LayerKind::dropout);
   drop.rate = 0.4F;
   const LayerSpec flat = layer(LayerKind::flatten), relu = layer(LayerKind::relu), dense = layer(LayerKind::dense, 7),
