@@ -212,6 +212,7 @@ void Partition::build() {
   }
   input_.made = input_.owned;
   layers_.clear();
+  cut_weights_.clear();
   layers_.reserve(network_->size());
   for (std::size_t i = 0; i < network_->size(); ++i) place(i);
   read_margins();

@@ -159,10 +159,12 @@ std::vector<int> different_blocks(const Partition& partition, const Network& net
 
 GridLayers grid_layers(const Partition& partition, const Network& network) {
   GridLayers layers;
+  const std::vector<CutWeights> weights = partition.cut_weights(0);
   for (std::size_t i = 0; i < network.size(); ++i) {
     const std::string& name = network.entry(i).name;
     const std::vector<std::size_t>& reads = network.wiring()[i];
-    const bool whole = partition.layer(i).output.whole;
+    const bool whole = partition.layer(i).output.whole &&
+                       std::ranges::none_of(weights, [&](const CutWeights& cut) { return cut.layer == i; });
     bool messages = false;
     for (std::size_t k = 0; k < reads.size(); ++k) messages = messages || !partition.at_hand(i, k);
     if (whole && messages)

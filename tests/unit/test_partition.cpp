@@ -62,7 +62,7 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
   const std::vector<CutWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
   REQUIRE(by_positions.size() == 1);  // the first dense layer alone
   CHECK(by_positions[0].layer == 1);
-  CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2, .axes = 2});
+  CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2});
   CHECK(by_positions[0].boxes[3] == Box{{0, 1, 2}, {1, 1, 2}});
   CHECK(by_positions[0].columns(3) == 4);
   const std::vector<CutWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
@@ -137,13 +137,13 @@ TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
         "none; the largest grid that works is [2]");
   CHECK(
       error(net, {1, 1, 17}) ==
-      "run.grid = [17] cuts the 16 positions of axis 0 into 17 blocks (samples are 16x1); the largest grid that works "
-      "is [2]");
+      "run.grid = [17] cuts the 16 positions of axis 0 into 17 blocks (samples are 16x2); the largest grid that works "
+      "is [16]");
   CHECK(error(net, {1, 2, 2}) ==
-        "run.grid = [2, 2] cuts more axes than samples of 16x1 have; the largest grid that works is [2]");
+        "run.grid = [2, 2] cuts more axes than samples of 16x2 have; the largest grid that works is [2]");
   const Network flat = network({1, 3, 16}, 2, {doubled});
   CHECK(error(flat, {1, 4, 20}) ==
-        "run.grid = [4, 20] cuts the 3 positions of axis 0 into 4 blocks (samples are 3x16x1); the largest grid that "
+        "run.grid = [4, 20] cuts the 3 positions of axis 0 into 4 blocks (samples are 3x16x2); the largest grid that "
         "works is [3, 16]");
 }
 
