@@ -74,6 +74,15 @@ std::vector<Index> channels_last(const std::vector<Index>& stored, const AxisOrd
   return shape;
 }
 
+Shape sample_shape(const std::vector<Index>& channels_last) {
+  const std::size_t axes = channels_last.size();
+  Shape shape;
+  shape.axes = static_cast<int>(axes) - 2;
+  for (std::size_t axis = 1; axis + 1 < axes; ++axis) shape.spatial[axis + 4 - axes] = channels_last[axis];
+  shape.channels = channels_last.back();
+  return shape;
+}
+
 ChannelBox channel_box(const Shape& sample, const AxisOrder& order) {
   ChannelBox box{product(sample.spatial), sample.channels, 1};
   if (!order.moves()) return box;

@@ -26,6 +26,9 @@ AxisOrder parse_axes(const std::string& text);
 /// another number of axes.
 std::vector<Index> channels_last(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where);
 
+/// The shape of one sample of a data set of such a shape, of two to five axes: (n, up to three positions, channels).
+Shape sample_shape(const std::vector<Index>& channels_last);
+
 /// The box of a row: `before` x channels x `after` values as stored.
 struct ChannelBox {
   Index before = 1, channels = 1, after = 1;

@@ -22,14 +22,6 @@ struct Plan {
   Index channels, row, plane;  ///< fine elements from one row and plane to the next
 };
 
-/// One coarse row of the blocks' first positions.
-template <typename Element>
-void pick_row(const Element* fine, const Plan& plan, float* coarse) {
-  for (Index w = 0; w < plan.out[2]; ++w)
-    for (Index c = 0; c < plan.channels; ++c)
-      coarse[w * plan.channels + c] = static_cast<float>(to_float(fine[w * plan.factor[2] * plan.channels + c]));
-}
-
 /// One coarse row. Adds up the fine rows in `sums`, one whole row after another, so that the loop is long and
 /// vectorises; then adds neighbours along the row.
 template <typename Element>
@@ -66,7 +58,7 @@ Shape coarse_shape(const Shape& sample, const Extent& factor, const std::string&
   return result;
 }
 
-void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse, Coarsening how) {
+void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse) {
   const Shape small = coarse_shape(fine.sample, factor);
   const Index row = fine.sample.spatial[2] * fine.sample.channels;
   const Plan plan{factor, small.spatial, fine.sample.channels, row, fine.sample.spatial[1] * row};
@@ -76,8 +68,7 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
     for (Index i = lines.first; i < lines.first + lines.count; ++i) {
       const Index n = i / per_sample, d = i % per_sample / small.spatial[1], h = i % small.spatial[1];
       const Index at = n * fine.sample.per_sample() + d * factor[0] * plan.plane + h * factor[1] * row;
-      float* const to = coarse + (i - lines.first) * small.spatial[2] * small.channels;
-      how == Coarsening::stride ? pick_row(from + at, plan, to) : coarsen_row(from + at, plan, sums, to);
+      coarsen_row(from + at, plan, sums, coarse + (i - lines.first) * small.spatial[2] * small.channels);
     }
   });
 }

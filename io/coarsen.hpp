@@ -23,14 +23,10 @@ struct StoredSamples {
   const void* data = nullptr;
 };
 
-/// What a block of positions becomes: its mean, or its first position.
-enum class Coarsening { average, stride };
-
-/// Makes one position of every block of factor[0] x factor[1] x factor[2], as float32, channel by channel. Makes lines
-/// [first, first + count) of the coarse data; a line runs along the last axis, and all samples are counted. `coarse`
-/// begins with the first of these lines. Sums in double, always in the same order. On the calling thread.
-void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse,
-                   Coarsening how = Coarsening::average);
+/// Averages blocks of factor[0] x factor[1] x factor[2] positions as float32, channel by channel. Makes lines [first,
+/// first + count) of the coarse data; a line runs along the last axis, and all samples are counted. `coarse` begins
+/// with the first of these lines. Sums in double, always in the same order. On the calling thread.
+void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse);
 
 /// What coarse_copy() is asked for.
 struct CoarseCopy {

@@ -2,7 +2,6 @@
 #include "io/dataset.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -27,7 +26,7 @@ namespace {
 std::string place(const std::string& file, const std::string& dataset) { return file + ": data set '" + dataset + "'"; }
 
 /// The shape of one sample from (n, F) or (n, spatial..., C), or as data.axes names its axes.
-Shape sample_shape(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where) {
+Shape require_sample_shape(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where) {
   const std::vector<Index> shape = channels_last(stored, order, where);
   if (shape.size() < 2 || shape.size() > 5)
     throw DataError(where + " has shape " + shape_text(shape) +
@@ -35,11 +34,7 @@ Shape sample_shape(const std::vector<Index>& stored, const AxisOrder& order, con
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
     if (shape[axis] < 1)
       throw DataError(where + " has shape " + shape_text(shape) + "; a sample holds nothing: make the file again");
-  Shape result;
-  result.axes = static_cast<int>(shape.size()) - 2;
-  for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) result.spatial[axis + 4 - shape.size()] = shape[axis];
-  result.channels = shape.back();
-  return result;
+  return sample_shape(shape);
 }
 
 void check_type(const DatasetInfo& info, const std::string& where) {
@@ -99,7 +94,7 @@ DatasetShape inspect_samples(const Hdf5File& file, const std::string& path, cons
   const DatasetInfo samples = file.info(name);
   check_type(samples, where);
   DatasetShape shape;
-  shape.sample = sample_shape(samples.shape, parse_axes(spec.axes), where);
+  shape.sample = require_sample_shape(samples.shape, parse_axes(spec.axes), where);
   shape.samples = samples.rows();
   shape.type = kept_as(samples.type);
   if (samples.type != shape.type) shape.converted = size_of(samples.type);
@@ -227,7 +222,7 @@ std::vector<float> read_column(const DatasetSpec& spec, const DatasetShape& shap
       const Index bad = first_not_finite(ElementType::float32, rest.data(), info.rows());
       if (bad < info.rows())
         throw DataError(where + ", row " + std::to_string(bad) + " holds " +
-                        (std::isnan(rest[static_cast<std::size_t>(bad)]) ? "NaN" : "an infinity") +
+                        not_finite_reason(rest[static_cast<std::size_t>(bad)]) +
                         "; data.split.column wants 0 for training and another number for validation");
       rest = rest.subspan(count);
     }

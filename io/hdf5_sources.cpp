@@ -1,7 +1,6 @@
 #include "io/hdf5_sources.hpp"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,8 +9,10 @@
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "io/file_identity.hpp"
 #include "io/hdf5_library.hpp"
 
 namespace mrmf::h5 {
@@ -111,14 +112,12 @@ using Sizes = std::vector<hsize_t>;
 constexpr std::size_t most_levels = 16;  // levels of virtual data sets made of virtual data sets
 
 /// Identifies a data set, whatever its name.
-using Identity = std::tuple<dev_t, ino_t, haddr_t>;
+using Identity = std::pair<FileIdentity, haddr_t>;
 
 Identity identity(const std::string& path, hid_t dataset) {
-  struct stat facts {};
   H5O_info_t object{};
-  ::stat(path.c_str(), &facts);
   H5Oget_info2(dataset, &object, H5O_INFO_BASIC);
-  return {facts.st_dev, facts.st_ino, object.addr};
+  return {file_identity(path).value_or(FileIdentity{}), object.addr};
 }
 
 Sizes extent_of(hid_t space) {

@@ -17,6 +17,8 @@ namespace mrmf {
 namespace {
 
 constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
+constexpr Index long_run = Index{1} << 16;      // bytes that are worth a call of their own
+constexpr Index short_read = Index{1} << 20;    // of short runs, what lies between them included
 
 /// The library would keep up to 32 MiB of chunk indices per file, but the part for a row is used only once.
 void limit_index_memory(const h5::Properties& access) {
@@ -104,18 +106,28 @@ struct RowReader::State {
   }
 
   // A row's range along its first axis is one run of bytes, which is read as it is where that is the only cut. Of other
-  // boxes the lines are picked from it: more bytes, but one call.
+  // boxes, planes are read one by one, as far as the box reaches along the second axis, and lines picked from them;
+  // short planes are read whole, several with one call.
   void read_plain_box(Index row, const RowBox& box, std::byte* to) const {
     const Index slice = row_bytes / shape[1], bytes = box.count[0] * slice;
     const Index start = row * row_bytes + box.first[0] * slice;
     bool whole = true;
     for (std::size_t a = 1; a < box.count.size(); ++a) whole = whole && box.count[a] == shape[a + 1];
     if (whole) return read_bytes(start, bytes, to);
-    std::vector<std::byte> slab(static_cast<std::size_t>(bytes));
-    read_bytes(start, bytes, slab.data());
+    const Index line = slice / shape[2], span = box.count[1] * line;
+    const Index planes = span >= long_run ? 1 : std::max<Index>(1, short_read / slice);
+    std::vector<std::byte> read(static_cast<std::size_t>(planes == 1 ? span : planes * slice));
     RowBox within = box;
     within.first[0] = 0;
-    pick(within, 0, slab.data(), to);
+    if (planes == 1) within.first[1] = 0;
+    for (Index i = 0; i < box.count[0]; i += planes) {
+      within.count[0] = std::min(planes, box.count[0] - i);
+      if (planes == 1)
+        read_bytes(start + i * slice + box.first[1] * line, span, read.data());
+      else
+        read_bytes(start + i * slice, within.count[0] * slice, read.data());
+      pick(within, 0, read.data(), to);
+    }
   }
 
   // Copies the box's part of what lies at `from`, axis by axis. Moves `to` behind it.

@@ -51,7 +51,7 @@ void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Sp
     const Range lines = piece(lines_of(small), part.number, part.of);
     const Index line = small.spatial[2] * small.channels;
     made = {lines.first * line, lines.count * line};
-    coarsen_lines({form.type, form.stored, row}, form.factor, lines, x.data() + made.first, form.coarsening);
+    coarsen_lines({form.type, form.stored, row}, form.factor, lines, x.data() + made.first);
   }
   if (form.map != nullptr)
     apply(*form.map, made.first, x.subspan(static_cast<std::size_t>(made.first), static_cast<std::size_t>(made.count)));
@@ -152,8 +152,7 @@ Extent SampleStore::kept_resolution(const Extent& resolution) const {
 }
 
 bool SampleStore::averages_at_use(const Extent& resolution) const {
-  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty() &&
-         settings_.coarsening == Coarsening::average;
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty();
 }
 
 void SampleStore::require(const Extent& resolution, Index most_rows) {
@@ -181,8 +180,7 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
     const Index row = owned_.first + i / parts;
     const Range mine = piece(lines, i % parts, parts);
     coarsen_lines({shape_.type, shape_.read_sample(), fine.rows->place(row)}, resolution, mine,
-                  reinterpret_cast<float*>(coarse.rows->place(row)) + mine.first * (small.per_sample() / lines),
-                  settings_.coarsening);
+                  reinterpret_cast<float*>(coarse.rows->place(row)) + mine.first * (small.per_sample() / lines));
   }
   coarse.rows->mark_all();
   return coarse;
@@ -206,7 +204,7 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
       files_->read(task.rows, scratch.fine.data(), scratch);
       const Stopwatch averaging(averaging_);
       coarsen_lines({shape_.type, shape_.read_sample(), scratch.fine.data()}, resolution, {0, task.rows.count * lines},
-                    reinterpret_cast<float*>(task.to), settings_.coarsening);
+                    reinterpret_cast<float*>(task.to));
     };
   }
   level.rows = std::make_unique<RowStream>(settings, std::move(read));
@@ -237,7 +235,6 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
   const Extent kept = kept_resolution(resolution);
   Level& from = level(kept);
   SampleForm form = from.form;
-  form.coarsening = settings_.coarsening;
   if (kept != resolution) form.factor = resolution;
   if (!settings_.samples.empty()) form.map = &settings_.samples;
   const Index width = sample(resolution).per_sample(), rows = std::ssize(ids);

@@ -23,7 +23,6 @@ struct SampleForm {
   Extent factor{1, 1, 1};  ///< averaging on the way
   SampleLayout layout = SampleLayout::transpose;
   const ChannelMap* map = nullptr;  ///< of the stored channels, after averaging
-  Coarsening coarsening = Coarsening::average;
 };
 
 /// The number of parts that a sample of this form may be cut into, one per thread.
@@ -56,7 +55,6 @@ struct StoreSettings {
   Index budget = 0;                ///< streaming: bytes for this data set on this rank, without labels
   ChannelMap samples{}, labels{};  ///< the units of batches; averaging comes first
   RowMaking making{};              ///< for plan(); a store has that of its data set
-  Coarsening coarsening = Coarsening::average;
 };
 
 /// The samples of this rank. They keep their type (DatasetShape::type; float32 if averaged) until a batch is made.

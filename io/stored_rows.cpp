@@ -27,4 +27,10 @@ void StoredRows::for_each_run(Range samples, const std::function<void(const RowR
   }
 }
 
+RowRun StoredRows::at(Index sample) const {
+  RowRun found;
+  for_each_run({sample, 1}, [&](const RowRun& run) { found = run; });
+  return found;
+}
+
 }  // namespace mrmf

@@ -21,6 +21,8 @@ class StoredRows {
 
   /// Calls visit(run) for the runs that these samples are, in their order.
   void for_each_run(Range samples, const std::function<void(const RowRun&)>& visit) const;
+  /// The run of this sample alone.
+  RowRun at(Index sample) const;
 
   /// Rows of the files, of which not all need be samples.
   Index rows_of_file(std::size_t file) const { return starts_[file + 1] - starts_[file]; }

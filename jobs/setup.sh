@@ -4,7 +4,7 @@
 set -eu
 packages="$*"
 [ -n "$packages" ] || packages="g++ cmake make git ca-certificates ccache openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libdnnl-dev libfftw3-dev libfftw3-mpi-dev
-  libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libonnx-dev libprotobuf-dev doctest-dev
+  libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libeigen3-dev libonnx-dev libprotobuf-dev doctest-dev
   python3 python3-numpy python3-h5py python3-matplotlib"
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: not a Debian machine; needed are the equivalents of:" $packages

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/formulas.hpp"
 #include "kernels/operations.hpp"
 
 namespace mrmf {
@@ -83,6 +84,16 @@ void Backend::reshape(ConstTensor x, Tensor y) {
 
 std::unique_ptr<Feed> Backend::feed(const Shape& samples, Index outputs) {
   return std::make_unique<HostFeed>(*this, samples, outputs);
+}
+
+void ClipOp::run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks) {
+  double squares = 0;
+  for (const Span part : counted)
+    for (const float value : part) squares += double{value} * value;
+  ranks.sum(std::span(&squares, 1));
+  const float factor = clip_factor(squares, most);
+  if (factor == 1) return;
+  for (float& value : x) value *= factor;
 }
 
 void Backend::keep(const Step& step, ConstSpan value, Span history) {

@@ -104,13 +104,16 @@ struct NormSettings {
 };
 
 /// A norm over each sample's own values, in groups of neighbouring channels over all positions. Training and evaluation
-/// are the same, and no rank needs another's values. Of NormMemory it wants no running statistics; mean and
-/// inverse_deviation have rows * groups values, and the variance is the biased one.
+/// are the same. With step.of_sample the positions are those of all ranks that share the sample. Of NormMemory it wants
+/// no running statistics; mean and inverse_deviation have rows * groups values, and the variance is the biased one.
 struct GroupNormSettings {
   Index channels = 1;
   Index groups = 1;     ///< divides the channels
-  Index positions = 1;  ///< of a sample
+  Index positions = 1;  ///< of x
   float epsilon = 1e-5F;
+  Index of_sample = 0;  ///< positions of a whole sample; 0: x has all of them
+  /// Values of a group that the statistics are of.
+  Index values() const { return (of_sample > 0 ? of_sample : positions) * (channels / groups); }
 };
 
 /// Batch norm over the channel axis (flat features are channels of one position).
@@ -218,7 +221,9 @@ class LossOp {
  public:
   virtual ~LossOp() = default;
   /// sum[0] becomes step.share * the sum over rows of each sample's loss, a mean over its positions; dy, if not empty,
-  /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float.
+  /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float. With step.of_sample, y has
+  /// this rank's positions of samples that several share: losses are of whole samples, step.share is the rank's part of
+  /// their positions, and dy the gradient of step.loss_weight * the whole loss.
   virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
 };
 
@@ -229,6 +234,9 @@ class ClipOp {
   /// Where the norm of x is above `most`, x becomes x * most / norm. The order of the sum depends on the length alone,
   /// not on threads. x without a norm (NaN) stays as it is.
   virtual void run(Span x, float most) = 0;
+  /// The same for values of which each rank has some in x: those in `counted`, parts of x, go into the norm, added over
+  /// `ranks`. In host memory alone so far.
+  virtual void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks);
 };
 
 // What every backend does, as OP(result, name, parameters): functions of Backend, which the class of each backend

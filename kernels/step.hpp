@@ -78,6 +78,7 @@ struct Step {
   AllReduce* ranks = nullptr;           ///< null: batch-norm statistics are this rank's own
   AllReduce* of_whole = nullptr;        ///< the same where each rank of a grid has all of its sample
   Messages* blocks = nullptr;           ///< null: every rank has whole samples
+  AllReduce* of_sample = nullptr;       ///< sums over the ranks of a grid; null: this rank has all of each sample
   Index index = 0;                      ///< the step's index in its epoch: where keep() puts the loss
   float loss_weight = 1;                ///< weight of each row's loss in the gradient
   float share = 1;                      ///< of each row's loss that this rank counts, with its gradient (grids)

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "layers/cut_dense.hpp"
 #include "layers/exchange.hpp"
 #include "layers/layer.hpp"
 #include "layers/partition.hpp"
@@ -16,7 +17,7 @@ struct Local {
   LayerKind kind = LayerKind::relu;
   LayerSpec spec;
   Shape input;
-  Layer* layer = nullptr;
+  Layer* layer = nullptr;  // none: its output is its input
   Join* join = nullptr;
   std::vector<std::size_t> reads;  ///< as in Wiring
   LayerPlace place{0};
@@ -72,6 +73,8 @@ class Units {
       : backend_(backend), network_(network), settings_(settings), execution_(execution) {
     const bool alone = settings.grid.ranks() == 1;
     if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.place(settings.block);
+    execution.params =
+        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->cut_weights(settings.block));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
     execution.input = network.input();
     execution.input_box = {.count = network.input().spatial};
@@ -88,6 +91,11 @@ class Units {
     outputs_.assign(network_.size() + 1, 0);
     for (std::size_t i = 0; i < locals_.size();) {
       const Local& local = locals_[i];
+      if (local.layer == nullptr) {
+        outputs_[i + 1] = input(i, 0);
+        ++i;
+        continue;
+      }
       Unit unit{.first = i, .last = i + 1, .run = local.layer, .join = local.join};
       for (std::size_t k = 0; k < local.reads.size(); ++k) unit.reads.push_back(input(i, k));
       const bool first = local.reads == std::vector<std::size_t>{0} && unit.reads[0] == 0;
@@ -95,8 +103,8 @@ class Units {
         unit.last = i + fused.count;
         unit.run = keep(std::move(fused.layer));
       }
+      unit.whole = partition_ && partition_->tensor(unit.last).whole && execution_.params.cut(i) == nullptr;
       i = unit.last;
-      unit.whole = partition_ && partition_->tensor(i).whole;
       add(std::move(unit));
       outputs_[i] = units().size();
     }
@@ -127,6 +135,14 @@ class Units {
     Local local = of_network(i);
     local.spec = partition_->spec_at(i, place_);
     local.input = partition_->input_at(i, 0, place_);
+    if (local.kind == LayerKind::flatten && partition_->tensor(i + 1).unflattened) {
+      local.layer = nullptr;
+      return local;
+    }
+    if (const CutWeights* cut = execution_.params.cut(i)) {
+      local.layer = keep(make_cut_dense(backend_, local.input, local.spec, *cut));
+      return local;
+    }
     if (local.join == nullptr) {
       local.place = partition_->place_at(i, place_);
       local.layer = keep(make_layer(backend_, local.input, local.spec, local.place));
@@ -217,7 +233,7 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
 }
 
 Index Execution::floats(const Network& network, int moments) const {
-  return (2 + moments) * network.params_size() + network.state_size() + cache + activations;
+  return (2 + moments) * params.size() + network.state_size() + cache + activations;
 }
 
 }  // namespace mrmf

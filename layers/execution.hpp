@@ -14,7 +14,7 @@ namespace mrmf {
 /// One entry of the executed list: a layer, a fused run of layers, or an exchange between the ranks of a grid.
 struct Unit {
   std::size_t first = 0, last = 0;   ///< layers [first, last); an exchange has none
-  bool whole = false;                ///< every rank of a grid has all of the output
+  bool whole = false;                ///< every rank of a grid has all of each sample here
   Layer* run = nullptr;              ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the same, if it has several inputs
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
@@ -30,6 +30,7 @@ struct Execution {
   Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
   float share = 1;                           ///< of a sample's loss that this rank's output counts
   bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
+  ParameterLayout params;                    ///< of parameters, gradients and moments
   Index cache = 0, activations = 0;          ///< floats of the arenas; activations: with their gradients
   Index separate = 0;                        ///< floats of activations and gradients if no two shared memory
 

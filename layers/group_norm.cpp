@@ -9,17 +9,17 @@ namespace mrmf {
 namespace {
 
 /// Group norm, and layer norm as the group norm of one group: the statistics are over a sample's positions and a
-/// group's channels, gamma and beta are per channel. Nothing depends on the batch or on positions, so neither do ranks
-/// nor the resolution.
+/// group's channels, gamma and beta are per channel. Nothing depends on the batch. Ranks that share samples add up
+/// their sums.
 class GroupNorm final : public Layer {
  public:
-  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups)
+  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups, Index of_sample)
       : word_(to_string(spec.kind)),
         groups_(groups),
         channels_(static_cast<std::size_t>(in.channels)),
         places_(static_cast<std::size_t>(in.n * groups)),
         output_(in),
-        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon}, in.n)) {}
+        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, of_sample}, in.n)) {}
 
   /// "group_norm 32 g8", "layer_norm 32"
   std::string signature() const override {
@@ -67,15 +67,16 @@ class GroupNorm final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec) {
+// `of_sample`: positions of a whole sample of which `in` is a block; 0: it is whole.
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec, Index of_sample) {
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
   const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
   require(groups >= 1 && in.channels % groups == 0, spec,
           fmt::format("{} groups do not divide the {} channels of its input {}", groups, in.channels, to_string(in)));
-  require(product(in.spatial) * (in.channels / groups) > 1, spec,
+  require(std::max(of_sample, product(in.spatial)) * (in.channels / groups) > 1, spec,
           fmt::format("a group of its input {} is a single value, whose norm is always 0; use fewer groups than {}",
                       to_string(in), groups));
-  return std::make_unique<GroupNorm>(backend, in, spec, groups);
+  return std::make_unique<GroupNorm>(backend, in, spec, groups, of_sample);
 }
 
 }  // namespace mrmf

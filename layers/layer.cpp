@@ -17,7 +17,7 @@ std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& i
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
                                        const std::optional<Box>& counted);
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec, Index of_sample);
 std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
@@ -33,7 +33,7 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::upsample: return make_upsample(backend, in, spec);
     case LayerKind::batch_norm: return make_batch_norm(backend, in, spec, place.counted);
     case LayerKind::group_norm:
-    case LayerKind::layer_norm: return make_group_norm(backend, in, spec);
+    case LayerKind::layer_norm: return make_group_norm(backend, in, spec, product(place.sample));
     case LayerKind::flatten: return make_flatten(backend, in);
     case LayerKind::dense: return make_dense(backend, in, spec);
     case LayerKind::relu:

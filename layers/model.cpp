@@ -14,10 +14,10 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
   backend.require_memory(execution_.floats(network_, moments),
                          "training at a batch of " + std::to_string(max_rows()) + " per rank");
   if (params.empty()) {
-    params_ = backend.allocate(network_.params_size());
+    params_ = backend.allocate(layout().size());
     params_at_ = params_.span();
   }
-  grads_ = backend.allocate(network_.params_size() + kReducedScalars);
+  grads_ = backend.allocate(layout().size() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());
   cache_ = backend.allocate(execution_.cache);
   activations_ = backend.allocate(execution_.activations);
@@ -33,7 +33,9 @@ void Model::initialise(std::uint64_t seed) {
   for (std::size_t i = 0; i < network_.size(); ++i) {
     const Entry& entry = network_.entry(i);
     Rng rng(mix(seed, i));
-    entry.layer->initialise(rng, part(params, entry.params), part(state, entry.state));
+    std::vector<float> whole(static_cast<std::size_t>(entry.params.count));  // the same on any grid
+    entry.layer->initialise(rng, whole, part(state, entry.state));
+    layout().take(i, whole, part(params, layout().of(i)));
   }
   backend_->write(params, params_.span());
   backend_->write(state, state_.span());
@@ -51,18 +53,12 @@ std::vector<Group> Model::groups(bool top) {
 
 Group Model::group(std::size_t first, std::size_t last) {
   Group result;
-  const auto begin = [&](auto member, Index size) {
-    return first < network_.size() ? (network_.entry(first).*member).first : size;
+  const auto span = [&](Span arena, const auto& place_of) {
+    const auto begin = [&](std::size_t i) { return i < network_.size() ? place_of(i).first : std::ssize(arena); };
+    return part(arena, {begin(first), begin(last) - begin(first)});
   };
-  const auto end = [&](auto member, Index size) {
-    return last < network_.size() ? (network_.entry(last).*member).first : size;
-  };
-  const auto span = [&](Span arena, auto member, Index size) {
-    const Index from = begin(member, size);
-    return part(arena, {from, end(member, size) - from});
-  };
-  result.params = span(params_at_, &Entry::params, network_.params_size());
-  result.state = span(state_.span(), &Entry::state, network_.state_size());
+  result.params = span(params_at_, [&](std::size_t i) { return layout().of(i); });
+  result.state = span(state_.span(), [&](std::size_t i) { return network_.entry(i).state; });
   return result;
 }
 
@@ -72,16 +68,17 @@ void Model::prepare(Index rows) {
 }
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
-  const auto place = [&](auto member) {  // from the first layer to the last that has any
+  const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
     if (unit.first == unit.last) return Place{};
-    Place whole = network_.entry(unit.first).*member;
+    Place whole = place_of(unit.first);
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
-      if (const Place& next = network_.entry(i).*member; next.count > 0) whole.count = next.end() - whole.first;
+      if (const Place next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
     return whole;
   };
-  const Place params = place(&Entry::params), state = place(&Entry::state);
+  const Place params = place([&](std::size_t i) { return layout().of(i); });
+  const Place state = place([&](std::size_t i) { return network_.entry(i).state; });
   const bool copies = unit.whole && step.blocks != nullptr;
-  if (copies) copies_ = step, copies_.ranks = step.of_whole;
+  if (copies) copies_ = step, copies_.ranks = step.of_whole, copies_.of_sample = nullptr;
   return {copies ? copies_ : step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
           part(cache_.span(), unit.cache)};
 }
@@ -125,17 +122,44 @@ Span Model::output_gradient(Index rows) {
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
   auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
+  // Of cut weights ranks have different numbers, and all must begin the same sums.
+  const auto floats = [&](Index first) {
+    Index count = open - first;
+    for (const Place& cut : layout().cuts())
+      if (cut.first >= first && cut.end() <= open) count -= cut.count;
+    return count;
+  };
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
     const Unit& unit = execution_.units[i];
     backward(unit, step, x);
     Index ready = 0;
-    if (i > 0) ready = unit.first < network_.size() ? network_.entry(unit.first).params.first : open;
-    if (sums.ranks != nullptr && (i == 0 || open - ready >= sums.bucket)) {
-      sums.ranks->start(part(grads_.span(), {ready, open - ready}));
+    if (i > 0) ready = unit.first < network_.size() ? layout().of(unit.first).first : open;
+    if (sums.ranks != nullptr && (i == 0 || floats(ready) >= sums.bucket)) {
+      start_sums(sums, ready, open);
       open = ready;
     }
   }
   if (sums.ranks != nullptr) sums.ranks->finish();
+  if (sums.same_block != nullptr) sums.same_block->finish();
+}
+
+void Model::start_sums(const GradientSums& sums, Index first, Index end) {
+  const auto start = [&](AllReduce* ranks, const Place& place) {
+    if (ranks != nullptr && place.count > 0) ranks->start(part(grads_.span(), place));
+  };
+  for (const Place& cut : layout().cuts()) {
+    if (cut.first < first || cut.end() > end) continue;
+    start(sums.ranks, {first, cut.first - first});
+    start(sums.same_block, cut);
+    first = cut.end();
+  }
+  start(sums.ranks, {first, end - first});
+}
+
+void Model::sum(const GradientSums& sums) {
+  start_sums(sums, 0, std::ssize(grads_.span()));
+  if (sums.ranks != nullptr) sums.ranks->finish();
+  if (sums.same_block != nullptr) sums.same_block->finish();
 }
 
 void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {

@@ -24,6 +24,7 @@ inline constexpr Index kReducedScalars = 16;
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* ranks = nullptr;
+  AllReduce* same_block = nullptr;  ///< of cut weights (layers/parameter_layout.hpp); null: no other rank has these
   Index bucket = std::numeric_limits<Index>::max();
 };
 
@@ -55,6 +56,7 @@ class Model {
   const Shape& input() const { return execution_.input; }
   const Shape& output() const { return execution_.units.back().out; }
   const Execution& execution() const { return execution_; }
+  const ParameterLayout& layout() const { return execution_.params; }
 
   /// The network's output for x (at most max_rows rows); valid until the next forward.
   ConstTensor forward(const Step& step, ConstTensor x);
@@ -65,6 +67,8 @@ class Model {
   /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,
   /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums.
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
+  /// The same sums, all of them after backward.
+  void sum(const GradientSums& sums);
 
   /// The float of reduced() for the loss, which is summed along with the gradients.
   Span loss() { return grads_.span().subspan(params_at_.size(), 1); }
@@ -78,6 +82,7 @@ class Model {
 
  private:
   void initialise(std::uint64_t seed);
+  void start_sums(const GradientSums& sums, Index first, Index end);
   std::vector<Group> groups(bool top);
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);

@@ -1,6 +1,7 @@
 #include "layers/partition.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -71,9 +72,10 @@ bool is_window(LayerKind kind) {
   return kind == LayerKind::conv || kind == LayerKind::max_pool || kind == LayerKind::average_pool;
 }
 
-// Layers of which each output position follows from the input's alone, but for the batch's statistics.
+// Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {
-  return activation_of(kind) || kind == LayerKind::dropout || kind == LayerKind::batch_norm;
+  return activation_of(kind) || kind == LayerKind::dropout || kind == LayerKind::batch_norm ||
+         kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
 }
 
 void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
@@ -140,14 +142,24 @@ bool has_empty_piece(const Cut& cut) {
   });
 }
 
+/// Why a grid does not fit a network, and the axis that has too many blocks.
+struct Misfit {
+  std::string message;
+  std::size_t axis;
+};
+
+/// The axis as a message names it: counted from 0, the first of the sample's.
+std::string axis_text(std::size_t axis, int axes) { return fmt::format("axis {}", static_cast<int>(axis) + axes - 3); }
+
 [[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const Cut& cut) {
   std::size_t a = 0;
   const auto empty = [](const Interval& piece) { return piece.count < 1; };
   while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
-  throw ConfigError(fmt::format(
-      "{}: run.grid cuts {} positions of its output into {} blocks, and one of them would have none; use at most {} "
-      "blocks along this axis",
-      entry.name, entry.output().spatial[a], grid.blocks[a], std::min(entry.output().spatial[a], grid.blocks[a] - 1)));
+  throw Misfit{fmt::format("{}: run.grid = {} cuts {} positions of its output along {} into {} blocks, and one of them "
+                           "would have none",
+                           entry.name, grid.text(), entry.output().spatial[a], axis_text(a, entry.output().axes),
+                           grid.blocks[a]),
+               a};
 }
 
 }  // namespace
@@ -167,17 +179,42 @@ Box Cut::of(const Extent& place) const {
   return box;
 }
 
+std::string Grid::text() const {
+  std::size_t first = 0;
+  while (first < 2 && blocks[first] == 1) ++first;
+  return fmt::format("[{}]", fmt::join(blocks.begin() + first, blocks.end(), ", "));
+}
+
 Partition::Partition(const Network& network, const Grid& grid) : network_(&network), grid_(grid) {
-  const Shape& in = network.input();
+  std::string refusal;
+  for (bool fits = false; !fits;) try {
+      build();
+      fits = true;
+    } catch (const Misfit& misfit) {  // fewer blocks along that axis, down to one, which always fits
+      if (refusal.empty()) refusal = misfit.message;
+      grid_.blocks[misfit.axis] -= 1;
+    }
+  if (!refusal.empty()) throw ConfigError(fmt::format("{}; the largest grid that works is {}", refusal, grid_.text()));
+}
+
+void Partition::build() {
+  const Shape& in = network_->input();
   for (std::size_t a = 0; a < 3; ++a) {
-    if (grid.blocks[a] < 1 || grid.blocks[a] > in.spatial[a])
-      throw ConfigError(fmt::format("run.grid: {} blocks along an axis of {} positions (samples are {}); give 1 to {}",
-                                    grid.blocks[a], in.spatial[a], to_string(in), in.spatial[a]));
-    input_.owned.axes[a] = even_pieces(in.spatial[a], grid.blocks[a]);
+    if (grid_.blocks[a] > in.spatial[a])
+      throw Misfit{
+          a + static_cast<std::size_t>(in.axes) < 3
+              ? fmt::format("run.grid = {} cuts more axes than samples of {} have", grid_.text(), to_string(in))
+              : fmt::format("run.grid = {} cuts the {} position{} of {} into {} blocks (samples are {})", grid_.text(),
+                            in.spatial[a], in.spatial[a] == 1 ? "" : "s", axis_text(a, in.axes), grid_.blocks[a],
+                            to_string(in)),
+          a};
+    input_.owned.axes[a] = even_pieces(in.spatial[a], grid_.blocks[a]);
   }
   input_.made = input_.owned;
-  layers_.reserve(network.size());
-  for (std::size_t i = 0; i < network.size(); ++i) place(i);
+  layers_.clear();
+  cut_weights_.clear();
+  layers_.reserve(network_->size());
+  for (std::size_t i = 0; i < network_->size(); ++i) place(i);
   read_margins();
 }
 
@@ -231,8 +268,10 @@ void Partition::place(std::size_t i) {
   LayerPlacement layer;
   const Placement& in = tensor(reads[0]);
   const bool cut = std::ranges::none_of(reads, [&](std::size_t number) { return tensor(number).whole; });
-  if (!cut || entry.output().axes == 0) {
+  if (!cut) {
     gather(i, layer);
+  } else if (entry.output().axes == 0) {
+    place_flat(i, layer);
   } else if (is_window(entry.kind)) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
@@ -242,9 +281,6 @@ void Partition::place(std::size_t i) {
   } else if (is_pointwise(entry.kind) || is_join(entry.kind)) {
     layer.needs.assign(reads.size(), in.owned);
     layer.output = {in.owned, in.owned};
-  } else if (entry.kind == LayerKind::group_norm || entry.kind == LayerKind::layer_norm) {
-    layer.needs = {whole_cut(entry.input.spatial, grid_)};  // its statistics are of all positions
-    layer.output = {in.owned, layer.needs[0]};
   } else {
     require(false, entry.spec, to_string(entry.kind) + " of positions cannot be cut by run.grid");
   }
@@ -253,10 +289,81 @@ void Partition::place(std::size_t i) {
     layer = {};
     gather(i, layer);
   }
-  // Of a transposed convolution and of linear upsampling, what is made beside lacks the neighbours' part; a norm's
-  // values are right, and their gradients come from whoever owns them.
+  // Of a transposed convolution and of linear upsampling, what is made beside lacks the neighbours' part.
   layer.output.right = layer.output.owned == layer.output.made;
   layers_.push_back(std::move(layer));
+  if (entry.kind == LayerKind::dense && behind_flatten(i)) this->cut(i);
+}
+
+// A flatten of a cut tensor, and what follows it before anything is whole.
+void Partition::place_flat(std::size_t i, LayerPlacement& layer) {
+  const Entry& entry = network_->entry(i);
+  const Placement& in = tensor(network_->wiring()[i][0]);
+  if (in.unflattened ? entry.kind != LayerKind::dense : entry.kind == LayerKind::flatten && stays_cut(i + 1)) {
+    layer.needs = {in.owned};
+    layer.output = {.owned = in.owned, .made = in.owned, .unflattened = true};
+    return;
+  }
+  gather(i, layer);
+  if (in.unflattened) layer.needs = {in.owned};
+}
+
+// Whether all that follows from a flat tensor can do with a part of it: dense layers, and in front of them what changes
+// every feature by itself.
+bool Partition::stays_cut(std::size_t number) const {
+  bool read = false;
+  for (std::size_t i = number; i < network_->size(); ++i) {
+    const std::vector<std::size_t>& reads = network_->wiring()[i];
+    if (std::ranges::find(reads, number) == reads.end()) continue;
+    const LayerKind kind = network_->entry(i).kind;
+    read = true;
+    if (kind == LayerKind::dense) continue;
+    if (!is_pointwise(kind) || kind == LayerKind::batch_norm || !stays_cut(i + 1)) return false;
+  }
+  return read;
+}
+
+// Whether a layer reads a flattened tensor, through layers of one input that keep its features.
+bool Partition::behind_flatten(std::size_t i) const {
+  for (;;) {
+    const std::vector<std::size_t>& reads = network_->wiring()[i];
+    if (reads.size() != 1 || reads[0] == 0) return false;
+    i = reads[0] - 1;
+    if (network_->entry(i).kind == LayerKind::flatten) return true;
+    if (network_->entry(i).kind == LayerKind::dense) return false;
+  }
+}
+
+// By the positions that a rank has of the input, or evenly where each has all.
+void Partition::cut(std::size_t i) {
+  const Entry& entry = network_->entry(i);
+  const std::size_t number = network_->wiring()[i][0];
+  const Index features = entry.input.channels, ranks = grid_.ranks();
+  CutWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
+  if (tensor(number).unflattened) {
+    const Shape in = shape_of(number);
+    weights.whole.spatial = in.spatial, weights.whole.channels = in.channels;
+    for (int rank = 0; rank < grid_.ranks(); ++rank)
+      weights.boxes.push_back(tensor(number).owned.of(grid_.place(rank)));
+  } else if (features >= ranks) {
+    for (const Interval& piece : even_pieces(features, ranks))
+      weights.boxes.push_back({.first = {0, 0, piece.first}, .count = {1, 1, piece.count}});
+  } else {
+    return;
+  }
+  cut_weights_.push_back(std::move(weights));
+}
+
+std::vector<CutWeights> Partition::cut_weights(int rank) const {
+  std::vector<CutWeights> weights = cut_weights_;
+  for (CutWeights& one : weights) one.rank = rank;
+  return weights;
+}
+
+// Of a whole tensor, as its positions lie here.
+Shape Partition::shape_of(std::size_t number) const {
+  while (tensor(number).unflattened) number = network_->wiring()[number - 1][0];
+  return network_->output_numbered(number);
 }
 
 bool Partition::at_hand(std::size_t layer, std::size_t i) const {
@@ -283,7 +390,7 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
   if (layer.output.whole) return result;
   const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
   result.first = made.first;
-  result.sample = network_->entry(i).output().spatial;
+  result.sample = shape_of(i + 1).spatial;
   if (made == owned) return result;
   result.counted = owned;
   for (std::size_t a = 0; a < 3; ++a) result.counted->first[a] -= made.first[a];
@@ -291,7 +398,7 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
 }
 
 Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
-  Shape shape = network_->output_numbered(network_->wiring()[layer][i]);
+  Shape shape = shape_of(network_->wiring()[layer][i]);
   shape.spatial = layers_[layer].needs[i].of(place).count;
   return shape;
 }

@@ -6,11 +6,17 @@
 // neighbours' positions, the halo. Blocks may be uneven, and a halo may reach further than the next block. What a rank
 // computes is an ordinary layer on the positions that it needs, with padding only where these end at the sample's
 // border, so backends know nothing of grids.
+//
+// A flatten in front of dense layers does nothing: each rank keeps its positions, and the dense layers' weights are cut
+// by them (layers/parameter_layout.hpp). In front of anything else it gathers all positions on every rank. A dense
+// layer that finds all features there has its weights cut evenly.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "layers/network.hpp"
+#include "layers/parameter_layout.hpp"
 
 namespace mrmf {
 
@@ -19,6 +25,7 @@ struct Grid {
   Extent blocks{1, 1, 1};
   int ranks() const { return static_cast<int>(product(blocks)); }
   Extent place(int rank) const;  ///< of the rank's block
+  std::string text() const;      ///< as run.grid writes it: "[2]", "[2, 1, 1]"
   bool operator==(const Grid&) const = default;
 };
 
@@ -38,10 +45,11 @@ struct Cut {
 
 /// Where a tensor is.
 struct Placement {
-  Cut owned;           ///< no position twice; or all of them everywhere
-  Cut made;            ///< what is stored: what is owned, and maybe positions beside it
-  bool right = true;   ///< whether the values beside it are right; else they mean nothing
-  bool whole = false;  ///< every rank has all of it
+  Cut owned;                 ///< no position twice; or all of them everywhere
+  Cut made;                  ///< what is stored: what is owned, and maybe positions beside it
+  bool right = true;         ///< whether the values beside it are right; else they mean nothing
+  bool whole = false;        ///< every rank has all of it
+  bool unflattened = false;  ///< flat in the network; here still the positions of the flatten's input
 };
 
 /// A layer on the blocks of a grid.
@@ -54,8 +62,8 @@ struct LayerPlacement {
 class Partition {
  public:
   /// A layer with fewer positions than blocks is computed whole by every rank, as all behind it. ConfigError where
-  /// later layers have more positions again, which names the layer and the most blocks; for more blocks than the input
-  /// has positions; for a layer that cannot be cut.
+  /// later layers have more positions again, and for more blocks than the input has positions, with the layer, the axis
+  /// and the largest grid that works; for a layer that cannot be cut.
   Partition(const Network& network, const Grid& grid);
 
   const Grid& grid() const { return grid_; }
@@ -70,11 +78,19 @@ class Partition {
   Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
   /// What make_layer() needs to know of the layer's block.
   LayerPlace place_at(std::size_t layer, const Extent& place) const;
+  /// Of the dense layers behind a flatten.
+  std::vector<CutWeights> cut_weights(int rank) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
   double share_at(const Extent& place) const;
 
  private:
+  void build();
   void place(std::size_t layer);
+  void place_flat(std::size_t layer, LayerPlacement& placement);
+  bool stays_cut(std::size_t number) const;
+  bool behind_flatten(std::size_t layer) const;
+  void cut(std::size_t layer);
+  Shape shape_of(std::size_t number) const;
   void gather(std::size_t layer, LayerPlacement& placement) const;
   bool grows_behind(std::size_t layer) const;
   void read_margins();
@@ -84,6 +100,7 @@ class Partition {
   Grid grid_;
   Placement input_;
   std::vector<LayerPlacement> layers_;
+  std::vector<CutWeights> cut_weights_;
 };
 
 }  // namespace mrmf

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "mpi/direct_sum.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
@@ -21,6 +22,8 @@ using mpi::check;
 
 // MPI counts elements in an int, and some transports count bytes in one, so long spans go in pieces.
 constexpr std::size_t max_bytes = std::size_t{1} << 30;
+constexpr std::size_t long_sum = std::size_t{1} << 14;  // values from which on few ranks add them directly
+constexpr int few_ranks = 8;
 constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values in fixed point at a time
 
 template <typename T>
@@ -57,6 +60,8 @@ struct Comm::State {
   int rank = 0, size = 1;
   double limit = 0;
   bool any_order = false;
+  std::shared_ptr<mpi::SumMemory> sum_memory = std::make_shared<mpi::SumMemory>();
+  int sums = 0;  // direct ones begun so far
 
   explicit State(MPI_Comm owned) : comm(owned) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -113,6 +118,11 @@ struct Comm::State {
       fixed.write(part);
     });
   }
+  // Tags above those of other messages; more sums are never under way.
+  mpi::DirectSum start_direct_sum(std::span<float> part) {
+    constexpr int first_tag = 1024, at_once = 8192;
+    return {{comm, rank, size}, first_tag + 2 * (sums++ % at_once), part, sum_memory};
+  }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
     reduce(std::span(&value, 1), operation);
@@ -131,6 +141,7 @@ struct Comm::State {
 
 struct PendingSum::State {
   std::vector<mpi::Request> parts;
+  std::vector<mpi::DirectSum> direct;
   double limit = 0;
 };
 
@@ -142,11 +153,13 @@ PendingSum::~PendingSum() = default;
 bool PendingSum::test() {
   bool done = true;
   for (mpi::Request& part : state_->parts) done = part.test() && done;
+  for (mpi::DirectSum& sum : state_->direct) done = sum.test() && done;
   return done;
 }
 
 void PendingSum::finish() {
   for (mpi::Request& part : state_->parts) part.finish(state_->limit);
+  for (mpi::DirectSum& sum : state_->direct) sum.finish(state_->limit);
 }
 
 Comm::Comm(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -202,8 +215,12 @@ PendingSum Comm::start_sum(std::span<float> values) {
   if (state_->any_order)
     state_->add(values);  // two dependent steps, so nothing can overlap
   else
-    for_each_chunk(values, max_bytes / sizeof(float),
-                   [&](std::span<float> part) { pending->parts.push_back(state_->start_reduce(part, MPI_SUM)); });
+    for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
+      if (state_->size > 1 && state_->size <= few_ranks && part.size() >= long_sum)
+        pending->direct.push_back(state_->start_direct_sum(part));
+      else
+        pending->parts.push_back(state_->start_reduce(part, MPI_SUM));
+    });
   return PendingSum(std::move(pending));
 }
 

@@ -5,7 +5,7 @@ set -euo pipefail
 out=$1/share/licences
 mkdir -p "$out"
 # Compiled in from headers, so no file of theirs is carried.
-readonly header_only="libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libxxhash-dev doctest-dev"
+readonly header_only="libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libxxhash-dev libeigen3-dev doctest-dev"
 mapfile -t files < <(sort -u)
 
 # The packages of all files in one question. The merged /usr has two names for a file, and dpkg knows one of them.

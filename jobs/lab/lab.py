@@ -12,7 +12,7 @@ import sys
 JOBS = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.append(str(JOBS / "map"))
-from problems import PROBLEMS, data_words, method_words  # noqa: E402
+from problems import PROBLEMS, method_words  # noqa: E402
 from run import call, data, numbers  # noqa: E402
 
 
@@ -45,10 +45,9 @@ def make(program, root, run, words, threads):
     if (folder / "result.json").exists():
         return
     problem, samples, schedule, _, seed = run
-    output = data(program, root, problem, samples, threads)
     command = [program, "train", str(PROBLEMS[problem].config)]
     length = sum(map(int, schedule.split("+")))  # of no effect where each phase has its own
-    for word in [*data_words(PROBLEMS[problem], output), *method_words(PROBLEMS[problem], schedule, length),
+    for word in [*data(program, root, problem, samples, threads), *method_words(PROBLEMS[problem], schedule, length),
                  f"training.epochs={length}", *words, f"training.seed={seed}", f"run.folder={folder}",
                  f"run.threads={threads}"]:
         command += ["--set", word]

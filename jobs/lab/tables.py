@@ -5,30 +5,22 @@ Usage: jobs/lab/tables.py [--folder runs/lab] [--mrmf build/mrmf]."""
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 from lab import JOBS, variants
-from report import saving_text, spread_text  # the map's
+from report import compare, saving_text, spread_text  # the map's
 
 RESULTS = JOBS.parent / "docs/results"
+# Variants of features that the program had until commit b9081dc. Their runs are still told of where there are some.
+FORMER = {"dilated": ["method.dilated=true"], "stride": ['data.coarsening="stride"']}
 MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
-
-
-def compare(program, root, problem, folders, option):
-    words = [program, "compare", option, "--baselines", str(RESULTS / f"map/{problem}.csv"),
-             *(str(folder.relative_to(root)) for folder in folders)]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"lab: {' '.join(words[:5])} ...: {done.stderr}")
-    return done.stdout
 
 
 def epoch_gflop(folder):
     """Of one epoch at full resolution."""
     with open(folder / "epochs.jsonl") as epochs:
         last = json.loads(epochs.readlines()[-1])
-    return last["gflop"] - last["statistics_gflop"]
+    return last["gflop"] - last.get("statistics_gflop", 0)  # none without batch norms
 
 
 def section(program, root, problem, keys):
@@ -36,14 +28,16 @@ def section(program, root, problem, keys):
     groups = {}  # one call for each variant: names of folders, not settings, tell them apart
     for folder in folders:
         groups.setdefault(folder.name.rpartition("-seed")[0], []).append(folder)
+    baselines = RESULTS / f"map/{problem}.csv"
+    against = ("--baselines", str(baselines)) if baselines.exists() else ()
     (RESULTS / "lab").mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, problem, folders, "--csv"))
+    (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, folders, "--csv", *against))
     lines = [f"## {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
              "| schedule | variant | sets | cost | loss at the end | seeds | saved at equal loss |",
              "|---|---|---|---|---|---|---|"]
     for name, runs in sorted(groups.items()):
         schedule, _, variant = name.partition("-")
-        columns = json.loads(compare(program, root, problem, runs, "--json"))["columns"]
+        columns = json.loads(compare(program, root, runs, "--json", *against))["columns"]
         column = next(c for c in columns if c["runs"][0]["folder"] == str(runs[0].relative_to(root)))
         if len(column["runs"]) != len(runs):
             raise SystemExit(f"lab: the runs of {name} differ in their settings; remove those of an earlier version")
@@ -60,7 +54,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/lab")
     parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
     options = parser.parse_args()
-    root, keys = options.folder.resolve(), variants(options.variants)
+    root, keys = options.folder.resolve(), FORMER | variants(options.variants)
     program, page = str(pathlib.Path(options.mrmf).resolve()), RESULTS / "lab.md"
     text = page.read_text().partition(MARK)[0]
     lines = [MARK, ""]

@@ -17,27 +17,52 @@ class Problem:
     simulate: tuple        # arguments of `mrmf simulate` but --samples
     axes: int
     folder: bool = False   # the simulator writes a folder of files and data.toml, not one file
+    part: int = 0          # samples of a part, each simulated by itself from a seed of its own; 0: all at once
 
 
 PROBLEMS = {
     "cubes": Problem(JOBS / "demo/cubes.toml",
                      ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3, folder=True),
+    "cosmoflow128": Problem(JOBS / "cosmoflow/workstation-128.toml",
+                            ("cosmology", "--size", "128", "--box", "512", "--method", "lpt"), 3, folder=True, part=40),
     "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1),
     "heat": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2),
     "texture": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "texture"), 2),
 }
 
-
-def simulate_words(problem, samples, output):
-    """Arguments of the program that make a problem's data."""
-    return ["simulate", *problem.simulate, "--samples", str(samples), "--seed", "1", "--output", str(output)]
+# Whose trials auto's rules were fitted to (problem, samples); all others are held out and test these rules.
+FITTED = (("cubes", 1280), ("neuron", 16000))
 
 
-def data_words(problem, output):
-    """KEY=VALUE words that point a run to these data."""
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Data that one call of the simulator makes."""
+    output: pathlib.Path
+    samples: int
+    seed: int
+
+
+def parts(problem, samples, place):
+    """The parts of a problem's data; `place` is their name without an ending."""
+    if not problem.part:
+        return [Part(place if problem.folder else place / "data.h5", samples, 1)]
+    if samples % problem.part:
+        raise SystemExit(f"map: {place.name}: its data come in parts of {problem.part} samples; use a multiple")
+    return [Part(place / f"part-{seed}", problem.part, seed) for seed in range(1, samples // problem.part + 1)]
+
+
+def simulate_words(problem, part):
+    """Arguments of the program that make a part of a problem's data."""
+    return ["simulate", *problem.simulate, "--samples", str(part.samples), "--seed", str(part.seed),
+            "--output", str(part.output)]
+
+
+def data_words(problem, made):
+    """KEY=VALUE words that point a run to these parts."""
     if not problem.folder:
-        return [f"data.files={json.dumps([str(output)])}"]
-    train, validation = (json.dumps([str(file) for file in files]) for files in published_split(output / "data.toml"))
+        return [f"data.files={json.dumps([str(part.output) for part in made])}"]
+    splits = zip(*(published_split(part.output / "data.toml") for part in made))
+    train, validation = (json.dumps([str(file) for files in split for file in files]) for split in splits)
     return [f"data.files={train}", f"data.validation.files={validation}"]
 
 

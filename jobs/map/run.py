@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the runs of the map: which method saves how much, on which problem. Every run is made once; a run that was
-interrupted goes on. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1].
+interrupted goes on. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1]
+[--data-only].
 
 settings.txt says which runs there are. Finished runs leave their records in docs/results/map/records, so that another
 machine goes on from there. A table of all runs of one problem is written to docs/results/map/ by
@@ -11,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-from problems import JOBS, PROBLEMS, data_words, method_words, simulate_words
+from problems import JOBS, PROBLEMS, data_words, method_words, parts, simulate_words
 from records import keep, restore
 
 
@@ -47,16 +48,17 @@ def call(words, log):
 
 
 def data(program, root, name, samples, threads):
-    """The place of a problem's data, which are simulated if they are not there."""
-    problem = PROBLEMS[name]
-    output = root / "data" / f"{name}-{samples}" / ("" if problem.folder else "data.h5")
-    done = root / "data" / f"{name}-{samples}.done"
-    if not done.exists():
-        output.parent.mkdir(parents=True, exist_ok=True)
-        call([program, *simulate_words(problem, samples, output), "--threads", str(threads), "--overwrite"],
-             done.with_suffix(".log"))
-        done.touch()
-    return output
+    """The words that point a run to a problem's data, which are simulated, part by part, if they are not there."""
+    problem, place = PROBLEMS[name], root / "data" / f"{name}-{samples}"
+    made = parts(problem, samples, place)
+    for part in made:
+        done = (part.output if problem.folder else place).with_suffix(".done")
+        if not done.exists():
+            part.output.parent.mkdir(parents=True, exist_ok=True)
+            call([program, *simulate_words(problem, part), "--threads", str(threads), "--overwrite"],
+                 done.with_suffix(".log"))
+            done.touch()
+    return data_words(problem, made)
 
 
 def folder_of(root, run):
@@ -71,8 +73,7 @@ def make(program, root, run, threads):
         keep(root, folder)
         return
     problem = PROBLEMS[name]
-    output = data(program, root, name, samples, threads)
-    words = [*data_words(problem, output), *method_words(problem, method, epochs), f"training.epochs={epochs}",
+    words = [*data(program, root, name, samples, threads), *method_words(problem, method, epochs), f"training.epochs={epochs}",
              f"training.seed={seed}", f"run.folder={folder}", f"run.threads={threads}"]
     print(f"map: {folder}", flush=True)
     command = [program, "train", str(problem.config)]
@@ -89,11 +90,16 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/map")
     parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data-only", action="store_true", help="make the data of these runs alone")
     options = parser.parse_args()
     root = options.folder.resolve()
     restore(root)
     for run in runs(options.settings):
-        if options.only in str(folder_of(root, run).relative_to(root)):
+        if options.only not in str(folder_of(root, run).relative_to(root)):
+            continue
+        if options.data_only:
+            data(options.mrmf, root, *run[:2], options.threads)
+        else:
             make(options.mrmf, root, run, options.threads)
 
 

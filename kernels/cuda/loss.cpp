@@ -24,7 +24,8 @@ class Loss final : public LossOp {
     form_.class_weights = class_weights_.get<float>();
   }
 
-  void run(const Step&, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+    MRMF_CHECK(step.of_sample == nullptr, "a GPU's losses are of whole samples");
     LossWork now = form_;
     now.rows = y.shape.n;
     now.step = device_.step();

@@ -113,6 +113,7 @@ class Norm final : public NormOp {
 class GroupNorm final : public NormOp {
  public:
   GroupNorm(Device& device, const GroupNormSettings& settings, Index max_rows) : device_(device), settings_(settings) {
+    MRMF_CHECK(settings.of_sample == 0, "a GPU's group norms are of whole samples");
     device.reserve(Device::Scratch::sums, group_norm_bytes(device.storage(), settings, max_rows));
   }
 

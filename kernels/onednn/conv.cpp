@@ -9,6 +9,7 @@
 
 #include "kernels/host/norm_conv.hpp"
 #include "kernels/onednn/backend.hpp"
+#include "kernels/onednn/few_positions.hpp"
 #include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/norm.hpp"
 #include "kernels/onednn/primitives.hpp"
@@ -293,6 +294,7 @@ std::unique_ptr<NormConvOp> OnednnBackend::norm_conv(const NormSettings& setting
 // With oneDNN, activations stay channels-last. Weights are packed per call when a primitive wants that.
 std::unique_ptr<WeightedOp> OnednnBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
+  if (auto few = make_few_positions(geometry, max_rows)) return few;
   return make_weighted(*context_, max_rows,
                        [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
 }

@@ -27,8 +27,8 @@ class GroupNorm final : public NormOp {
   GroupNorm(const GroupNormSettings& settings, Index max_rows);
 
   bool slices() const override { return true; }
-  void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override;
-  void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override;
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override;
 
  private:
@@ -62,17 +62,21 @@ class GroupNorm final : public NormOp {
              scratch_[static_cast<std::size_t>(t)]);
       }
   }
-  /// Adds up the pieces' two sums of each group: use(row * groups + group, first, second).
+  /// Adds up the two sums of each group, of the pieces and of the ranks that share the sample: use(row * groups +
+  /// group, first, second).
   template <class Use>
-  void for_groups(Index rows, const Use& use) const {
+  void for_groups(const Step& step, Index rows, const Use& use) {
+    const std::span all = std::span(totals_).first(static_cast<std::size_t>(2 * rows * s_.groups));
+    std::ranges::fill(all, 0.0);
+    for (Index p = 0; p < rows * pieces_; ++p)
+      for (Index i = 0; i < 2 * s_.groups; ++i)
+        all[static_cast<std::size_t>(p / pieces_ * 2 * s_.groups + i)] +=
+            partial_[static_cast<std::size_t>(p * 2 * s_.groups + i)];
+    if (step.of_sample != nullptr) step.of_sample->sum(all);
     for (Index row = 0; row < rows; ++row)
       for (Index group = 0; group < s_.groups; ++group) {
-        double first = 0, second = 0;
-        for (Index p = row * pieces_; p < (row + 1) * pieces_; ++p) {
-          first += partial_[static_cast<std::size_t>(p * 2 * s_.groups + group)];
-          second += partial_[static_cast<std::size_t>((p * 2 + 1) * s_.groups + group)];
-        }
-        use(row * s_.groups + group, first, second);
+        const auto at = static_cast<std::size_t>(row * 2 * s_.groups + group);
+        use(row * s_.groups + group, all[at], all[at + static_cast<std::size_t>(s_.groups)]);
       }
   }
   double* partial_of(const Piece& piece) {
@@ -80,7 +84,7 @@ class GroupNorm final : public NormOp {
     std::fill_n(sums, 2 * s_.groups, 0.0);
     return sums;
   }
-  double values() const { return static_cast<double>(s_.positions * width_); }
+  double values() const { return static_cast<double>(s_.values()); }
 
   void add_moments(const Piece& piece, ConstSpan x, Scratch& scratch);
   void add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, const NormMemory& memory, Scratch& scratch);
@@ -91,6 +95,7 @@ class GroupNorm final : public NormOp {
   Index width_;                        // channels of a group
   Index piece_, pieces_;               // positions of a piece, and pieces of a sample
   std::vector<double> partial_;        // per piece: two sums of each group
+  std::vector<double> totals_;         // per sample: the same
   std::vector<float> offset_, slope_;  // per sample and group: terms of dx
   std::vector<Scratch> scratch_;       // per thread
 };
@@ -103,6 +108,7 @@ GroupNorm::GroupNorm(const GroupNormSettings& settings, Index max_rows)
       piece_(std::max<Index>(1, piece_floats / settings.channels)),
       pieces_((settings.positions + piece_ - 1) / piece_),
       partial_(static_cast<std::size_t>(max_rows * pieces_ * 2 * settings.groups)),
+      totals_(static_cast<std::size_t>(max_rows * 2 * settings.groups)),
       offset_(static_cast<std::size_t>(max_rows * settings.groups)),
       slope_(offset_.size()),
       scratch_(static_cast<std::size_t>(omp_get_max_threads()), Scratch(static_cast<std::size_t>(settings.channels))) {}
@@ -135,9 +141,9 @@ void GroupNorm::write_terms(Index row, const NormMemory& memory, Scratch& scratc
     }
 }
 
-void GroupNorm::forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) {
+void GroupNorm::forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) {
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) { add_moments(piece, x.data, scratch); });
-  for_groups(x.shape.n, [&](Index at, double sum, double squares) {
+  for_groups(step, x.shape.n, [&](Index at, double sum, double squares) {
     const double mean = sum / values(), variance = std::max(squares / values() - mean * mean, 0.0);
     memory.mean[static_cast<std::size_t>(at)] = static_cast<float>(mean);
     memory.inverse_deviation[static_cast<std::size_t>(at)] =
@@ -176,8 +182,8 @@ void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, 
 
 // With u = (x - mean) * inverse and g = gamma * dy: dx = inverse * (g - mean of g - u * mean of g u), means over the
 // group.
-void GroupNorm::backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                         Tensor dx) {
+void GroupNorm::backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                         Span dbeta, Tensor dx) {
   for (Scratch& scratch : scratch_) std::ranges::fill(scratch.gradients, 0.0);
   for_pieces(x.shape.n,
              [&](const Piece& piece, Scratch& scratch) { add_gradients_of(piece, x.data, dy.data, memory, scratch); });
@@ -191,7 +197,7 @@ void GroupNorm::backward(const Step&, ConstTensor x, ConstTensor dy, const NormM
     dgamma[c] = static_cast<float>(gamma_sum);
   }
   if (dx.data.empty()) return;
-  for_groups(x.shape.n, [&](Index at, double sum, double products) {
+  for_groups(step, x.shape.n, [&](Index at, double sum, double products) {
     const auto i = static_cast<std::size_t>(at);
     const double inverse = memory.inverse_deviation[i];
     offset_[i] = static_cast<float>(inverse * sum / values());

@@ -109,6 +109,7 @@ class ProbabilityOp final : public LossOp {
     for (Index row = 0; row < output.n; ++row)
       slopes_.push_back({0, std::vector<double>(channels), std::vector<double>(channels)});
     scratch_.resize(blocks * channels);
+    totals_.resize(static_cast<std::size_t>(output.n * per_row()));
   }
 
   void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
@@ -118,8 +119,12 @@ class ProbabilityOp final : public LossOp {
       float* const p = dy.empty() ? nullptr : dy.data() + at * g.channels;
       add_block(y.data.data() + at * g.channels, target.data.data() + at * g.target_channels, p, count, index);
     });
+    for (Index row = 0; row < y.shape.n; ++row) add_blocks(row);
+    if (step.of_sample != nullptr)
+      step.of_sample->sum(std::span(totals_).first(static_cast<std::size_t>(y.shape.n * per_row())));
+    const double weight = step.of_sample != nullptr ? step.loss_weight : step.share * step.loss_weight;
     double total = 0;
-    for (Index row = 0; row < y.shape.n; ++row) total += finish(row, step.share * step.loss_weight);
+    for (Index row = 0; row < y.shape.n; ++row) total += finish(row, weight);
     sum[0] = static_cast<float>(step.share * total);
     if (dy.empty()) return;
     for_blocks(g, y.shape.n, [&](Index row, Index, Index first, Index count) {
@@ -184,28 +189,37 @@ class ProbabilityOp final : public LossOp {
     }
   }
 
+  // A row's totals: what counts and its entropy, then two sums per class, where there is dice.
+  Index per_row() const { return 2 + (dice_ > 0 ? 2 * geometry_.channels : 0); }
+
+  void add_blocks(Index row) {
+    const Index first = row * geometry_.blocks(), channels = geometry_.channels;
+    double* const totals = totals_.data() + row * per_row();
+    std::fill_n(totals, per_row(), 0.0);
+    for (Index block = first; block < first + geometry_.blocks(); ++block) {
+      totals[0] += sums_[static_cast<std::size_t>(block)].counted;
+      totals[1] += sums_[static_cast<std::size_t>(block)].entropy;
+      for (Index c = 0; dice_ > 0 && c < channels; ++c) {
+        const ClassSums& part = class_sums_[static_cast<std::size_t>(block * channels + c)];
+        totals[2 + 2 * c] += part.both;
+        totals[3 + 2 * c] += part.predicted_and_labelled;
+      }
+    }
+  }
+
   // A sample's loss, and its slopes.
   double finish(Index row, double weight) {
-    const Index first = row * geometry_.blocks(), channels = geometry_.channels;
+    const Index channels = geometry_.channels;
     Slopes& slopes = slopes_[static_cast<std::size_t>(row)];
-    Sums all;
-    for (Index block = first; block < first + geometry_.blocks(); ++block) {
-      all.counted += sums_[static_cast<std::size_t>(block)].counted;
-      all.entropy += sums_[static_cast<std::size_t>(block)].entropy;
-    }
+    const double* const totals = totals_.data() + row * per_row();
+    const Sums all{totals[0], totals[1]};
     slopes.entropy = all.counted > 0 ? weight * entropy_ / all.counted : 0;
     double loss = all.counted > 0 && entropy_ > 0 ? entropy_ * all.entropy / all.counted : 0;
     if (dice_ == 0) return loss;
     double overlaps = 0;
     for (Index c = 0; c < channels; ++c) {
       const auto at = static_cast<std::size_t>(c);
-      ClassSums sums;
-      for (Index block = first; block < first + geometry_.blocks(); ++block) {
-        const ClassSums& part = class_sums_[static_cast<std::size_t>(block * channels + c)];
-        sums.both += part.both;
-        sums.predicted_and_labelled += part.predicted_and_labelled;
-      }
-      const Overlap overlap = Overlap::of(sums.both, sums.predicted_and_labelled, settings_.smooth);
+      const Overlap overlap = Overlap::of(totals[2 + 2 * c], totals[3 + 2 * c], settings_.smooth);
       const double share = weights_[at] / all_weights_;
       overlaps += share * overlap.value;
       slopes.by_label[at] = -weight * dice_ * share * overlap.by_label;
@@ -262,6 +276,7 @@ class ProbabilityOp final : public LossOp {
   std::vector<ClassSums> class_sums_;  // of blocks, per class
   std::vector<Slopes> slopes_;         // of rows
   std::vector<float> scratch_;         // a position's probabilities, for every block
+  std::vector<double> totals_;         // of rows: over the blocks, and over the ranks that share the sample
 };
 
 }  // namespace

@@ -14,7 +14,6 @@ class Conv final : public WeightedOp {
         out_(geometry.out()),
         window_{geometry.in, geometry.kernel, geometry.stride, geometry.pad_before, geometry.dilation},
         max_rows_(max_rows),
-        sample_(static_cast<std::size_t>(product(geometry.in) * geometry.in_channels)),
         weights_(static_cast<std::size_t>(geometry.weights())),
         bias_(static_cast<std::size_t>(geometry.out_channels)) {}
 
@@ -33,9 +32,9 @@ class Conv final : public WeightedOp {
 
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
     check_rows(dy.shape, max_rows_);
-    const auto per_sample = static_cast<Index>(sample_.size());
+    const Index per_sample = product(g_.in) * g_.in_channels;
     for (Index row = 0; row < dy.shape.n; ++row) {
-      std::fill(sample_.begin(), sample_.end(), 0.0);
+      sample_.assign(static_cast<std::size_t>(per_sample), 0.0);  // not before: whole samples may only be planned
       for_each_output_of(row, [&](const Extent& at, Index channel, Index element) {
         for_each_tap(window_, at, [&](Index tap, Index position) {
           double* const sums = sample_.data() + position * g_.in_channels;
@@ -88,7 +87,7 @@ class Conv final : public WeightedOp {
   Extent out_;
   Window window_;
   Index max_rows_;
-  std::vector<double> sample_, weights_, bias_;  // sums of dx of one row, dw, db
+  std::vector<double> sample_, weights_, bias_;  // sums of dx of one row (empty before the first), dw, db
 };
 
 }  // namespace

@@ -14,8 +14,14 @@ struct Sample {
   const float* y;
   const float* target;
   Index positions, channels, target_channels;
-  double weight;  ///< of the sample's loss in the gradient
+  double weight;         ///< of the sample's loss in the gradient
+  AllReduce* of_sample;  ///< null: these are all positions
 
+  /// A sum over positions, of all ranks that share the sample.
+  double total(double sum) const {
+    if (of_sample != nullptr) of_sample->sum({&sum, 1});
+    return sum;
+  }
   double output(Index p, Index c) const { return y[p * channels + c]; }
 };
 
@@ -28,14 +34,14 @@ struct Result {
 // The mean over all numbers of the sample.
 void add_errors(const ErrorLoss& loss, const Sample& sample, Result& result) {
   const Index count = sample.positions * sample.channels;
-  const double share = sample.weight / static_cast<double>(count);
+  const double all = sample.total(static_cast<double>(count)), share = sample.weight / all;
   double sum = 0;
   for (Index i = 0; i < count; ++i) {
     const double error = double{sample.y[i]} - sample.target[i];
     sum += loss.value(error);
     result.slope[i] += share * loss.slope(error);
   }
-  result.loss += sum / static_cast<double>(count);
+  result.loss += sample.total(sum) / all;
 }
 
 /// Probabilities p and labels t of all outputs of a sample, and how much of each counts.
@@ -80,6 +86,7 @@ class ProbabilityLoss {
     const double weight = settings_.weight(LossKind::cross_entropy);
     double counted = 0, sum = 0;
     for (const double t : all.t) counted += t;
+    counted = s.total(counted);
     if (weight == 0 || counted == 0) return;
     for (Index position = 0; position < s.positions; ++position) {
       double most = s.output(position, 0), exps = 0, weights = 0;
@@ -95,20 +102,21 @@ class ProbabilityLoss {
         result.slope[i] += s.weight * weight / counted * (weights * all.p[i] - class_weight(c) * all.t[i]);
       }
     }
-    result.loss += weight * sum / counted;
+    result.loss += weight * s.total(sum) / counted;
   }
 
   void add_binary(const Sample& s, const Probabilities& all, Result& result) const {
     const double weight = settings_.weight(LossKind::binary_cross_entropy);
     double counted = 0, sum = 0;
     for (const double one : all.counted) counted += one;
+    counted = s.total(counted);
     if (weight == 0 || counted == 0) return;
     for (std::size_t i = 0; i < all.p.size(); ++i) {
       const double share = all.counted[i] * class_weight(static_cast<Index>(i) % s.channels);
       if (share > 0) sum += share * binary_cross_entropy(double{s.y[i]}, all.t[i]);
       result.slope[i] += s.weight * weight / counted * share * (all.p[i] - all.t[i]);
     }
-    result.loss += weight * sum / counted;
+    result.loss += weight * s.total(sum) / counted;
   }
 
   // 1 less the mean over classes of their overlap, weighted by class.
@@ -124,7 +132,7 @@ class ProbabilityLoss {
         both += all.p[i] * all.t[i];
         sums += all.counted[i] * all.p[i] + all.t[i];
       }
-      const Overlap overlap = Overlap::of(both, sums, settings_.smooth);
+      const Overlap overlap = Overlap::of(s.total(both), s.total(sums), settings_.smooth);
       const double share = class_weight(c) / weights;
       mean += share * overlap.value;
       for (Index i = c; i < std::ssize(all.p); i += s.channels)
@@ -161,11 +169,12 @@ class Loss final : public LossOp {
   void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     check_rows(y.shape, output_.n);
     const Index positions = product(output_.spatial), outputs = output_.per_sample();
+    const double weight = step.of_sample != nullptr ? step.loss_weight : double{step.loss_weight} * step.share;
     double total = 0;
     for (Index row = 0; row < y.shape.n; ++row) {
       const Result result =
           of_sample({y.data.data() + row * outputs, target.data.data() + row * positions * target_channels_, positions,
-                     output_.channels, target_channels_, double{step.loss_weight} * step.share});
+                     output_.channels, target_channels_, weight, step.of_sample});
       total += result.loss;
       if (dy.empty()) continue;
       for (Index i = 0; i < outputs; ++i) dy[row * outputs + i] = static_cast<float>(result.slope[i]);

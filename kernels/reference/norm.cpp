@@ -121,14 +121,14 @@ class GroupNorm final : public NormOp {
   GroupNorm(const GroupNormSettings& settings, Index max_rows)
       : s_(settings), width_(settings.channels / settings.groups), max_rows_(max_rows) {}
 
-  void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     check_rows(x.shape, max_rows_);
     for_each_group(x.shape.n, [&](Index row, Index group) {
       double sum = 0, squares = 0;
       for_each_value(row, group, [&](Index, Index i) { sum += x.data[i]; });
-      const double mean = sum / values();
+      const double mean = total(step, sum) / values();
       for_each_value(row, group, [&](Index, Index i) { squares += (x.data[i] - mean) * (x.data[i] - mean); });
-      const double inverse = 1.0 / std::sqrt(squares / values() + double{s_.epsilon});
+      const double inverse = 1.0 / std::sqrt(total(step, squares) / values() + double{s_.epsilon});
       memory.mean[row * s_.groups + group] = static_cast<float>(mean);
       memory.inverse_deviation[row * s_.groups + group] = static_cast<float>(inverse);
       for_each_value(row, group, [&](Index c, Index i) {
@@ -137,7 +137,7 @@ class GroupNorm final : public NormOp {
     });
   }
 
-  void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
     check_rows(x.shape, max_rows_);
     std::vector<double> gamma_sums(static_cast<std::size_t>(s_.channels)), beta_sums(gamma_sums.size());
@@ -153,6 +153,7 @@ class GroupNorm final : public NormOp {
         products += double{memory.gamma[c]} * dy.data[i] * normalised;
       });
       if (dx.data.empty()) return;
+      sum = total(step, sum), products = total(step, products);
       for_each_value(row, group, [&](Index c, Index i) {
         const double normalised = (x.data[i] - mean) * inverse;
         const double gradient = double{memory.gamma[c]} * dy.data[i];
@@ -164,7 +165,12 @@ class GroupNorm final : public NormOp {
   }
 
  private:
-  double values() const { return static_cast<double>(s_.positions * width_); }
+  double values() const { return static_cast<double>(s_.values()); }
+  /// Over all ranks that share the sample.
+  static double total(const Step& step, double sum) {
+    if (step.of_sample != nullptr) step.of_sample->sum({&sum, 1});
+    return sum;
+  }
 
   template <class Use>
   void for_each_group(Index rows, Use use) const {

@@ -12,8 +12,7 @@ class Pool final : public PoolOp {
       : g_(geometry),
         out_(geometry.out()),
         window_{geometry.in, geometry.window, geometry.stride, {0, 0, 0}},
-        max_rows_(max_rows),
-        sample_(static_cast<std::size_t>(product(geometry.in) * geometry.channels)) {
+        max_rows_(max_rows) {
     MRMF_CHECK(g_.kind == PoolKind::average || product(g_.window) <= 256,
                "a max pooling window holds at most 256 positions: its winner is one byte");
   }
@@ -21,7 +20,7 @@ class Pool final : public PoolOp {
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
     check_rows(x.shape, max_rows_);
     for (Index row = 0; row < x.shape.n; ++row) {
-      const float* const in = x.data.data() + row * static_cast<Index>(sample_.size());
+      const float* const in = x.data.data() + row * per_sample();
       for_each_output_of(row, [&](const Extent& at, Index c, Index element) {
         if (g_.kind == PoolKind::average)
           y.data[element] = mean(in + c, at);
@@ -35,9 +34,8 @@ class Pool final : public PoolOp {
   void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) override {
     check_rows(dy.shape, max_rows_);
     const double share = 1.0 / static_cast<double>(product(g_.window));
-    const auto per_sample = static_cast<Index>(sample_.size());
     for (Index row = 0; row < dy.shape.n; ++row) {
-      std::fill(sample_.begin(), sample_.end(), 0.0);
+      sample_.assign(static_cast<std::size_t>(per_sample()), 0.0);  // not before: whole samples may only be planned
       for_each_output_of(row, [&](const Extent& at, Index c, Index element) {
         for_each_tap(window_, at, [&](Index tap, Index position) {
           double& target = sample_[position * g_.channels + c];
@@ -47,11 +45,13 @@ class Pool final : public PoolOp {
             target += dy.data[element];
         });
       });
-      for (Index i = 0; i < per_sample; ++i) dx.data[row * per_sample + i] = static_cast<float>(sample_[i]);
+      for (Index i = 0; i < per_sample(); ++i) dx.data[row * per_sample() + i] = static_cast<float>(sample_[i]);
     }
   }
 
  private:
+  Index per_sample() const { return product(g_.in) * g_.channels; }
+
   float mean(const float* in, const Extent& at) const {
     double sum = 0;
     for_each_tap(window_, at, [&](Index, Index position) { sum += in[position * g_.channels]; });
@@ -80,7 +80,7 @@ class Pool final : public PoolOp {
   Extent out_;
   Window window_;
   Index max_rows_;
-  std::vector<double> sample_;  // sums of dx of one row
+  std::vector<double> sample_;  // sums of dx of one row; empty before the first
 };
 
 }  // namespace

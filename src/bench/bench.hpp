@@ -152,7 +152,8 @@ struct BenchIo {
 /// The first time is from the disk: the operating system's copies of the files are dropped before, as far as it allows.
 /// The second time uses what the first epoch left in memory. Beside both, read(2) reads the same bytes from front to
 /// back. Prints GB/s over all ranks and their ratios; the last line is JSON. read(2) counts the files' bytes, the
-/// loader the unpacked samples': these differ for compressed files, and for files that hold more.
+/// loader the unpacked samples': these differ for compressed files, and for files that hold more. With run.grid, ranks
+/// read their blocks with the positions beside them that training needs, which are counted for every rank.
 void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
 
 /// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.

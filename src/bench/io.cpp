@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/sample_grid.hpp"
 
 namespace mrmf {
 namespace {
@@ -125,32 +127,46 @@ class PlainFiles {
   Index total_ = 0;
 };
 
-/// The training samples, loaded as in training.
+/// The training samples, loaded as in training: of a grid, each rank's block of them.
 class Loader {
  public:
   Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
     shape_ = inspect_dataset(config.data.train, world);
     Config settled = config;
+    settle_axes(settled.model.layers, shape_.sample.axes);
+    const auto backend = make_reference_backend();
+    std::optional<StageGrids> grids;
+    if (product(step_.grid) > 1) grids.emplace(*backend, settled, make_plan(settled), shape_.sample, world);
+    const DataShare share = grids ? grids->share(step_.resolution) : DataShare{world};
+    if (config.data.train.layout == SampleLayout::transpose) shape_.block = share.block;
     if (config.training.loss.task() == Task::classes) settle_labels(settled, shape_, {step_.resolution});
     const DatasetSpec& spec = settled.data.train;
-    order_ = order_settings(config.data, shape_.samples, world.size(), world.rank());
+    order_ = order_settings(config.data, shape_.samples, share.team.size(), share.team.rank());
     order_.batch = step_.batch;
     check(order_);
     DataConfig streamed = config.data;
     streamed.load = LoadRule::stream;
+    const int groups = share.team.size();
     const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
-                                          ranks_of_same(host_name(), world).size());
-    store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), world, memory.stores.front());
+                                          ranks_of_same(host_name(), world).size(), world.size() / groups);
+    store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), share.team, memory.stores.front());
     store_->require(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).rows(step_.batch);
     x_.resize(static_cast<std::size_t>(batch_.count()));
     outputs_ = store_->target(step_.resolution).per_sample();
     targets_.resize(static_cast<std::size_t>(step_.batch * outputs_));
+    const Index positions = product(shape_.read_sample().spatial);
+    const double read =
+        world.sum(static_cast<double>(positions)) / groups / static_cast<double>(product(shape_.sample.spatial));
     for (const std::string& name : spec.sample_names())
-      bytes_ += static_cast<double>(shape_.samples * RowReader(spec.files.front(), name).row_bytes());
-    text_ = fmt::format("{} samples of {}, {:.3g} GB as {}; batch {}, resolution {}\n{}; {}\n", shape_.samples,
+      bytes_ += read * static_cast<double>(shape_.samples * RowReader(spec.files.front(), name).row_bytes());
+    const std::string blocks =
+        grids ? fmt::format("; run.grid = {}: with the positions beside the blocks, {:.1f} % more are read",
+                            resolution_text(step_.grid, shape_.sample.axes), 100 * (read - 1))
+              : "";
+    text_ = fmt::format("{} samples of {}, {:.3g} GB as {}; batch {}, resolution {}{}\n{}; {}\n", shape_.samples,
                         to_string(shape_.sample), bytes_ / kGiga, to_string(shape_.type), step_.batch,
-                        resolution_text(step_.resolution, shape_.sample.axes), memory.text, store_->way());
+                        resolution_text(step_.resolution, shape_.sample.axes), blocks, memory.text, store_->way());
   }
 
   double bytes() const { return bytes_; }  ///< of all ranks' samples, unpacked

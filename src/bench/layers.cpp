@@ -11,6 +11,7 @@
 #include "kernels/onednn/best_times.hpp"
 #include "layers/geometry.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
@@ -19,71 +20,6 @@ namespace mrmf {
 namespace {
 
 using onednn::BestTimes;
-
-/// The times of one unit of the model in all timed steps.
-struct UnitTimes {
-  std::vector<double> forward, backward;
-};
-
-/// Runs training steps as Model does, with a clock around every unit.
-class TimedSteps {
- public:
-  TimedSteps(Backend& backend, const BenchSettings& settings)
-      : backend_(backend), model_state_(backend, model_settings(settings), OptimizerSettings{}, {1, 1, 1}) {
-    const Network& network = model_state_.model.network();
-    input_ = backend.allocate(network.input().count());
-    target_ = backend.allocate(network.output().count());
-    loss_op_ = backend.loss(LossSettings::of(LossKind::mse), network.output(), network.output().channels);
-    fill_normal(input_.span(), 1);
-    fill_normal(target_.span(), 2);
-    ids_.resize(static_cast<std::size_t>(settings.batch));
-    std::iota(ids_.begin(), ids_.end(), 0);
-    units.resize(model_state_.model.units().size());
-  }
-
-  void run(bool timed) {
-    Model& model = model_state_.model;
-    Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
-    const ConstTensor x{model.network().input(), input_.span()};
-    step.loss_weight = 1.0F / static_cast<float>(x.shape.n);
-    model_state_.optimizer.advance(1e-3, step);
-    Timer timer;
-    const auto note = [&](std::vector<double>& times) {
-      const double seconds = timer.lap();
-      if (timed) times.push_back(seconds);
-    };
-    ConstTensor y;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      y = model.forward(model.units()[u], step, x);
-      note(units[u].forward);
-    }
-    loss_op_->run(step, y, {y.shape, target_.span()}, model.output_gradient(y.shape.n), model.loss());
-    note(loss);
-    for (std::size_t u = units.size(); u-- > 0;) {
-      model.backward(model.units()[u], step, x);
-      note(units[u].backward);
-    }
-    model_state_.optimizer.update(step, model.params(), model.grads());
-    note(update);
-  }
-
-  Model& model() { return model_state_.model; }
-  std::vector<UnitTimes> units;
-  std::vector<double> loss, update;
-
- private:
-  static ModelSettings model_settings(const BenchSettings& settings) {
-    ModelSettings result;
-    result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
-    return result;
-  }
-
-  Backend& backend_;
-  ModelState model_state_;
-  Arena input_, target_;
-  std::unique_ptr<LossOp> loss_op_;
-  std::vector<std::int64_t> ids_;
-};
 
 /// oneDNN's best for layer i if that is a dense layer or a convolution other than the first (whose dx nobody needs).
 std::optional<BestTimes> best_times(const Network& network, const std::vector<LayerSpec>& specs, std::size_t i,
@@ -217,7 +153,8 @@ std::string name_of(const Network& network, const Unit& unit) {
 }  // namespace
 
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  TimedSteps steps(backend, settings);
+  TimedSteps steps(backend, {.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""}},
+                   OptimizerSettings{}, LossSettings::of(LossKind::mse));
   constexpr int warm_up = 2;
   for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
 

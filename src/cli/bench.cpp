@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -10,7 +11,9 @@
 #include "layers/execution.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bench/tables.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/data_sample.hpp"
 #include "src/config/presets.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
@@ -115,6 +118,27 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);
 }
 
+// What the file has from before, for `now` to be added to. ConfigError for another machine's.
+CostTables earlier_tables(const CostTables& now, const std::string& file, bool fresh) {
+  std::error_code none;
+  if (fresh || !std::filesystem::exists(file, none)) return now;
+  CostTables earlier = read_tables(file);
+  if (earlier.machine.processor != now.machine.processor || earlier.library != now.library)
+    throw ConfigError(file + ": these tables are from another processor or library (" + earlier.machine.processor +
+                      ", " + earlier.library + "); give --fresh to replace them, or another --output");
+  return earlier;
+}
+
+void keep_tables(const CostTables& tables, const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  if (!folder.empty()) make_folders(folder);
+  write_file(file, to_json(tables), Replace::file);
+  std::size_t times = 0;
+  for (const TeamTables& team : tables.teams) times += team.operations.size();
+  std::cout << fmt::format("{}: {} times of operations, of {} number{} of ranks\n", file, times, tables.teams.size(),
+                           tables.teams.size() == 1 ? "" : "s");
+}
+
 void add_bench_io(CLI::App& bench, Subcommands& commands) {
   struct Options {
     std::string config;
@@ -168,6 +192,61 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
   });
 }
 
+void add_tables(CLI::App& bench, Subcommands& commands) {
+  struct Options {
+    std::string config, sample;
+    std::vector<std::string> overrides;
+    TablesSettings settings;
+    std::string output;
+    bool fresh = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = bench.add_subcommand(
+      "tables", "what mrmf plan --ranks needs to know of this machine; start as many ranks as a node of the run has");
+  sub->add_option("config", options->config, "configuration file (TOML): its networks; every preset unless given");
+  sub->add_option("--set", options->overrides, "override a key: --set training.batch=256")
+      ->take_all()
+      ->expected(1)
+      ->type_name("KEY=VALUE");
+  add_sample(*sub, options->sample);
+  sub->add_option("--ranks", options->settings.ranks, "measure the grids of so many ranks; as many as are started")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--threads", options->settings.threads, "of a rank; 0: all cores this process may use")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--seconds", options->settings.seconds, "of timed steps for every network and block")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("-o,--output", options->output,
+                  "file to add the tables to; tables-HOST.json in ~/.cache/mrmf unless given");
+  sub->add_flag("--fresh", options->fresh, "drop what the file has from before");
+  add_example(*sub,
+              "mpirun -n 2 mrmf bench tables mine.toml --seconds 0.02 -o tables.json\n"
+              "mrmf plan mine.toml --ranks 2 --tables tables.json");
+  options->settings.threads = 0;
+  commands.run(*sub, [=, &world = commands.world] {
+    RunConfig run;
+    TablesSettings settings = options->settings;
+    if (!options->config.empty()) {
+      settings.config = read_config(options->config, options->overrides);
+      settings.sample = data_sample(*settings.config, options->sample, world).shape;
+      run = settings.config->run;
+    }
+    if (settings.threads > 0) run.threads = settings.threads;
+    run.device = Device::cpu;
+    run.threads = settings.threads = choose_threads(run.threads, world);
+    const auto backend = make_backend(run, world);
+    const std::string file = options->output.empty() ? tables_file() : options->output;
+    CostTables tables;
+    collective_try(world, [&] {  // before anything is measured
+      if (world.root()) tables = earlier_tables(no_tables(*backend), file, options->fresh);
+    });
+    const CostTables measured = measure_tables(settings, *backend, world, std::cout);
+    if (!world.root()) return;
+    tables.merge(measured);
+    keep_tables(tables, file);
+  });
+}
+
 }  // namespace
 
 void add_bench(Subcommands& commands) {
@@ -176,6 +255,7 @@ void add_bench(Subcommands& commands) {
   bench->require_subcommand(1);
   add_bench_io(*bench, commands);
   add_scaling(*bench, commands);
+  add_tables(*bench, commands);
   struct Kind {
     Benchmark what;
     const char *name, *meaning, *example;

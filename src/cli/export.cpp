@@ -91,8 +91,7 @@ void export_model(const ExportOptions& options, Comm& world) {
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);
   ModelSettings settings;
-  settings.network = {input_shape(options, choice, world), 1, layers_at(choice.config, choice.resolution),
-                      choice.config.model.bottom};
+  settings.network = network_for(choice.config, input_shape(options, choice, world));
   Model model(*backend, settings);
   load_model(*backend, choice.file, model, world);
   require_finite(*backend, model, choice.file);

@@ -62,8 +62,7 @@ void import_model(const ImportOptions& options, Comm& world) {
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);
   ModelSettings settings;
-  settings.network = {input_shape(options, config, resolution, file, world), 1, layers_at(config, resolution),
-                      config.model.bottom};
+  settings.network = network_for(config, input_shape(options, config, resolution, file, world));
   Model model(*backend, settings);
   require_measured(options.config, config.data);
   sample_map(config, model.network().input());  // ConfigErrors where nobody could use the model

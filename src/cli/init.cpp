@@ -121,23 +121,20 @@ Part training_rows(const Part& all, Comm& world) {
 std::string normalisation(const FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
   constexpr Index kFewRows = 10;
   const bool few = train.shape.samples < kFewRows;
-  const auto samples_in = [&](const Part& part) {
-    return channel_facts(samples_of(part.spec, part.shape), false, world);
+  const auto facts_in = [&](const Part& part, NumbersOf of) {
+    return channel_facts(numbers_of(part.spec, part.shape, of), false, world);
   };
-  const auto labels_in = [&](const Part& part) {
-    return channel_facts(labels_of(part.spec, part.shape), false, world);
-  };
-  const ChannelFacts samples = samples_in(train);
+  const ChannelFacts samples = facts_in(train, NumbersOf::samples);
   require_digits(train.spec, train.shape, NumbersOf::samples, samples, world);
   bool logarithm = over_orders(samples);
   for (const Part& part : parts)
-    if (logarithm) logarithm = std::ranges::min(samples_in(part).least) >= 0;
-  const std::string text =
-      units("sample", logarithm ? "log1p_" : "", samples, few, [&] { return samples_in(parts.front()); });
+    if (logarithm) logarithm = std::ranges::min(facts_in(part, NumbersOf::samples).least) >= 0;
+  const std::string text = units("sample", logarithm ? "log1p_" : "", samples, few,
+                                 [&] { return facts_in(parts.front(), NumbersOf::samples); });
   if (look.kind != LabelKind::numbers) return text;
-  const ChannelFacts labels = labels_in(train);
+  const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
-  return text + units("label", "", labels, few, [&] { return labels_in(parts.front()); });
+  return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {

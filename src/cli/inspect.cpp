@@ -71,18 +71,11 @@ struct NetworkFacts {
   Execution execution;
   Extent resolution{1, 1, 1};
   RunMemory memory;
+  Grid grid{};  ///< the memory is that of its first block's rank; the network is of whole samples
   Index batch = 0, parts = 1, rows = 0;  ///< of a rank; computed in so many parts, of at most so many rows
   std::vector<LayerFacts> layers{};
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };
-
-// The largest batch of the plan at this resolution.
-Index largest_batch(const Plan& plan, const Extent& resolution) {
-  Index largest = 0;
-  for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution) largest = std::max<Index>(largest, phase.batch);
-  return largest;
-}
 
 NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
                            const RunMemory& memory) {
@@ -124,8 +117,9 @@ std::string network_text(const NetworkFacts& facts) {
   for (const LayerFacts& layer : facts.layers)
     if (!layer.from.empty()) from_width = std::max({from_width, layer.from.size() + 1, 5UL});
   std::string text =
-      fmt::format("resolution {}: sample {}, batch {}\n", resolution_text(facts.resolution, network.input().axes),
-                  to_string(network.input()), batch_text(facts));
+      fmt::format("resolution {}: sample {}, batch {}{}\n", resolution_text(facts.resolution, network.input().axes),
+                  to_string(network.input()), batch_text(facts),
+                  facts.grid.ranks() > 1 ? ", grid " + resolution_text(facts.grid.blocks, network.input().axes) : "");
   text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer",
                       from_width > 0 ? "from" : "", from_width, "group", "output", "parameters", "forward MFLOP",
                       "activations", "at", "gradient at");
@@ -161,6 +155,7 @@ Json network_json(const NetworkFacts& facts) {
   for (const LayerFacts& layer : facts.layers) layers.push_back(layer_json(layer));
   return {{"resolution", factors(facts.resolution, facts.network.input().axes)},
           {"sample", to_string(facts.network.input())},
+          {"grid", factors(facts.grid.blocks, facts.network.input().axes)},
           {"batch", facts.batch},
           {"parts", facts.parts},
           {"rows_at_once", facts.rows},
@@ -181,11 +176,11 @@ int own_replicas(const Config& config, int ranks) {
   return config.run.deterministic ? (config.data.shards + ranks - 1) / ranks : 0;
 }
 
-std::string peak_text(const RunMemory& m, bool with_data) {
+std::string peak_text(const RunMemory& m, bool with_data, bool shared) {
   return fmt::format(
-      "memory of a rank at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
-      byte_text(m.all()), with_data ? "" : " and its data", byte_text(m.program), byte_text(m.models),
-      byte_text(m.workspace), byte_text(m.batches), byte_text(m.saving),
+      "memory of a rank{} at its peak: {}{} (program {}, models {}, workspace {}, batches {}, saving {}{})\n",
+      shared ? " with its blocks of samples" : "", byte_text(m.all()), with_data ? "" : " and its data",
+      byte_text(m.program), byte_text(m.models), byte_text(m.workspace), byte_text(m.batches), byte_text(m.saving),
       with_data ? ", data " + byte_text(m.data) : "");
 }
 
@@ -205,6 +200,10 @@ struct Inspection {
   std::vector<NetworkFacts> networks{};
   RunMemory peak{};
   bool with_data = false;
+
+  bool shared() const {  ///< samples among ranks
+    return std::ranges::any_of(networks, [](const NetworkFacts& facts) { return facts.grid.ranks() > 1; });
+  }
 };
 
 std::string inspect_text(const Inspection& found) {
@@ -213,7 +212,7 @@ std::string inspect_text(const Inspection& found) {
   return text +
          "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
          "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
-         peak_text(found.peak, found.with_data);
+         peak_text(found.peak, found.with_data, found.shared());
 }
 
 std::string inspect_json(const Inspection& found) {
@@ -221,6 +220,18 @@ std::string inspect_json(const Inspection& found) {
   for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
   json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
   return json.dump(2) + "\n";
+}
+
+// The largest share of a sample that the first block's rank reads, at any resolution.
+double block_share(const Inspection& found) {
+  double share = 0;
+  for (const NetworkFacts& facts : found.networks) {
+    if (facts.grid.ranks() == 1) return 1;
+    const Box box = Partition(facts.network, facts.grid).tensor(0).made.of({0, 0, 0});
+    share = std::max(
+        share, static_cast<double>(product(box.count)) / static_cast<double>(product(facts.network.input().spatial)));
+  }
+  return share;
 }
 
 // The plan's networks with this backend. `held` is missing when the data are. `ranks` is the run's number of ranks.
@@ -231,13 +242,15 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
   Inspection found{of};
   for (const Extent& resolution : plan.resolutions()) {
     const NetworkSettings settings = network_settings(config, plan, of.shape, resolution);
-    const RunMemory stage = memory.add(settings);
-    NetworkFacts facts = network_facts(backend, settings, resolution, stage);
-    facts.batch = largest_batch(plan, resolution);
+    const Grid grid{plan.grid(resolution)};
+    NetworkFacts facts = network_facts(backend, settings, resolution, memory.add(settings, grid));
+    facts.grid = grid;
+    facts.batch = plan.largest_batch(resolution);
     facts.parts = config.training.accumulate;
     found.networks.push_back(std::move(facts));
   }
   found.peak = memory.peak(plan, held);
+  found.peak.data = static_cast<Index>(block_share(found) * static_cast<double>(found.peak.data));
   found.with_data = held.has_value();
   return found;
 }

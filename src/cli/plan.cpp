@@ -15,6 +15,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
+#include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
 #include "src/method/auto_schedule.hpp"
 
@@ -25,6 +26,7 @@ struct PlanOptions {
   std::string config, sample;
   std::vector<std::string> overrides;
   bool json = false, toml = false;
+  RanksOptions ranks;
 };
 
 // Without data the plan is known, its cost is not; only "auto" cannot do without. Data that are there are to be
@@ -54,7 +56,7 @@ std::string auto_text(const AutoSchedule& chosen) {
 
 // The plan as the run folder keeps it, with what the text says of its cost.
 std::string plan_json(const Config& config, const Plan& plan, const std::optional<DataSample>& sample,
-                      const std::optional<AutoSchedule>& chosen) {
+                      const std::optional<AutoSchedule>& chosen, const std::optional<RanksPlan>& ranks) {
   auto json = nlohmann::json::parse(to_json(plan));
   if (sample) {
     json["sample"] = to_string(sample->shape);
@@ -62,6 +64,7 @@ std::string plan_json(const Config& config, const Plan& plan, const std::optiona
     json["may_end_early"] = may_end_early(plan);
   }
   if (chosen) json["auto"] = {{"baseline_cost_epochs", chosen->baseline_cost}, {"reasons", chosen->reasons}};
+  if (ranks) json["ranks"] = to_json(*ranks);
   return json.dump(2) + "\n";
 }
 
@@ -75,15 +78,21 @@ void print_plan(const PlanOptions& options, Comm& world) {
   }
   const Plan plan = make_plan(config);
   print_warnings(config_warnings(config), world);
+  std::optional<RanksPlan> ranks;
+  if (options.ranks.ranks > 0) {
+    if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
+    ranks = plan_ranks(config, *sample, options.ranks, world);
+  }
   if (!world.root()) return;
   if (options.json) {
-    std::cout << plan_json(config, plan, sample, chosen);
+    std::cout << plan_json(config, plan, sample, chosen, ranks);
   } else if (options.toml) {
-    std::cout << to_toml(config);
+    std::cout << to_toml(ranks ? with_grid(config, *ranks) : config);
   } else {
     std::cout << to_text(plan);
     if (sample) std::cout << cost_text(config, plan, sample->shape);
     if (chosen) std::cout << auto_text(*chosen);
+    if (ranks) std::cout << to_text(*ranks);
   }
 }
 
@@ -96,10 +105,11 @@ void add_plan(Subcommands& commands) {
   add_config(*plan, options->config, options->overrides);
   CLI::Option* json =
       plan->add_flag("--json", options->json, "as one JSON object, the form the run folder keeps, and the cost");
-  plan->add_flag("--toml", options->toml, "the whole configuration, with what \"auto\" chose written out")
+  plan->add_flag("--toml", options->toml, "the whole configuration, with what \"auto\" and --ranks chose written out")
       ->excludes(json);
   add_sample(*plan, options->sample);
-  add_example(*plan, "mrmf plan mine.toml");
+  add_ranks(*plan, options->ranks);
+  add_example(*plan, "mrmf plan mine.toml\nmrmf plan mine.toml --ranks 2 --machine h200");
   commands.run(*plan, [=, &world = commands.world] { print_plan(*options, world); });
 }
 

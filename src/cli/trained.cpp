@@ -154,7 +154,6 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
                                         ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
   settings.samples = samples;
-  settings.coarsening = t.config.data.coarsening;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
   t.store->require(t.resolution, batch);
@@ -174,8 +173,8 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
                    .labels = {},
                    .model = nullptr};
   ModelSettings settings;
-  settings.network = {coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch),
-                      layers_at(one.config, t.resolution), one.config.model.bottom};
+  settings.network =
+      network_for(one.config, coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch));
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
   require_finite(*t.backend, *one.model, choice.file);
@@ -240,26 +239,25 @@ void require_finite(const Trained& t, const Evaluated& batch) {
   const auto bad = std::ranges::find_if_not(batch.outputs, [](float y) { return std::isfinite(y); });
   if (bad == batch.outputs.end()) return;
   const Index sample = batch.first + (bad - batch.outputs.begin()) / t.output().per_sample();
-  StoredRows(t.shape).for_each_run({sample, 1}, [&](const RowRun& at) {
-    throw FaultError(fmt::format(
-        "{}: the model's output for row {} of {} (data set '{}') is {}; its samples are too large for it, "
-        "or it was not trained well",
-        batch.by.name, at.rows.first, t.spec.files[at.file], t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
-  });
+  const RowRun at = StoredRows(t.shape).at(sample);
+  throw FaultError(fmt::format(
+      "{}: the model's output for row {} of {} (data set '{}') is {}; its samples are too large for it, "
+      "or it was not trained well",
+      batch.by.name, at.rows.first, t.spec.files[at.file], t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
 // All stored numbers are finite, so that those which are not come from a logarithm.
 void require_units(const Trained& t, const TrainedModel& by, std::span<const std::int64_t> ids,
                    const Feed::HostBatch& host) {
-  const auto check = [&](bool log1p, ConstSpan values, bool of_labels) {
+  const auto check = [&](bool log1p, ConstSpan values, NumbersOf of) {
     if (!log1p) return;
     const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
     if (bad == values.end()) return;
     const auto row = static_cast<std::size_t>((bad - values.begin()) / (std::ssize(values) / std::ssize(ids)));
-    refuse_logarithm({t.spec, t.shape, of_labels, ids[row]});
+    refuse_logarithm({t.spec, t.shape, of, ids[row]});
   };
-  check(by.config.data.normalise_samples.log1p, host.x, false);
-  check(by.config.data.normalise_labels.log1p, host.targets, true);
+  check(by.config.data.normalise_samples.log1p, host.x, NumbersOf::samples);
+  check(by.config.data.normalise_labels.log1p, host.targets, NumbersOf::labels);
 }
 
 /// Runs every model on batches of samples, which are read once.

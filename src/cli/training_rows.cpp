@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "io/file_identity.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 
@@ -16,10 +17,15 @@ namespace {
 
 // The place of each file in a list of others, under whatever name; -1: it is not in it. The root's view on all ranks.
 std::vector<Index> places(const std::vector<std::string>& files, const std::vector<std::string>& list, Comm& world) {
-  std::vector<Index> found(files.size(), -1);
-  for (std::size_t f = 0; f < files.size(); ++f)
-    for (std::size_t i = 0; i < list.size() && found[f] < 0; ++i)
-      if (std::error_code none; std::filesystem::equivalent(files[f], list[i], none)) found[f] = static_cast<Index>(i);
+  std::map<FileIdentity, Index> known;  // one look at each file: there may be thousands
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (const auto identity = file_identity(list[i])) known.emplace(*identity, static_cast<Index>(i));
+  std::vector<Index> found;
+  for (const std::string& file : files) {
+    const auto identity = file_identity(file);
+    const auto place = identity ? known.find(*identity) : known.end();
+    found.push_back(place != known.end() ? place->second : -1);
+  }
   world.broadcast(std::span(found), 0);
   return found;
 }

@@ -54,9 +54,13 @@ Settings read_settings(const std::string& toml) {
       settings[key] += line;
     }
   }
-  std::erase_if(settings, [](const auto& entry) {
-    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "method.join" ||
-           entry.first == "data.channels" || entry.first.starts_with("run.");
+  // Former keys, where they say what is done without them.
+  const Settings former{{"data.coarsening", "\"average\""}, {"method.dilated", "false"}};
+  std::erase_if(settings, [&](const auto& entry) {
+    const auto same = former.find(entry.first);
+    return (same != former.end() && same->second == entry.second) || entry.first == "training.seed" ||
+           entry.first == "method.resolutions" || entry.first == "method.join" || entry.first == "data.channels" ||
+           entry.first.starts_with("run.");
   });
   return settings;
 }

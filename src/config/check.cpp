@@ -228,7 +228,19 @@ void check_run(const RunConfig& run, const Checker& checker) {
 
 // What the ranks that share samples do not do. On the CPU or a GPU alike: the run itself looks at the device.
 void check_grid(const Config& config, const Checker& checker) {
-  if (product(config.run.grid) == 1) return;
+  const std::vector<Extent>& grids = config.run.grid;
+  if (grids.size() > 1 && config.method.name == MethodName::automatic)
+    checker.fail(
+        "run.grid",
+        fmt::format("run.grid has {} grids, and method.name = \"auto\" chooses the resolutions by itself; give "
+                    "one grid for all of them",
+                    grids.size()));
+  if (grids.size() > 1 && grids.size() != config.method.resolutions.size())
+    checker.fail("run.grid", fmt::format("run.grid has {} grids and method.resolutions {} {}; give one grid for all of "
+                                         "them, or one for each, coarse to fine",
+                                         grids.size(), config.method.resolutions.size(),
+                                         config.method.resolutions.size() == 1 ? "entry" : "entries"));
+  if (std::ranges::all_of(grids, [](const Extent& grid) { return product(grid) == 1; })) return;
   if (config.method.teams == TeamMode::concurrent)
     checker.fail("run.grid",
                  "run.grid does not go with method.teams = \"concurrent\"; let the teams train one after the "
@@ -301,10 +313,10 @@ void complete(Config& config, const Places& places, const std::string& origin) {
   complete_data(config.data, places, origin);
   complete_model(config.model, checker);
   check_run(config.run, checker);
-  check_grid(config, checker);
   check_optimizer(config, checker);
   complete_task(config, places, origin);
   complete_method(config, checker);
+  check_grid(config, checker);
   check_training(config, places, origin);
 }
 

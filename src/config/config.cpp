@@ -1,5 +1,7 @@
 #include "src/config/config.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -13,17 +15,37 @@ namespace {
 
 std::string section_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
-// method.join is a former key. Runs wrote it out, but an existing run's value no longer matters.
-void drop_join(Value& root, Writer writer) {
-  const auto method = std::ranges::find(root.items, "method", &Value::key);
-  if (method == root.items.end()) return;
-  const auto join = std::ranges::find(method->items, "join", &Value::key);
-  if (join == method->items.end()) return;
-  if (writer == Writer::person && read_boolean(*join, "method.join"))
-    throw ConfigError(join->where +
-                      ": method.join = true is no longer there: when a team joined the other depended on the machine, "
-                      "so no such run could be repeated; remove it, and the team that is ready first waits");
-  method->items.erase(join);
+// A key that is no longer there. Runs wrote it out, so it is still read where it says what is done today.
+struct FormerKey {
+  std::string section, name;
+  std::string today;         ///< the value that changes nothing, as TOML
+  std::string reason;        ///< why another value is refused, and what to do
+  bool of_training = false;  ///< a finished run is used in the same way, whatever its value
+};
+
+std::vector<FormerKey> former_keys() {
+  const std::string seen = "; remove it, or use the version that docs/results/lab.md names";
+  return {{"method", "join", "false",
+           "when a team joined the other depended on the machine, so no such run could be repeated; remove it, and the "
+           "team that is ready first waits",
+           true},
+          {"method", "dilated", "false", "it lowered no loss" + seen},
+          {"data", "coarsening", "\"average\"", "it lowered no loss" + seen}};
+}
+
+void drop_former_keys(Value& root, Writer writer) {
+  for (const FormerKey& key : former_keys()) {
+    const auto section = std::ranges::find(root.items, key.section, &Value::key);
+    if (section == root.items.end()) continue;
+    const auto found = std::ranges::find(section->items, key.name, &Value::key);
+    if (found == section->items.end()) continue;
+    const bool stands = writer == Writer::run && key.of_training;
+    const std::string path = key.section + "." + key.name;
+    if (!stands && render(*found) != key.today)
+      throw ConfigError(
+          fmt::format("{}: {} = {} is no longer there: {}", found->where, path, render(*found), key.reason));
+    section->items.erase(found);
+  }
 }
 
 }  // namespace
@@ -49,7 +71,7 @@ Config parse_config(const std::string& text, const std::string& origin, const st
                     Writer writer) {
   Value root = parse_toml(text, origin);
   for (const std::string& setting : overrides) apply_override(root, setting);
-  drop_join(root, writer);
+  drop_former_keys(root, writer);
   Config config;
   Places places;
   read_table(root, "", "", config_keys(), config, places);

@@ -170,7 +170,6 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
-  Coarsening coarsening = Coarsening::average;        ///< how samples at a lower resolution are made
   CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
@@ -213,7 +212,6 @@ struct MethodConfig {
   TopRule top = TopRule::dense;
   Handover handover = Handover::last;
   Moments moments = Moments::reset;
-  bool dilated = false;  ///< the bottom's convolutions keep the reach of the first resolution
   RateCurve curve = RateCurve::stage;
   Switch switch_by = Switch::epochs;
   int look_epochs = 2;   ///< slope: epochs from one look at the coarse model to the next
@@ -249,9 +247,10 @@ struct RunConfig {
   std::string folder = "runs/mrmf";
   Device device = Device::automatic;
   CpuBackend backend = CpuBackend::onednn;
-  int ranks = 0;         ///< the run's number of ranks; 0: as many as are started
-  int threads = 0;       ///< per rank; 0: cores of the node / ranks on it
-  Extent grid{1, 1, 1};  ///< blocks of a sample along its axes, each on a rank of its own
+  int ranks = 0;    ///< the run's number of ranks; 0: as many as are started
+  int threads = 0;  ///< per rank; 0: cores of the node / ranks on it
+  /// Blocks of a sample along its axes, each on a rank of its own: of every resolution, or one for each of them.
+  std::vector<Extent> grid{{1, 1, 1}};
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order

@@ -173,8 +173,6 @@ void add_reading(Keys& keys) {
   keys.push_back(memory_key());
   add(keys, "averaging", MRMF_FIELD(averaging), one_of({"load", "epoch"}),
       "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
-  add(keys, "coarsening", MRMF_FIELD(coarsening), one_of({"average", "stride"}),
-      "samples at a lower resolution: the mean of every block of positions, or its first one");
   add(keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
       "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
 }

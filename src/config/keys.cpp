@@ -14,6 +14,9 @@ namespace {
 
 constexpr const char* kPadding =
     "\"valid\", \"same\", a number, or one to three entries, each a number or a pair [before, after] of at least 0";
+constexpr const char* kGrid =
+    "one to three integers such as [2] or [2, 2, 2], each at least 1, or a list of such grids, one for each of "
+    "method.resolutions";
 constexpr const char* kSize =
     "an integer for every axis, or one to three per axis such as [3] or [3, 3, 3], each at least 1";
 
@@ -90,6 +93,14 @@ void read_resolutions(MethodConfig& method, const Value& value, const std::strin
   }
 }
 
+void read_grids(const Value& value, const std::string& path, std::vector<Extent>& grids) {
+  const std::vector<Value> items = read_list(value);
+  const bool several = !items.empty() && items.front().kind == Value::Kind::list;
+  grids.clear();
+  for (const Value& grid : several ? items : std::vector<Value>{value})
+    grids.push_back(read_extent(grid, path, at_least(1)));
+}
+
 using Keys = std::vector<Key<Config>>;
 
 template <class Field>
@@ -142,16 +153,12 @@ void add_method(Keys& keys) {
       "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
-  add(keys, "method.dilated", MRMF_FIELD(method.dilated), {},
-      "the bottom's convolutions have their taps further apart at finer resolutions, by the ratio of the resolutions: "
-      "then they commute with averaging, and a fusion changes less");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
-      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that when "
-      "a "
-      "copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss by more "
-      "per arithmetic");
+      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that "
+      "when a copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss "
+      "by more per arithmetic");
   add(keys, "method.look_epochs", MRMF_FIELD(method.look_epochs), at_least(1),
       "switch = slope: coarse epochs from one such copy to the next");
   add(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
@@ -177,9 +184,14 @@ void add_run(Keys& keys) {
       "the number of ranks that this run is meant for, another one is refused; 0 for any");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
       "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
-  add(keys, "run.grid", MRMF_FIELD(run.grid), at_least(1),
-      "blocks of every sample along its axes, each on a rank of its own: [2, 1, 1] cuts the first of three in two; "
-      "training.batch is then the samples of such a group of ranks");
+  keys.push_back({"run.grid", kGrid,
+                  "blocks of every sample along its axes, each on a rank of its own: [2, 1, 1] cuts the first of three "
+                  "in two; training.batch is then the samples of such a group of ranks; [[1], [2]] shares samples at "
+                  "the second of two resolutions alone",
+                  [](Config& c, const Value& value, const std::string& path) { read_grids(value, path, c.run.grid); },
+                  [](const Config& c) {
+                    return c.run.grid.size() == 1 ? write_extent(c.run.grid.front()) : write(c.run.grid, {});
+                  }});
   add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
       "save the run under way every so many epochs; 0 for never by epochs");
   add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),

@@ -190,11 +190,11 @@ std::function<NumberReader(Range)> opener(const DatasetSpec& spec, const Dataset
 
 }  // namespace
 
-Numbers samples_of(const DatasetSpec& spec, const DatasetShape& shape) {
-  return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape)};
-}
+std::string to_string(NumbersOf of) { return of == NumbersOf::labels ? "labels" : "samples"; }
 
-Numbers labels_of(const DatasetSpec& spec, const DatasetShape& shape) {
+Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of) {
+  if (of == NumbersOf::samples)
+    return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape)};
   return {"data set '" + spec.labels + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape)};
 }
 

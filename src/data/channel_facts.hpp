@@ -20,9 +20,11 @@ struct Numbers {
   /// Opens the files that hold these samples; they stay open as long as the reader. On any rank by itself.
   std::function<NumberReader(Range)> open;
 };
-Numbers samples_of(const DatasetSpec& spec, const DatasetShape& shape);
-/// Of labels that are numbers.
-Numbers labels_of(const DatasetSpec& spec, const DatasetShape& shape);
+
+/// Whose numbers a data set's are: of samples, or of labels that are numbers.
+enum class NumbersOf { samples, labels };
+std::string to_string(NumbersOf of);
+Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of);
 
 /// One entry per channel.
 struct ChannelFacts {

@@ -35,9 +35,7 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 }  // namespace
 
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
-    : config_(config),
-      // A grid's neighbours are not of this team, and most likely on this node.
-      host_ranks_(ranks_of_same(host_name(), team).size() * static_cast<int>(product(config.run.grid))) {
+    : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
   train_ = inspect_split(config.data.train, config.data, known != nullptr ? &known->train : nullptr, team);
   require_channels(config.data, train_.shape.sample);
@@ -50,13 +48,12 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
   if (known == nullptr) settle_normalisation(config_, train_.shape, team);
   require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
-  if (known != nullptr && !config.data.augment.any() && config.data.train.layout == SampleLayout::transpose)
-    train_.shape.block = validation_.shape.block = known->block;
-  if (reading == Reading::now) read(team);
+  if (reading == Reading::now) read(DataShare{team});
   load_seconds_ = timer.seconds();
 }
 
-void Data::read(Comm& team) {
+void Data::read(const DataShare& share) {
+  Comm &team = share.team, &all = share.sharers != nullptr ? *share.sharers : team;
   for (Split* split : {&train_, &validation_}) {
     split->store.reset();  // before reading: there may not be room for both
     split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
@@ -65,13 +62,16 @@ void Data::read(Comm& team) {
   train_.batch_rows = largest_batches(config_, [](Index batch) { return batch; });
   validation_.batch_rows =
       largest_batches(config_, [&](Index batch) { return validation_batch(validation_.order, batch); });
+  for (Split* split : {&train_, &validation_})
+    std::erase_if(split->batch_rows, [&](const auto& rows) {
+      return !resolutions_.empty() && std::ranges::find(resolutions_, rows.first) == resolutions_.end();
+    });
   const MemoryPlan memory = plan_memory(
       config_.data,
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
-      team, host_ranks_);
+      all, host_ranks_, all.size() / team.size());
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     StoreSettings units = settings;
-    units.coarsening = config_.data.coarsening;
     units.samples = sample_map(config_, split.shape.sample);
     units.labels = label_map(config_, split.shape.label);
     split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, units);
@@ -81,12 +81,19 @@ void Data::read(Comm& team) {
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 
-// All ranks of a team come to the same answer here, because every team is a row of neighbours in the world.
-void Data::load(Comm& team) {
-  if (loaded() && train_.order.ranks == team.size() && train_.order.rank == team.rank()) return;
+// All ranks come to the same answer here: every team is a row of neighbours in the world, and a block is told from
+// another by its grid's resolutions, not by its own positions.
+void Data::load(const DataShare& share) {
+  const bool blocks =
+      share.block && !config_.data.augment.any() && config_.data.train.layout == SampleLayout::transpose;
+  const std::vector<Extent> resolutions = blocks ? share.resolutions : std::vector<Extent>{};
+  const bool same = train_.order.ranks == share.team.size() && train_.order.rank == share.team.rank();
+  if (loaded() && same && resolutions == resolutions_) return;
   const Timer timer;
   const bool first = !loaded();
-  read(team);
+  resolutions_ = resolutions;
+  train_.shape.block = validation_.shape.block = blocks ? share.block : std::nullopt;
+  read(share);
   (first ? load_seconds_ : later_seconds_) += timer.seconds();
 }
 

@@ -31,9 +31,11 @@ struct MemoryPlan {
 Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores,
                  const std::vector<Extent>& resolutions);
 
-/// Collective over `team`. The run's `host_ranks` ranks on this node, of any team, share data.memory. ConfigError, with
-/// both numbers, when it is too small for the batches, or for all samples if data.load is "memory".
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks);
+/// Collective over `team`, of whose ranks `sharing` share each sample. The run's `host_ranks` ranks on this node, of
+/// any team, share data.memory. ConfigError, with both numbers, when it is too small for the batches, or for all
+/// samples if data.load is "memory".
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
+                       int sharing = 1);
 
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
@@ -47,6 +49,15 @@ struct Split {
   Augmentation augment;                ///< of training samples
 };
 
+/// What a rank takes of the data.
+struct DataShare {
+  Comm& team;  ///< the ranks that share out the samples
+  /// Where several ranks share each sample: the positions that this rank needs, at the original resolution; none: all.
+  std::optional<Box> block{};
+  std::vector<Extent> resolutions{};  ///< at which it needs them; empty: all of the plan's
+  Comm* sharers = nullptr;            ///< all ranks, where several share each sample: all stream, or none
+};
+
 class Data {
  public:
   enum class Reading { now, later };
@@ -55,18 +66,18 @@ class Data {
   struct Known {
     DatasetShape train;
     std::optional<DatasetShape> validation{};
-    /// The positions of samples that this rank needs, at the original resolution; none: all. Not where samples are
-    /// augmented or reinterpreted, which takes whole ones.
-    std::optional<Box> block{};
   };
   /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
   /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.
   Data(const Config& config, Comm& team, Reading reading = Reading::now, const Known* known = nullptr);
 
   bool loaded() const { return train_.store != nullptr; }
-  /// Gets this rank what it needs in `team`, and drops everything else. Collective. load_seconds() has the time of the
-  /// first reading; the next require() includes that of later ones.
-  void load(Comm& team);
+  /// Gets this rank its share, unless it has it, and drops everything else. Collective over all ranks of the run: of
+  /// samples that ranks share, all change together from one grid to another. load_seconds() has the time of the first
+  /// reading; the next require() includes that of later ones. Samples that are augmented or reinterpreted are read
+  /// whole.
+  void load(const DataShare& share);
+  void load(Comm& team) { load(DataShare{team}); }
 
   Split& train() { return train_; }
   Split& validation() { return validation_; }
@@ -89,10 +100,11 @@ class Data {
   }
 
  private:
-  void read(Comm& team);
+  void read(const DataShare& share);
 
   Config config_;
-  int host_ranks_ = 1;  // the run's ranks on this node
+  std::vector<Extent> resolutions_;  // of which a block is there; empty: whole samples, of all
+  int host_ranks_ = 1;               // the run's ranks on this node
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;

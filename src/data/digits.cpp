@@ -34,14 +34,6 @@ bool may_lose(const ChannelFacts& facts, std::size_t c) {
 
 bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
 
-/// How the channels of a stored row lie.
-ChannelBox box_of(const std::vector<Index>& stored, const AxisOrder& order, Index channels) {
-  ChannelBox box{1, channels, 1};
-  for (std::size_t axis = 1; order.moves() && axis < stored.size(); ++axis)
-    if (static_cast<int>(axis) > order.channel + 1) box.after *= stored[axis];
-  return box;
-}
-
 /// Of one channel, from the first number on, which keeps the sums exact enough.
 struct Sums {
   double count = 0, origin = 0, x = 0, xx = 0, errors = 0;
@@ -66,26 +58,25 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
   const StoredRows stored(shape);
   std::optional<RowReader> reader;
   std::size_t open = spec.files.size();
-  const Shape& whole = of == NumbersOf::labels ? shape.label : shape.sample;
-  const Index rows = std::clamp<Index>(kElements / whole.per_sample(), 1, std::min(kRows, shape.samples));
-  Index channels = 0;
+  Shape own = of == NumbersOf::labels ? shape.label : shape.sample;
+  const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
   std::vector<std::byte> values;
   const auto add = [&](const RowRun& run) {
     if (run.file != open) reader.emplace(spec.files[run.file], name);
     open = run.file;
     const Index width = reader->row_bytes() / size_of(reader->type());
-    channels = width / product(whole.spatial);
+    own.channels = width / product(own.spatial);
     if (!is_wide(reader->type())) return;
     const bool moves = of == NumbersOf::samples || labels_move(reader->shape(), shape.sample, order);
-    const ChannelBox box = box_of(reader->shape(), moves ? order : AxisOrder{}, channels);
+    const ChannelBox box = channel_box(own, moves ? order : AxisOrder{});
     values.resize(static_cast<std::size_t>(reader->row_bytes()));
     reader->read(run.rows.first, 1, values.data());
     for (Index i = 0; i < width; ++i)
       sums[first + static_cast<std::size_t>(i / box.after % box.channels)].add(
           number_at(reader->type(), values.data(), i));
   };
-  for (Index i = 0; i < rows; ++i) stored.for_each_run({i * shape.samples / rows, 1}, add);
-  return channels;
+  for (Index i = 0; i < rows; ++i) add(stored.at(i * shape.samples / rows));
+  return own.channels;
 }
 
 /// A round number near the mean, from which the deviation is seen.

@@ -8,9 +8,6 @@
 
 namespace mrmf {
 
-/// Whose numbers a data set's are.
-enum class NumbersOf { samples, labels };
-
 /// Says so, with advice, where a channel's numbers lie so far from 0 for their spread that rounding them to float32
 /// moves them by more than a hundredth of their deviation. `facts` are of the same numbers, in float32. Reads some rows
 /// again, as they are stored, where facts and types make that possible. The same on every rank. Not collective.

@@ -86,7 +86,7 @@ Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samp
   return choice;
 }
 
-const FileArray& samples_of(const std::vector<FileArray>& arrays, const std::string& path, FirstLook& look) {
+const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::string& path, FirstLook& look) {
   const Choice choice = choose_samples(arrays);
   if (choice.best != nullptr) {
     choice.tell("samples", look.reasons);
@@ -128,8 +128,8 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
   return "";
 }
 
-const FileArray& labels_of(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                           FirstLook& look) {
+const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                             FirstLook& look) {
   const Choice choice = choose_labels(arrays, samples);
   if (choice.best != nullptr) {
     choice.tell("labels", look.reasons);
@@ -229,9 +229,9 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   const std::vector<FileArray> arrays = arrays_of(path);
   FirstLook look;
   const FileArray& samples =
-      given.samples.empty() ? samples_of(arrays, path, look) : named(arrays, given.samples, path);
+      given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   const FileArray& labels =
-      given.labels.empty() ? labels_of(arrays, samples, path, look) : named(arrays, given.labels, path);
+      given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
   look.labels = labels.name;

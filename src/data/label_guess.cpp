@@ -77,17 +77,13 @@ struct LabelLayout {
   bool single = false;     ///< (n, W) with samples of W positions: one per position if they are classes
 };
 
-Shape sample_shape(const FileArray& samples, const AxisOrder& order) {
+Shape shape_of(const FileArray& samples, const AxisOrder& order) {
   const std::vector<Index> sizes = channels_last(samples.shape, order, "'" + samples.name + "'");
-  Shape shape;
-  shape.axes = static_cast<int>(sizes.size()) - 2;
-  if (shape.axes < 0 || shape.axes > 3)
+  if (sizes.size() < 2 || sizes.size() > 5)
     throw DataError(
         fmt::format("'{}' has {} axes; samples are (n, features) or (n, 1 to 3 axes of positions, channels)",
                     samples.name, sizes.size()));
-  for (std::size_t axis = 1; axis + 1 < sizes.size(); ++axis) shape.spatial[axis + 4 - sizes.size()] = sizes[axis];
-  shape.channels = sizes.back();
-  return shape;
+  return sample_shape(sizes);
 }
 
 // Of labels of several axes: whether they have the samples' positions, and channels behind these or none.
@@ -102,7 +98,7 @@ bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrde
 LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
                       const std::string& axes) {
   const AxisOrder order = parse_axes(axes);
-  const Shape sample = sample_shape(samples, order);
+  const Shape sample = shape_of(samples, order);
   const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
   if (count > 2 && !have_positions(labels, sample, order))
     throw DataError(
@@ -135,11 +131,14 @@ struct Found {
   bool integer() const { return is_integer(labels.type); }
   bool whole() const { return integer() && values.whole; }
   bool one() const { return layout.width == 1 || (layout.single && whole()); }
+  /// Whether these are a label per position if they are classes.
+  bool positions() const { return layout.positions || (layout.single && whole()); }
+  /// Whether these are a few different whole numbers.
+  bool few() const { return whole() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
 };
 
 bool are_classes(const Found& found) {
-  const bool positions = found.layout.positions || (found.layout.single && found.whole());
-  const Index most = std::min(positions ? kMostMarks : kMostClasses, found.values.count);
+  const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
   return found.whole() && found.one() && dense(found.values) && found.values.most < static_cast<double>(most);
 }
 
@@ -147,7 +146,7 @@ bool are_classes(const Found& found) {
 std::string hint(const Found& found) {
   const Values& values = found.values;
   const std::size_t distinct = values.distinct();
-  if (found.whole() && found.one() && distinct > 1 && distinct <= kFewNumbers)
+  if (found.few())
     return fmt::format(
         "these are only {}; if they are classes, store them as 0 to {}, or name a value without label in "
         "training.ignore",
@@ -176,11 +175,10 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
   const auto say = [&](const std::string& reason) { look.reasons.push_back(reason); };
   look.outputs = layout.width;
   if (are_classes(found)) {
-    const bool positions = layout.positions || layout.single;
     look.kind = LabelKind::classes;
     look.outputs = static_cast<Index>(values.most) + 1;
     say(fmt::format("'{}' holds whole numbers of 0 to {:g}: {} classes, one {}", labels.name, values.most, look.outputs,
-                    positions ? "per position" : "per sample"));
+                    found.positions() ? "per position" : "per sample"));
     const Index absent = look.outputs - static_cast<Index>(values.distinct());
     if (absent > 0) say(fmt::format("{} of these classes never occur", absent));
     return;
@@ -191,8 +189,7 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     say(fmt::format("'{}' holds zeros and ones: yes or no for {} outputs {}", labels.name, layout.width, per));
     return;
   }
-  const bool few = found.whole() && found.one() && values.distinct() > 1 && values.distinct() <= kFewNumbers;
-  if (few && layout.positions)
+  if (found.few() && layout.positions)
     throw DataError(
         fmt::format("{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
                     "store them as 0 to {}, or, if one of them says that there is no label, write a configuration that "

@@ -5,6 +5,7 @@
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/data/channel_facts.hpp"
 
 namespace mrmf {
 
@@ -12,7 +13,7 @@ namespace mrmf {
 struct LogarithmPlace {
   const DatasetSpec& spec;
   const DatasetShape& shape;
-  bool of_labels = false;
+  NumbersOf of = NumbersOf::samples;
   Index sample = 0;  ///< within the whole data set
 };
 

@@ -97,7 +97,8 @@ std::vector<StoreSettings> share(const DataConfig& config, const std::vector<Dat
   return stores;
 }
 
-std::string stream_text(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores, Comm& team) {
+std::string stream_text(const std::vector<DataPart>& parts, const std::vector<StoreSettings>& stores, Comm& team,
+                        int sharing) {
   std::string text;
   std::map<Extent, std::pair<double, double>> kept;  // kept, and all
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -108,8 +109,9 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
       kept[resolution].second += static_cast<double>(rows_here.count);
     }
   for (auto& [resolution, counts] : kept)
-    text += fmt::format("{}{:.0f} of {:.0f} samples at [{}]", text.empty() ? "" : ", ", team.sum(counts.first),
-                        team.sum(counts.second), fmt::join(resolution, ","));
+    text +=
+        fmt::format("{}{:.0f} of {:.0f} samples at [{}]", text.empty() ? "" : ", ", team.sum(counts.first) / sharing,
+                    team.sum(counts.second) / sharing, fmt::join(resolution, ","));
   return text;
 }
 
@@ -128,7 +130,8 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
   return bytes;
 }
 
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks) {
+MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
+                       int sharing) {
   const Budget budget{config.memory ? *config.memory * kGiga : kShare * host_memory(), host_ranks};
   const Index needed =
       total(parts, label_bytes) + total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
@@ -143,9 +146,9 @@ MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& pa
     plan.text = fmt::format("in memory, {} of them", amount(team.sum(static_cast<double>(needed))));
   } else {
     collective_try(team, [&] { plan.stores = share(config, parts, budget); });
-    plan.text = "streamed; in memory stay " + stream_text(parts, plan.stores, team);
+    plan.text = "streamed; in memory stay " + stream_text(parts, plan.stores, team, sharing);
   }
-  if (team.size() > 1 && std::ranges::any_of(parts, [](const DataPart& part) { return visits_all(part.order); }))
+  if (team.size() > sharing && std::ranges::any_of(parts, [](const DataPart& part) { return visits_all(part.order); }))
     plan.text += ", training samples counted for every rank";
   plan.text += fmt::format(" (data.memory: {} per node)", amount(budget.host));
   return plan;

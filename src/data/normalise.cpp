@@ -15,11 +15,9 @@ namespace {
 
 constexpr Index kMostChannels = 4096;  // whose numbers a configuration holds
 
-void measure(Normalisation& units, const Config& config, const DatasetShape& train, NumbersOf of, Comm& comm) {
-  const DatasetSpec& spec = config.data.train;
-  const bool labels = of == NumbersOf::labels;
-  const Numbers numbers = labels ? labels_of(spec, train) : samples_of(spec, train);
-  const std::string key = labels ? "data.normalise.label" : "data.normalise.sample";
+void measure(Normalisation& units, const DatasetSpec& spec, const DatasetShape& train, NumbersOf of, Comm& comm) {
+  const Numbers numbers = numbers_of(spec, train, of);
+  const std::string key = of == NumbersOf::labels ? "data.normalise.label" : "data.normalise.sample";
   const bool open = units.mean_std && units.mean.empty();
   if (!open && !units.log1p) return;
   if (open && numbers.channels > kMostChannels)
@@ -48,8 +46,8 @@ void measure(Normalisation& units, const Config& config, const DatasetShape& tra
 
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm) {
   DataConfig& data = config.data;
-  measure(data.normalise_samples, config, train, NumbersOf::samples, comm);
-  measure(data.normalise_labels, config, train, NumbersOf::labels, comm);
+  measure(data.normalise_samples, data.train, train, NumbersOf::samples, comm);
+  measure(data.normalise_labels, data.train, train, NumbersOf::labels, comm);
   sample_map(config, train.sample);
   label_map(config, train.label);
 }

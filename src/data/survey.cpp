@@ -64,7 +64,7 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
     split.bytes = bytes_of(split.spec, split.shape);
   });
   if (headers_only) return split;
-  split.samples.facts = channel_facts(samples_of(split.spec, split.shape), false, comm);
+  split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) {
       Config settled = config;
@@ -73,7 +73,7 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
     }
     split.class_counts = count_classes(split, comm);
   } else {
-    split.labels.facts = channel_facts(labels_of(split.spec, split.shape), false, comm);
+    split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
   }
   return split;
 }
@@ -94,9 +94,9 @@ std::optional<std::string> odd_scale(const ChannelFacts& facts) {
 }
 
 void advise_on_numbers(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
-  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
+  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, NumbersOf which) {
     if (!numbers.facts) return;
-    const NumbersOf which = of == "labels" ? NumbersOf::labels : NumbersOf::samples;
+    const std::string of = to_string(which);
     if (const auto lost = lost_digits(split.spec, split.shape, which, *numbers.facts)) {
       advice.push_back(*lost);
       return;
@@ -106,8 +106,8 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
                                    numbers.name, *odd, of));
   };
-  look(split.samples, config.data.normalise_samples, "samples");
-  if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, "labels");
+  look(split.samples, config.data.normalise_samples, NumbersOf::samples);
+  if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
   for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
     if (split.samples.facts->least[c] == split.samples.facts->most[c])
       advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",

@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "src/run/whole_weights.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -76,16 +78,6 @@ bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
          (from.kind == LayerKind::dense || from.kind == LayerKind::batch_norm);
 }
 
-// The same kind of layer with parameters and state of the same shapes; its taps may be further apart.
-bool same_parts(const Entry& a, const Entry& b) {
-  const auto equal_parts = [](const std::vector<Part>& x, const std::vector<Part>& y) {
-    return std::ranges::equal(x, y,
-                              [](const Part& p, const Part& q) { return p.name == q.name && p.shape == q.shape; });
-  };
-  return a.kind == b.kind && equal_parts(a.footprint.params, b.footprint.params) &&
-         equal_parts(a.footprint.state, b.footprint.state);
-}
-
 bool equal(const TopTransfer& networks, std::size_t i) {
   return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
 }
@@ -121,7 +113,42 @@ Span same_place(Model& model, Span params, Span arena) {
   return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
 }
 
+bool same_cut(const CutWeights* a, const CutWeights* b) { return a == nullptr || b == nullptr ? a == b : *a == *b; }
+
+// Whether the ranks cut the weights of the bottom alike in both models.
+bool same_bottom_layout(ModelState& coarse, ModelState& dense) {
+  for (std::size_t i = 0; i < coarse.model.network().size(); ++i)
+    if (!coarse.model.network().entry(i).top && !same_cut(coarse.model.layout().cut(i), dense.model.layout().cut(i)))
+      return false;
+  return true;
+}
+
+WholeWeights whole_weights(Backend& backend, ModelState& model_state) {
+  return {backend, model_state.model.network(), model_state.model.layout(), model_state.group};
+}
+
+// Exchanges the bottom's places of two arenas of parameters, or of moments, that are cut in different ways.
+void exchange_bottoms(const WholeWeights& coarse, Span from, const WholeWeights& dense, Span to) {
+  std::vector<float> a = coarse.read(from), b = dense.read(to);
+  for (std::size_t i = 0; i < coarse.network.size(); ++i)
+    if (const Entry& entry = coarse.network.entry(i); !entry.top)
+      std::ranges::swap_ranges(part(a, entry.params), part(b, dense.network.entry(i).params));
+  coarse.write(a, from);
+  dense.write(b, to);
+}
+
+void exchange_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
+  const WholeWeights from = whole_weights(backend, coarse), to = whole_weights(backend, dense);
+  exchange_bottoms(from, coarse.model.params(), to, dense.model.params());
+  const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
+  for (std::size_t i = 0; moments && i < coarse_moments.size(); ++i)
+    exchange_bottoms(from, coarse_moments[i], to, dense_moments[i]);
+  const std::vector<Group> coarse_groups = coarse.model.bottom(), dense_groups = dense.model.bottom();
+  for (std::size_t g = 0; g < coarse_groups.size(); ++g) backend.swap(coarse_groups[g].state, dense_groups[g].state);
+}
+
 void swap_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
+  if (!same_bottom_layout(coarse, dense)) return exchange_bottoms(backend, coarse, dense, moments);
   const std::vector<Group> from = coarse.model.bottom(), to = dense.model.bottom();
   const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
   for (std::size_t g = 0; g < from.size(); ++g) {
@@ -159,24 +186,20 @@ void require_transferable(const TopTransfer& networks) {
                         "top = \"dense\" or \"fresh\"");
 }
 
-void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan from, Span to) {
+void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense) {
   if (!networks.only_matching) require_transferable(networks);
-  std::vector<float> coarse(from.size()), dense(to.size());
-  backend.read(from, coarse);
-  backend.read(to, dense);
   for (std::size_t i = 0; i < networks.coarse.size(); ++i) {
     const Entry& coarse_entry = networks.coarse.entry(i);
     if (!coarse_entry.top) continue;
     const Entry& dense_entry = networks.dense.entry(i);
     if (equal(networks, i)) {
       const Place& place = place_of(coarse_entry, content);
-      std::ranges::copy(slice(ConstSpan(coarse), place, 0, place.count),
-                        slice(Span(dense), place_of(dense_entry, content), 0, place.count).begin());
+      std::ranges::copy(slice(coarse, place, 0, place.count),
+                        slice(dense, place_of(dense_entry, content), 0, place.count).begin());
     } else if (!networks.only_matching) {
       interpolate_layer(networks, i, content, coarse, dense);
     }
   }
-  backend.write(dense, to);
 }
 
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
@@ -192,7 +215,7 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
     const Entry& from = coarse.entry(i);
     if (from.top) continue;
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
-    if (a != b && !(fusion.dilated && same_parts(from, dense.entry(i))))
+    if (a != b)
       throw ConfigError("layer " + from.name + " is of the bottom and differs between the resolutions (" + a + " and " +
                         b + "), so it cannot be handed over; set model.cut to " + from.name +
                         " or a layer before it, or leave it out of model.bottom");
@@ -200,17 +223,35 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
   if (!fusion.matching && fusion.top == TopRule::interpolated) require_transferable({coarse, dense});
 }
 
+namespace {
+
+void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool only_matching, bool moments) {
+  const TopTransfer networks{coarse.model.network(), dense.model.network(), only_matching};
+  const WholeWeights from = whole_weights(backend, coarse), to = whole_weights(backend, dense);
+  const auto transfer = [&](Content content, ConstSpan of_coarse, Span of_dense) {
+    std::vector<float> values = to.read(of_dense);
+    transfer_top(networks, content, from.read(of_coarse), values);
+    to.write(values, of_dense);
+  };
+  transfer(Content::params, coarse.model.params(), dense.model.params());
+  const std::vector<Span> of_coarse = coarse.optimizer.moments(), of_dense = dense.optimizer.moments();
+  for (std::size_t i = 0; moments && i < of_coarse.size(); ++i) transfer(Content::moments, of_coarse[i], of_dense[i]);
+  std::vector<float> state(coarse.model.state().size()), into(dense.model.state().size());
+  backend.read(coarse.model.state(), state);
+  backend.read(dense.model.state(), into);
+  transfer_top(networks, Content::state, state, into);
+  backend.write(into, dense.model.state());
+}
+
+}  // namespace
+
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);
   if (fusion.matching || fusion.top == TopRule::interpolated) {
-    const TopTransfer top{coarse.model.network(), dense.model.network(), fusion.matching};
-    transfer_top(backend, top, Content::params, coarse.model.params(), dense.model.params());
-    transfer_top(backend, top, Content::state, coarse.model.state(), dense.model.state());
-    const std::vector<Span> from = coarse.optimizer.moments(), to = dense.optimizer.moments();
-    for (std::size_t i = 0; carry && i < from.size(); ++i) transfer_top(backend, top, Content::moments, from[i], to[i]);
+    transfer_tops(backend, coarse, dense, fusion.matching, carry);
   }
   const MomentAges from_coarse = coarse.optimizer.ages(), own = dense.optimizer.ages();
   if (carry)

@@ -25,14 +25,14 @@ enum class Content { params, state, moments };
 /// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled). A layer
 /// that fits neither way is a ConfigError of require_transferable(), before anything is copied. With only_matching,
 /// layers that are not equal are left unchanged instead.
-/// The spans are memory of the backend.
+/// The spans are in the host's memory and have the networks' own places: weights are whole.
 struct TopTransfer {
   const Network& coarse;
   const Network& dense;
   bool only_matching = false;
 };
 void require_transferable(const TopTransfer& networks);
-void transfer_top(Backend& backend, const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
+void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
 
 /// ConfigError naming the first layer that cannot be handed over. Bottoms must be equal; an interpolated top's layers
 /// must be equal or sized by the flattened positions. Needs no data, so a plan is checked before anything runs.
@@ -40,10 +40,10 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
 
 /// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state). Its top is what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest.
-///   * Contents move, addresses stay.
+///   * Contents move, addresses stay. Where the ranks of a grid cut weights, these are put together on the way.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
 ///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction.
-/// requires: require_fusible() of the two networks; no carry with fusion.matching.
+/// requires: require_fusible() of the two networks; no carry with fusion.matching. Collective over the models' groups.
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion);
 
 }  // namespace mrmf

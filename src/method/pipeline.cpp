@@ -16,9 +16,10 @@ namespace {
 // Makes the trainer of all ranks, which read the data that two teams had before.
 void make_trainer(std::optional<Trainer>& trainer, const RunContext& ctx, const Plan& plan, const Config& config,
                   double elapsed) {
-  if (!ctx.data.loaded()) ctx.data.load(ctx.of_samples());  // the run's time begins after the first reading
+  const bool alone = ctx.grids == nullptr;                   // else each phase takes its share by itself
+  if (alone && !ctx.data.loaded()) ctx.data.load(ctx.team);  // the run's time begins after the first reading
   trainer.emplace(ctx, config.training, elapsed);
-  ctx.data.load(ctx.of_samples());
+  if (alone) ctx.data.load(ctx.team);
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) continue;
     if (stage.coarse_trained) trainer->autotune(config, plan, stage.coarse);

@@ -44,7 +44,7 @@ Probe Prober::look(ModelState& coarse) {
   Trainer trainer(ctx_, config_.training);
   Probe probe = trainer.probe(dense, plan_.last, config_.method.probe);
   begun_.emplace(std::move(dense), probe.state);
-  ctx_.data.require(stage.fuse.from);
+  ctx_.require_data(stage.fuse.from);
   ctx_.backend.forget();  // a step of the probe may be recorded under a key of the coarse phase
   return probe;
 }

@@ -46,6 +46,15 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
     throw FaultError("the ranks see different data sets; is the file system the same on every node?");
 }
 
+// The ranks of a group that cut samples otherwise would wait for each other.
+void require_same_grids(const RunConfig& run, Comm& world) {
+  std::string text;
+  for (const Extent& grid : run.grid) text += (text.empty() ? "" : ", ") + Grid{grid}.text();
+  if (world.agree(std::hash<std::string>{}(text))) return;
+  throw ConfigError("run.grid is not the same on all ranks: rank " + std::to_string(world.rank()) + " has " + text +
+                    "; start all ranks with one configuration and the same --set");
+}
+
 void require_ranks(const RunConfig& run, int ranks) {
   if (run.ranks == 0 || run.ranks == ranks) return;
   throw ConfigError(fmt::format(
@@ -56,22 +65,42 @@ void require_ranks(const RunConfig& run, int ranks) {
 
 // Checks every team of every stage. Teams that must first be measured are checked afterwards.
 void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
+  const auto require = [&](const Phase& phase) {
+    const int groups = ranks / Grid{phase.grid}.ranks();
+    require_batches(config.data, samples, phase, groups, config.training.accumulate);
+  };
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) {
       const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
       if (teams) require_trainable(config, stage, *teams, samples);
       continue;
     }
-    require_batches(config.data, samples, stage.coarse, ranks, config.training.accumulate);
-    if (stage.dense) require_batches(config.data, samples, *stage.dense, ranks, config.training.accumulate);
+    require(stage.coarse);
+    if (stage.dense) require(*stage.dense);
   }
-  require_batches(config.data, samples, plan.last, ranks, config.training.accumulate);
+  require(plan.last);
+  const int last = ranks / Grid{plan.last.grid}.ranks();
   const bool looks = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.look_epochs > 0; });
-  if (looks && samples <= static_cast<Index>(plan.last.batch) * ranks)
+  if (looks && samples <= static_cast<Index>(plan.last.batch) * last)
     throw ConfigError(
         fmt::format("method.switch = \"slope\" needs two steps or more in an epoch of the last phase, and its batch of "
                     "{} on {} rank{} takes all {} samples at once; use a smaller method.finetune.batch",
-                    plan.last.batch, ranks, ranks == 1 ? "" : "s", samples));
+                    plan.last.batch, last, last == 1 ? "" : "s", samples));
+}
+
+// Every resolution has a grid that its network's layers can be cut by.
+void check_grid(const Plan& plan, const Extent& resolution, const Network& network, int axes) {
+  const Grid grid{plan.grid(resolution)};
+  if (grid.ranks() == 1) return;
+  try {
+    Partition(network, grid);
+  } catch (const ConfigError& error) {
+    if (plan.stages.empty()) throw;
+    throw ConfigError(
+        fmt::format("resolution {}: {}; each resolution may have a grid of its own, such as run.grid = "
+                    "[[1], [2]] for two",
+                    resolution_text(resolution, axes), error.what()));
+  }
 }
 
 // Runs before any data is read, so that an impossible plan costs nothing.
@@ -83,15 +112,14 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     "give a factor per axis",
                     config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
                     axes == 1 ? "axis" : "axes"));
-  const Grid grid{config.run.grid};
-  require_groups(grid, world.size());
-  check_batches(plan, config, shape.samples, world.size() / grid.ranks());
+  for (const Extent& resolution : plan.resolutions()) require_groups({plan.grid(resolution)}, world.size());
+  check_batches(plan, config, shape.samples, world.size());
   const auto backend = make_reference_backend();
   std::vector<Network> networks;
-  for (const Extent& resolution : plan.resolutions())
+  for (const Extent& resolution : plan.resolutions()) {
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
-  if (grid.ranks() > 1)
-    for (const Network& network : networks) Partition(network, grid);
+    check_grid(plan, resolution, networks.back(), axes);
+  }
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
 }
@@ -102,8 +130,8 @@ bool shard_by_shard(const Config& config, const Backend& backend) {
 }
 
 // What a grid does not go with. Runs before any data is read.
-void require_grid(const Config& config, const Backend& backend) {
-  if (Grid{config.run.grid}.ranks() == 1) return;
+void require_grids(const Plan& plan, const Config& config, const Backend& backend) {
+  if (!plan.shares_samples()) return;
   const auto refuse = [](const std::string& what, const std::string& advice) {
     throw ConfigError("run.grid does not go with " + what + "; " + advice);
   };
@@ -177,31 +205,35 @@ std::vector<std::string> choose_method(Config& config, const Shape& sample) {
   return std::move(chosen.reasons);
 }
 
-// The positions of samples that a block needs at any resolution of the plan, such that all of them divide its ends.
-std::optional<Box> read_block(const Plan& plan, const Config& config, const Shape& sample, const SampleGrid& grid) {
-  const auto backend = make_reference_backend();
-  Extent first = sample.spatial, end{0, 0, 0}, step{1, 1, 1};
-  for (const Extent& resolution : plan.resolutions()) {
-    const Network network(*backend, network_settings(config, plan, sample, resolution));
-    const Box box = Partition(network, grid.grid()).tensor(0).made.of(grid.grid().place(grid.block()));
-    for (std::size_t a = 0; a < 3; ++a) {
-      first[a] = std::min(first[a], box.first[a] * resolution[a]);
-      end[a] = std::max(end[a], box.end(a) * resolution[a]);
-      step[a] = std::lcm(step[a], resolution[a]);
-    }
-  }
-  Box block;
-  for (std::size_t a = 0; a < 3; ++a) {
-    block.first[a] = first[a] / step[a] * step[a];
-    block.count[a] = std::min((end[a] + step[a] - 1) / step[a] * step[a], sample.spatial[a]) - block.first[a];
-  }
-  return block;
+// The first phase that has not ended yet.
+Phase first_phase(const Plan& plan, const Checkpoints& checkpoints) {
+  const std::vector<PhaseHistory> history = checkpoints.history();
+  for (const Phase& phase : plan.phases())
+    if (std::ranges::none_of(history, [&](const PhaseHistory& past) {
+          return past.record.stage == phase.stage && past.record.role == phase.role && !past.record.reason.empty();
+        }))
+      return phase;
+  return plan.last;
 }
 
-std::string grid_text(const SampleGrid& grid, int ranks) {
-  return fmt::format("grid: each sample is shared by {} ranks, {} blocks along its axes; {} group{} of ranks",
-                     ranks / grid.groups(), fmt::join(grid.grid().blocks, "x"), grid.groups(),
-                     grid.groups() == 1 ? "" : "s");
+std::vector<std::string> grid_lines(const Plan& plan, int ranks) {
+  std::vector<std::string> lines;
+  const std::vector<Extent> resolutions = plan.resolutions();
+  for (std::size_t i = 0; i < resolutions.size(); ++i) {
+    const Grid grid{plan.grid(resolutions[i])};
+    const int groups = ranks / grid.ranks();
+    std::string line = grid.ranks() == 1
+                           ? "each rank has its own samples"
+                           : fmt::format(
+                                 "each sample is shared by {} ranks, {} blocks along its axes; {} "
+                                 "group{} of ranks",
+                                 grid.ranks(), fmt::join(grid.blocks, "x"), groups, groups == 1 ? "" : "s");
+    if (std::ranges::any_of(resolutions, [&](const Extent& r) { return plan.grid(r) != grid.blocks; }))
+      line = fmt::format("resolution {}: {}", resolution_text(resolutions[i], plan.last.axes), line);
+    line = "grid: " + line;
+    if (lines.empty() || lines.back() != line) lines.push_back(line);
+  }
+  return lines;
 }
 
 std::string replicas_text(int shards, int ranks) {
@@ -222,7 +254,8 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
     return ModelNote{epoch, phase.epochs, record.validation_loss, record.metric, best};
   };
   const auto save = [&](const std::string& path, int epoch) {
-    save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world);
+    save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world, Replace::file,
+               outcome.model_state.group);
   };
   const std::string& run = config.run.folder;
   if (phase.best_epoch > 0 && phase.best_epoch != phase.epochs) {
@@ -244,6 +277,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const std::string asked = to_toml(config);
   require_ranks(config.run, world.size());
   world.limit(config.run.timeout);
+  require_same_grids(config.run, world);
   world.sum_in_any_order(config.run.deterministic);
   const bool automatic = config.method.name == MethodName::automatic;
   if (!automatic) make_plan(config);  // refuses an impossible plan before any file is opened
@@ -268,26 +302,25 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
     folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
     require_kept_config(*folder, train.config_file, asked);
   }
-  Checkpoints checkpoints(config, plan, shape.samples, world.size() / Grid{config.run.grid}.ranks(),
-                          train.continued ? Epochs::more : Epochs::same);
+  Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
   if (!train.overwrite) checkpoints.find(world);
   require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
-  require_grid(config, *backend);
-  std::optional<SampleGrid> grid;
-  if (config.run.grid != Extent{1, 1, 1}) grid.emplace(*backend, Grid{config.run.grid}, world);
-  Comm& of_samples = grid ? grid->same_block() : world;
+  require_grids(plan, config, *backend);
   if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
     throw ConfigError(
         "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "
         "computed by itself: more shards take less memory; remove one of them");
+  std::optional<StageGrids> grids;
+  if (plan.shares_samples()) grids.emplace(*backend, config, plan, shape.sample, world);
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
   Data::Known known{shape};
-  if (grid) known.block = read_block(plan, config, shape.sample, *grid);
-  Data data(config, of_samples, by_teams ? Data::Reading::later : Data::Reading::now, &known);
+  Data data(config, world, by_teams || grids ? Data::Reading::later : Data::Reading::now, &known);
+  const DataShare share = grids ? grids->share(first_phase(plan, checkpoints).resolution) : DataShare{world};
+  if (grids) data.load(share);
   DatasetShape validation = data.validation().shape;
   validation.block.reset();
   require_logarithms(config.data, config.data.validation, validation, world);
@@ -302,7 +335,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard,
                                 TimeEstimate(work, world.size())};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
-  if (!by_teams) warnings.add(class_warnings(config, data.class_counts(of_samples)));
+  if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
   if (train.more_epochs) tell_more_epochs(plan, report);
   warnings.log(report);
   for (const std::string& reason : reasons) report.log("auto: " + reason);
@@ -316,14 +349,15 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   if (!by_teams) report.log("data: " + data.way());
 
   const bool shard_replicas = shard_by_shard(config, *backend);
-  if (grid) report.log(grid_text(*grid, world.size()));
+  if (grids)
+    for (const std::string& line : grid_lines(plan, world.size())) report.log(line);
   if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
   Outcome outcome =
-      run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas, grid ? &*grid : nullptr});
+      run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas, grids ? &*grids : nullptr});
 
   const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);

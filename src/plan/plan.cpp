@@ -25,11 +25,19 @@ void apply(const RoleSettings& role, const TrainingConfig& training, Phase& phas
   if (role.metric) phase.stop.metric_target = {training.metric.value(), *role.metric};
 }
 
+// Where "auto" has chosen the resolutions, there is one grid for all of them.
+const Extent& grid_of(const Config& config, const Extent& resolution) {
+  const std::vector<Extent>& all = config.method.resolutions;
+  const auto number = static_cast<std::size_t>(std::ranges::find(all, resolution) - all.begin());
+  return config.run.grid.at(config.run.grid.size() == 1 ? 0 : number);
+}
+
 Phase make_phase(const Config& config, int stage, Role role, const Extent& resolution) {
   Phase phase;
   phase.stage = stage;
   phase.role = role;
   phase.resolution = resolution;
+  phase.grid = grid_of(config, resolution);
   phase.axes = std::max(1, config.method.axes);
   phase.batch = config.training.batch;
   phase.optimizer = config.training.optimizer;
@@ -94,6 +102,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"curve", {phase.curve.begin, phase.curve.end}},
                          {"epochs", phase.stop.epochs},
                          {"seed", phase.seed}};
+  if (product(phase.grid) > 1) json["grid"] = factors(phase.grid, phase.axes);
   if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
   if (phase.stop.target) json["target"] = *phase.stop.target;
   if (const auto& target = phase.stop.metric_target) json["target_" + to_string(target->metric)] = target->least;
@@ -141,8 +150,10 @@ std::string stop_text(const StopSettings& stop) {
 }
 
 std::string train_text(const Phase& phase) {
-  return fmt::format("train  {:<8}  resolution {:<8}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
-                     resolution_text(phase.resolution, phase.axes), phase.batch, to_string(phase.optimizer.name),
+  const std::string grid =
+      product(phase.grid) > 1 ? fmt::format("  grid {:<8}", resolution_text(phase.grid, phase.axes)) : "";
+  return fmt::format("train  {:<8}  resolution {:<8}{}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
+                     resolution_text(phase.resolution, phase.axes), grid, phase.batch, to_string(phase.optimizer.name),
                      phase.optimizer.learning_rate, to_string(phase.optimizer.rule), stop_text(phase.stop));
 }
 
@@ -200,8 +211,7 @@ Plan make_plan(const Config& config) {
     stage.coarse_trained = method.bottom == BottomRule::coarse;
     if (method.switch_by == Switch::slope) stage.coarse.stop.look_epochs = method.look_epochs;
     stage.coarse.hands_over_best = method.handover == Handover::best && stage.coarse_trained;
-    stage.fuse = {number,     resolutions[s], resolutions[s + 1], stage.coarse.axes,
-                  method.top, false,          method.moments,     method.dilated};
+    stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
     if (method.name == MethodName::progressive) stage.fuse.matching = true;
     if (method.name == MethodName::mrmf && method.top == TopRule::dense) {
@@ -241,28 +251,32 @@ std::vector<Extent> Plan::resolutions() const {
   return result;
 }
 
-std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution) {
-  std::vector<LayerSpec> layers = config.model.layers;
-  if (!config.method.dilated || config.method.axes == 0) return layers;
-  settle_axes(layers, config.method.axes);
-  const std::vector<bool> top = top_layers(layers, connect(layers), config.model.bottom);
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (std::size_t a = 0; !top[i] && a < resolution.size(); ++a) {
-      const Index ratio = config.method.resolutions.front()[a] / resolution[a];
-      layers[i].dilation[a] *= ratio;
-      layers[i].pad_before[a] *= ratio;
-      layers[i].pad_after[a] *= ratio;
-    }
-  return layers;
+const Extent& Plan::grid(const Extent& resolution) const {
+  for (const Stage& stage : stages)
+    if (stage.coarse.resolution == resolution) return stage.coarse.grid;
+  return last.grid;
+}
+
+bool Plan::shares_samples() const {
+  return product(last.grid) > 1 ||
+         std::ranges::any_of(stages, [](const Stage& stage) { return product(stage.coarse.grid) > 1; });
+}
+
+int Plan::largest_batch(const Extent& resolution) const {
+  int largest = 0;
+  for (const Phase& phase : phases())
+    if (phase.resolution == resolution) largest = std::max(largest, phase.batch);
+  return largest;
+}
+
+NetworkSettings network_for(const Config& config, const Shape& input, Index rows) {
+  return {input, rows, config.model.layers, config.model.bottom};
 }
 
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
-  NetworkSettings settings{coarse_shape(sample, resolution), 1, layers_at(config, resolution), config.model.bottom};
-  for (const Phase& phase : plan.phases())
-    if (phase.resolution == resolution)
-      settings.max_rows = std::max<Index>(settings.max_rows, config.training.rows_at_once(phase.batch));
-  return settings;
+  const Index rows = config.training.rows_at_once(plan.largest_batch(resolution));
+  return network_for(config, coarse_shape(sample, resolution), std::max<Index>(1, rows));
 }
 
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {
@@ -299,8 +313,7 @@ std::string to_text(const Plan& plan) {
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
-                    bottom_text(stage) + (stage.fuse.dilated ? ", dilated" : ""),
-                    top_text(stage.fuse, stage.dense.has_value()),
+                    bottom_text(stage), top_text(stage.fuse, stage.dense.has_value()),
                     stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
   }
   add(plan.last.stage, train_text(plan.last));
@@ -323,7 +336,6 @@ std::string to_json(const Plan& plan) {
                      {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
-    if (stage.fuse.dilated) steps.back()["dilated"] = true;
     if (stage.coarse.hands_over_best) steps.back()["handover"] = "best";
   }
   steps.push_back(to_json(plan.last));

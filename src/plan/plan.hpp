@@ -24,8 +24,9 @@ struct Phase {
   int stage = 1;   ///< 1-based; the last stage is the finetune
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  int axes = 1;   ///< of the data, as far as the configuration tells
-  int batch = 1;  ///< per rank
+  Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own (run.grid)
+  int axes = 1;          ///< of the data, as far as the configuration tells
+  int batch = 1;         ///< per rank, or per group of ranks that share samples
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
@@ -46,7 +47,6 @@ struct Fusion {
   TopRule top = TopRule::dense;
   bool matching = false;  ///< progressive: top layers of equal signature are handed over too, the others stay fresh
   Moments moments = Moments::reset;
-  bool dilated = false;  ///< the same taps lie further apart in the denser model
 };
 
 /// One pair of models of Figure 2. Without `dense`, the denser model starts untrained (MRT, interpolated top).
@@ -65,16 +65,18 @@ struct Plan {
   std::vector<Stage> stages;  ///< none for the baseline
   Phase last;                 ///< baseline or finetune
 
-  std::vector<Phase> phases() const;        ///< in order
-  std::vector<Extent> resolutions() const;  ///< coarse to fine
+  std::vector<Phase> phases() const;                  ///< in order
+  std::vector<Extent> resolutions() const;            ///< coarse to fine
+  int largest_batch(const Extent& resolution) const;  ///< of the phases at this resolution; 0: there is none
+  const Extent& grid(const Extent& resolution) const;
+  bool shares_samples() const;  ///< among ranks, at some resolution
 };
 
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The layers of the network at a resolution. With method.dilated, the taps of the bottom's convolutions lie as far
-/// apart there as they do in the data of the first resolution. `resolution` is one of the configuration's.
-std::vector<LayerSpec> layers_at(const Config& config, const Extent& resolution);
+/// The configuration's network for such inputs, with room for so many rows.
+NetworkSettings network_for(const Config& config, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);

@@ -3,13 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <iostream>
 #include <set>
-#include <utility>
 
+#include "io/file_identity.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -93,17 +92,17 @@ class FileSet {
  public:
   void add(const std::string& path) {
     names_.insert(path);
-    if (struct stat found{}; stat(path.c_str(), &found) == 0) files_.emplace(found.st_dev, found.st_ino);
+    if (const auto identity = file_identity(path)) files_.insert(*identity);
   }
   bool contains(const std::string& path) const {
     if (names_.contains(path)) return true;
-    struct stat found {};  // of a file that is absent, there is only the name
-    return stat(path.c_str(), &found) == 0 && files_.contains({found.st_dev, found.st_ino});
+    const auto identity = file_identity(path);  // of a file that is absent, there is only the name
+    return identity && files_.contains(*identity);
   }
 
  private:
   std::set<std::string> names_;
-  std::set<std::pair<dev_t, ino_t>> files_;
+  std::set<FileIdentity> files_;
 };
 
 void same_data(const DataConfig& data, std::vector<std::string>& lines) {

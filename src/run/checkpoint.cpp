@@ -21,6 +21,7 @@
 #include "src/run/continuation.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
+#include "src/run/whole_weights.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
@@ -32,13 +33,15 @@ constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of a
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                   // in the backend's memory, or
-  bool on_host = false;         // in the host's
-  std::size_t rows = 1;         // one per rank if ranks differ
-  std::vector<float> values{};  // on the host, while they are needed
+  Span place;                       // in the backend's memory, or
+  bool on_host = false;             // in the host's
+  const CutWeights* cut = nullptr;  // the place has this rank's columns
+  std::size_t rows = 1;             // one per rank if ranks differ
+  std::vector<float> values{};      // whole, on the host, while they are needed
 
-  std::size_t bytes() const { return rows * place.size_bytes(); }
-  void make_room() { values.resize(rows * place.size()); }
+  std::size_t count() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : place.size(); }
+  std::size_t bytes() const { return rows * count() * sizeof(float); }
+  void make_room() { values.resize(rows * count()); }
   void read(Backend& backend, std::span<float> to) const {
     on_host ? (void)std::ranges::copy(place, to.begin()) : backend.read(place, to);
   }
@@ -52,18 +55,20 @@ struct Array {
 };
 
 Array make_array(const std::string& group, const PartPlace& part, Span arena) {
-  return {group + part.name, part.shape, part.in(arena)};
+  Array array{group + part.name, part.shape, part.in(arena)};
+  array.cut = part.cut;
+  return array;
 }
 
-void add_best(std::vector<Array>& arrays, const Network& network, HostModel& best) {
-  for (const PartPlace& part : parameter_places(network))
+void add_best(std::vector<Array>& arrays, const SavedArrays& model, HostModel& best) {
+  for (const PartPlace& part : parameter_places(model.network, model.layout))
     arrays.push_back(make_array("best/parameters/", part, best.params)), arrays.back().on_host = true;
-  for (const PartPlace& part : state_places(network))
+  for (const PartPlace& part : state_places(model.network))
     arrays.push_back(make_array("best/state/", part, best.state)), arrays.back().on_host = true;
 }
 
 std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks) {
-  const std::vector<PartPlace> parameters = parameter_places(model.network);
+  const std::vector<PartPlace> parameters = parameter_places(model.network, model.layout);
   std::vector<Array> arrays;
   for (const PartPlace& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
   for (std::size_t i = 0; i < model.moments.size(); ++i)
@@ -77,13 +82,21 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
     }
     arrays.push_back(std::move(array));
   }
-  if (model.best != nullptr && !model.best->empty()) add_best(arrays, model.network, *model.best);
+  if (model.best != nullptr && !model.best->empty()) add_best(arrays, model, *model.best);
   return arrays;
 }
 
-// Gathers the values that other ranks than the root have.
-void collect(Backend& backend, std::vector<Array>& arrays, Comm& team) {
+// Gathers the values that other ranks than the root have. The root keeps them until they are written.
+void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* group) {
   for (Array& array : arrays) {
+    if (array.cut != nullptr) {
+      MRMF_CHECK(group != nullptr, "weights that are cut over no ranks");
+      std::vector<float> own(array.place.size());
+      array.read(backend, own);
+      array.make_room();
+      gather(*array.cut, own, *group, array.values);
+      if (!team.root()) array.give_back();
+    }
     if (array.rows == 1) continue;
     array.make_room();
     array.read(backend, array.row(team.rank()));
@@ -95,7 +108,13 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
     array.make_room();
     team.broadcast(array.values, 0);
-    array.write(backend, array.row(team.rank()));
+    if (array.cut != nullptr) {
+      std::vector<float> own(array.place.size());
+      array.cut->take(array.values, own);
+      array.write(backend, own);
+    } else {
+      array.write(backend, array.row(team.rank()));
+    }
     array.give_back();
   }
 }
@@ -196,7 +215,7 @@ void remove(const fs::path& path) {
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
-  collect(backend, arrays, team);
+  collect(backend, arrays, team, model.group);
   collective_try(team, [&] {
     if (team.root()) write(backend, path, arrays, texts);
   });

@@ -21,6 +21,7 @@ namespace mrmf {
 
 class Backend;
 class Network;
+class ParameterLayout;
 
 /// A model's parameters and state in the host's memory, laid out as in its arenas; empty: there is none.
 struct HostModel {
@@ -31,6 +32,8 @@ struct HostModel {
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
 struct SavedArrays {
   const Network& network;
+  const ParameterLayout& layout;  ///< of parameters and moments
+  Comm* group = nullptr;          ///< the ranks that share a sample, where these cut weights
   Span params, state;
   std::vector<Span> moments;  ///< of the optimizer, laid out as params
   MomentAges ages;            ///< of the moments
@@ -44,8 +47,8 @@ struct CheckpointTexts {
 /// Whose state the file holds. With local statistics of batch norm, every rank's: one row per rank.
 enum class StateRows { one, one_per_rank };
 
-/// Collective; the root writes its own values and texts. DataError when the disk is full or not writable; an earlier
-/// file then stays untouched.
+/// Collective; the root writes its own values and texts. Weights that are cut are put together first. DataError when
+/// the disk is full or not writable; an earlier file then stays untouched.
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team);
 

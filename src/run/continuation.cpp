@@ -11,6 +11,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 namespace {
@@ -37,15 +38,48 @@ void scale(RoleSettings& role, int factor) {
   if (role.batch) *role.batch *= factor;
 }
 
+/// Ranks, or groups of ranks that share samples.
+int groups(const RunStart& start, const Extent& grid) { return start.ranks / static_cast<int>(product(grid)); }
+
 // The configuration with batches and shards of all ranks in place of one rank's: equal if the mini-batches are.
 Config over_ranks(const RunStart& start) {
   Config config = start.config;
-  if (config.data.shards == 0) config.data.shards = start.ranks;
-  config.training.batch *= start.ranks;
+  const int factor = groups(start, config.run.grid.front());
+  if (config.data.shards == 0) config.data.shards = factor;
+  config.training.batch *= factor;
   for (RoleSettings* role : {&config.method.coarse, &config.method.dense, &config.method.finetune})
-    scale(*role, start.ranks);
-  for (StageOverride& stage : config.method.stages) scale(stage.coarse, start.ranks), scale(stage.dense, start.ranks);
+    scale(*role, factor);
+  for (StageOverride& stage : config.method.stages) scale(stage.coarse, factor), scale(stage.dense, factor);
   return config;
+}
+
+// The configuration without the keys that set mini-batches.
+Config without_batches(Config config) {
+  config.data.shards = 0;
+  config.training.batch = 1;
+  MethodConfig& method = config.method;
+  for (RoleSettings* role : {&method.coarse, &method.dense, &method.finetune}) role->batch.reset();
+  for (StageOverride& stage : method.stages) stage.coarse.batch.reset(), stage.dense.batch.reset();
+  return config;
+}
+
+// Where each resolution has a grid of its own, so that one number of groups does not tell: phase by phase.
+void require_same_batches(const RunStart& was, const Advice& advice) {
+  const RunStart& is = advice.is;
+  const std::vector<Phase> then = make_plan(was.config).phases(), now = make_plan(is.config).phases();
+  const auto shards = [](const RunStart& start, const Phase& phase) {
+    return start.config.data.shards > 0 ? start.config.data.shards : groups(start, phase.grid);
+  };
+  for (std::size_t i = 0; i < then.size(); ++i) {
+    const int batch_then = then[i].batch * groups(was, then[i].grid), batch = now[i].batch * groups(is, now[i].grid);
+    const int shards_then = shards(was, then[i]), shards_now = shards(is, now[i]);
+    if (batch_then == batch && shards_then == shards_now) continue;
+    throw ConfigError(
+        fmt::format("{}where {} has mini-batches of {} from {} shards of the data, and here of {} from {}: keep "
+                    "data.shards and the "
+                    "batch times the groups of ranks that run.grid makes; {}",
+                    advice.holds(), place_text(then[i]), batch_then, shards_then, batch, shards_now, advice.back()));
+  }
 }
 
 // "training.seed is 1, and here it is 5". Lists of tables are too long for a line.
@@ -108,14 +142,17 @@ bool may_be_measured(const KeyDifference& difference) {
 
 void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs) {
   const Advice advice{is, epochs};
-  const bool other_ranks = was.ranks != is.ranks;
+  const bool by_stage = was.config.run.grid.size() > 1 || is.config.run.grid.size() > 1;
+  const bool other_ranks =
+      !by_stage && groups(was, was.config.run.grid.front()) != groups(is, is.config.run.grid.front());
   if (other_ranks && !was.config.training.global_batch_norm)
     throw ConfigError(
         fmt::format("{}on {} ranks with training.batch_norm = \"local\", where every rank has its own "
                     "statistics, and this is a run on {}; continue on {} ranks, or {}",
                     advice.holds(), was.ranks, is.ranks, was.ranks, advice.anew()));
   require_same_files(was, advice);
-  auto found = differences(over_ranks(was), over_ranks(is));
+  auto found = by_stage ? differences(without_batches(was.config), without_batches(is.config))
+                        : differences(over_ranks(was), over_ranks(is));
   if (!found.empty()) {
     if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, advice, found.front());
     std::erase_if(found, may_be_measured);  // they may follow from the others
@@ -124,11 +161,12 @@ void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs)
         other_ranks ? fmt::format(
                           " over all ranks ({} then, {} now: use as many, or keep data.shards and batch times "
                           "ranks)",
-                          was.ranks, is.ranks)
+                          groups(was, was.config.run.grid.front()), groups(is, is.config.run.grid.front()))
                     : "";
     throw ConfigError(
         fmt::format("{}where {}{}{}; {}", advice.holds(), text(found.front()), ranks, more, advice.back()));
   }
+  if (by_stage) require_same_batches(was, advice);
   if (was.samples != is.samples)
     throw ConfigError(fmt::format("{}on {} training samples, and the data now has {}; {}", advice.holds(), was.samples,
                                   is.samples, advice.back()));

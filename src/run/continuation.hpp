@@ -9,17 +9,16 @@ namespace mrmf {
 struct RunStart {
   Config config;
   Index samples = 0;  ///< of the training data
-  int ranks = 1;
+  int ranks = 1;      ///< all of the run
 };
 
 /// Whether the last phase may have more epochs than when the run was saved: train --continue.
 enum class Epochs { same, more };
 
 /// ConfigError naming the files that are new or gone, or the first key that differs, with both values. [run], data.load
-/// and data.memory may differ. So may the number of ranks if the mini-batches stay the same (data.shards set, and batch
-/// times ranks kept), but not with local batch norm. What it advises is what the command takes: with Epochs::more
-/// neither
-/// --overwrite nor another folder.
+/// and data.memory may differ. So may the number of ranks and the grids if the mini-batches stay the same (data.shards
+/// set, and batch times ranks, or groups of ranks, kept), but not with local batch norm. What it advises is what the
+/// command takes: with Epochs::more neither --overwrite nor another folder.
 void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs = Epochs::same);
 
 }  // namespace mrmf

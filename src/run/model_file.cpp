@@ -5,35 +5,60 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "mpi/comm.hpp"
+#include "src/run/whole_weights.hpp"
 
 namespace mrmf {
 namespace {
 
-void add(std::vector<PartPlace>& places, const std::string& layer, const std::vector<Part>& parts, Index first) {
+// `cut`: of the first part; null: none is.
+void add(std::vector<PartPlace>& places, const Network& network, std::size_t layer, const std::vector<Part>& parts,
+         Index first, const CutWeights* cut = nullptr) {
   for (const Part& part : parts) {
-    places.push_back(
-        {layer + "/" + part.name, part.shape, static_cast<std::size_t>(first), static_cast<std::size_t>(part.count())});
-    first += part.count();
+    const Index count = cut != nullptr ? cut->count(cut->rank) : part.count();
+    places.push_back({layer, network.entry(layer).name + "/" + part.name, part.shape, static_cast<std::size_t>(first),
+                      static_cast<std::size_t>(count), cut});
+    first += cut != nullptr ? aligned(count) : count;
+    cut = nullptr;
   }
 }
 
 constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // the latter has more in it
 
-// Calls visit(data set name, its shape, its span) for every part of every layer.
-template <typename Floats, typename Visit>
-void for_each_part(const Network& network, Floats params, Floats state, const Visit& visit) {
-  for (const PartPlace& part : parameter_places(network)) visit("parameters/" + part.name, part.shape, part.in(params));
-  for (const PartPlace& part : state_places(network)) visit("state/" + part.name, part.shape, part.in(state));
+// Calls visit(data set name, its place, its span) for every part of every layer.
+template <typename AnyModel, typename Visit>
+void for_each_part(AnyModel& model, const Visit& visit) {
+  for (const PartPlace& part : parameter_places(model.network(), model.layout()))
+    visit("parameters/" + part.name, part, part.in(model.params()));
+  for (const PartPlace& part : state_places(model.network())) visit("state/" + part.name, part, part.in(model.state()));
 }
 
-void write_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts,
-                 Replace replace) {
+/// Whole weights of the parts that are cut, by the names of their data sets.
+using Gathered = std::map<std::string, std::vector<float>>;
+
+// Collective over the group. Only the root needs the values.
+Gathered gather_cut(Backend& backend, const Model& model, Comm* group, bool root) {
+  Gathered all;
+  for_each_part(model, [&](const std::string& name, const PartPlace& part, ConstSpan values) {
+    if (part.cut == nullptr) return;
+    MRMF_CHECK(group != nullptr, "weights that are cut over no ranks");
+    std::vector<float> own(values.size()), whole(static_cast<std::size_t>(part.cut->whole.count()));
+    backend.read(values, own);
+    gather(*part.cut, own, *group, whole);
+    if (root) all.emplace(name, std::move(whole));
+  });
+  return all;
+}
+
+void write_model(Backend& backend, const std::string& path, const Model& model, const Gathered& gathered,
+                 const ModelTexts& texts, Replace replace) {
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
   file.write_attribute("sample", to_string(model.network().input()));
@@ -43,12 +68,12 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
   else
     file.write_text("config", texts.config);
   if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
-  for_each_part(model.network(), model.params(), model.state(),
-                [&](const std::string& name, const std::vector<Index>& shape, ConstSpan values) {
-                  std::vector<float> host(values.size());
-                  backend.read(values, host);
-                  file.add(name, shape, host);
-                });
+  for_each_part(model, [&](const std::string& name, const PartPlace& part, ConstSpan values) {
+    if (part.cut != nullptr) return file.add(name, part.shape, gathered.at(name));
+    std::vector<float> host(values.size());
+    backend.read(values, host);
+    file.add(name, part.shape, host);
+  });
   write_checksummed(path, file.bytes(), replace);
 }
 
@@ -80,15 +105,30 @@ void require_nothing_else(const std::string& path, const Network& network) {
 
 }  // namespace
 
-std::vector<PartPlace> parameter_places(const Network& network) {
+std::size_t PartPlace::whole() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : count; }
+
+void PartPlace::write(Backend& backend, ConstSpan all, Span place) const {
+  if (cut == nullptr) return backend.write(all, place);
+  std::vector<float> own(count);
+  cut->take(all, own);
+  backend.write(own, place);
+}
+
+std::vector<PartPlace> parameter_places(const Network& network, const ParameterLayout& layout) {
   std::vector<PartPlace> places;
-  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.params, entry.params.first);
+  for (std::size_t i = 0; i < network.size(); ++i)
+    add(places, network, i, network.entry(i).footprint.params, layout.of(i).first, layout.cut(i));
   return places;
+}
+
+std::vector<PartPlace> parameter_places(const Network& network) {
+  return parameter_places(network, ParameterLayout(network));
 }
 
 std::vector<PartPlace> state_places(const Network& network) {
   std::vector<PartPlace> places;
-  for (const Entry& entry : network.entries()) add(places, entry.name, entry.footprint.state, entry.state.first);
+  for (std::size_t i = 0; i < network.size(); ++i)
+    add(places, network, i, network.entry(i).footprint.state, network.entry(i).state.first);
   return places;
 }
 
@@ -108,9 +148,10 @@ std::string model_path(const std::string& run, WhichEpoch which) {
 
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
-                Replace replace) {
+                Replace replace, Comm* group) {
+  const Gathered gathered = gather_cut(backend, model, group, comm.root());
   collective_try(comm, [&] {
-    if (comm.root()) write_model(backend, path, model, texts, replace);
+    if (comm.root()) write_model(backend, path, model, gathered, texts, replace);
   });
 }
 
@@ -126,18 +167,16 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   Checksum checksum{};
   const Hdf5File file = open_model(path, comm, checksum);
-  for_each_part(model.network(), model.params(), model.state(),
-                [&](const std::string& name, const std::vector<Index>& shape, Span values) {
-                  const DatasetInfo info = file.info(name);
-                  if (info.shape != shape)
-                    throw DataError(path + ": data set " + name +
-                                    " has another shape than this model's layer; was it " +
-                                    "trained with another network or resolution?");
-                  std::vector<float> host(values.size());
-                  if (comm.root()) file.read_rows(name, 0, shape.front(), host);
-                  comm.broadcast(host, 0);
-                  backend.write(host, values);
-                });
+  for_each_part(model, [&](const std::string& name, const PartPlace& part, Span values) {
+    const DatasetInfo info = file.info(name);
+    if (info.shape != part.shape)
+      throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +
+                      "trained with another network or resolution?");
+    std::vector<float> host(part.whole());
+    if (comm.root()) file.read_rows(name, 0, part.shape.front(), host);
+    comm.broadcast(host, 0);
+    part.write(backend, host, values);
+  });
   collective_try(comm, [&] {
     if (comm.root()) require_nothing_else(path, model.network());
   });
@@ -145,16 +184,15 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
 }
 
 void require_finite(Backend& backend, const Model& model, const std::string& file) {
-  for_each_part(model.network(), model.params(), model.state(),
-                [&](const std::string& name, const std::vector<Index>&, ConstSpan values) {
-                  std::vector<float> host(values.size());
-                  backend.read(values, host);
-                  if (!std::ranges::all_of(host, [](float w) { return std::isfinite(w); }))
-                    throw DataError(fmt::format(
-                        "{}: data set '{}' holds NaN or an infinity: this model cannot compute; train it again, or "
-                        "restore the file from a copy",
-                        file, name));
-                });
+  for_each_part(model, [&](const std::string& name, const PartPlace&, ConstSpan values) {
+    std::vector<float> host(values.size());
+    backend.read(values, host);
+    if (!std::ranges::all_of(host, [](float w) { return std::isfinite(w); }))
+      throw DataError(
+          fmt::format("{}: data set '{}' holds NaN or an infinity: this model cannot compute; train it again, or "
+                      "restore the file from a copy",
+                      file, name));
+  });
 }
 
 ModelFacts read_model_facts(const std::string& path, Comm& comm) {

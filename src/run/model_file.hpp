@@ -18,17 +18,24 @@ namespace mrmf {
 
 /// One part of a layer and its place in the arena of its kind.
 struct PartPlace {
+  std::size_t layer = 0;     ///< in the network's list
   std::string name;          ///< "conv1/weight"
   std::vector<Index> shape;  ///< channels-last
   std::size_t first = 0, count = 0;
+  const CutWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
 
   template <typename Floats>
   Floats in(Floats arena) const {
     return arena.subspan(first, count);
   }
+  std::size_t whole() const;  ///< floats of the part on all ranks
+  /// Gives the place its own of the part's whole values.
+  void write(Backend& backend, ConstSpan all, Span place) const;
 };
 
-/// In arena order. An optimizer's moments have the places of the parameters.
+/// In arena order. An optimizer's moments have the places of the parameters. The layout is that of a rank's arenas,
+/// which its weights' places refer to; without one, whole parameters are meant.
+std::vector<PartPlace> parameter_places(const Network& network, const ParameterLayout& layout);
 std::vector<PartPlace> parameter_places(const Network& network);
 std::vector<PartPlace> state_places(const Network& network);
 
@@ -38,9 +45,10 @@ struct ModelTexts {
   std::string epoch = {};  ///< JSON of a ModelNote (src/run/records.hpp); empty: it is not known
 };
 
-/// Collective; writes the root's values. The file appears whole or not at all.
+/// Collective; writes the root's values. The file appears whole or not at all. `group`: the ranks that share a sample
+/// where these cut the model's weights.
 void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
-                Replace replace = Replace::file);
+                Replace replace = Replace::file, Comm* group = nullptr);
 
 /// What a model file says beside its numbers.
 struct ModelFacts {

@@ -88,6 +88,7 @@ Json epoch_json(const EpochRecord& r) {
             {"ranks", r.ranks},
             {"total_seconds", r.total_seconds},
             {"gflop", r.gflop}};
+  if (product(r.grid) > 1) json["grid"] = factors(r.grid, r.axes);
   if (r.statistics_gflop > 0) json["statistics_gflop"] = r.statistics_gflop;
   if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
   add_split(json, r.split);
@@ -98,6 +99,7 @@ EpochRecord epoch_of(const Json& j) {
   return {.stage = whole_number<int>(j.at("stage")),
           .role = word(j.at("role"), Role::finetune),
           .resolution = extent_of(j.at("resolution")),
+          .grid = j.contains("grid") ? extent_of(j.at("grid")) : Extent{1, 1, 1},
           .axes = static_cast<int>(j.at("resolution").size()),
           .epoch = whole_number<int>(j.at("epoch")),
           .samples = whole_number<Index>(j.at("samples")),

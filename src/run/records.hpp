@@ -55,14 +55,15 @@ struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  int axes = 1;       ///< of the data
-  int epoch = 1;      ///< 1-based, within its phase
-  Index samples = 0;  ///< training samples seen, over all ranks
+  Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own
+  int axes = 1;          ///< of the data
+  int epoch = 1;         ///< 1-based, within its phase
+  Index samples = 0;     ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;
   double seconds = 0;  ///< of the epoch, including validation
   TimeSplit split{};
   double learning_rate = 0;
-  int batch = 0;  ///< per rank
+  int batch = 0;  ///< per rank, or per group of ranks that share samples
   int ranks = 1;
   double total_seconds = 0;  ///< from the run's start to the end of this epoch
   /// Billions of operations: the forward of convolutions and dense layers for every sample, three times for training

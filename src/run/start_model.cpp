@@ -43,25 +43,24 @@ void require_elsewhere(const std::string& file, const std::string& folder) {
                       folder);
 }
 
-/// A layer's data sets in a model file, and their shapes.
+/// A layer's data set in a model file.
 struct StoredPart {
-  std::string name;  ///< "parameters/conv1/weight"
-  std::string part;  ///< "weight"
-  std::vector<Index> shape;
-  Place place;  ///< in the arena of its kind
+  std::string name;          ///< "parameters/conv1/weight"
+  std::string part;          ///< "weight"
+  std::vector<Index> shape;  ///< in memory, of the whole
+  PartPlace place;           ///< in the arena of its kind
   bool state = false;
 };
 
-std::vector<StoredPart> parts_of(const Entry& entry) {
+std::vector<StoredPart> parts_of(const Network& network, const ParameterLayout& layout, std::size_t layer) {
   std::vector<StoredPart> parts;
-  const auto add = [&](const std::string& group, const std::vector<Part>& of, Index first, bool state) {
-    for (const Part& part : of) {
-      parts.push_back({group + entry.name + "/" + part.name, part.name, part.shape, {first, part.count()}, state});
-      first += part.count();
-    }
+  const auto add = [&](const std::string& group, const std::vector<PartPlace>& places, bool state) {
+    for (const PartPlace& place : places)
+      if (place.layer == layer)
+        parts.push_back({group + place.name, place.name.substr(place.name.rfind('/') + 1), place.shape, place, state});
   };
-  add("parameters/", entry.footprint.params, entry.params.first, false);
-  add("state/", entry.footprint.state, entry.state.first, true);
+  add("parameters/", parameter_places(network, layout), false);
+  add("state/", state_places(network), true);
   return parts;
 }
 
@@ -124,10 +123,11 @@ StartLayers look_at_start(const Config& config, const Network& network, Comm& co
   require_elsewhere(start.file, config.run.folder);
   Checksum checksum{};
   const Hdf5File file = open_model(start.file, comm, checksum);
+  const ParameterLayout whole(network);
   std::vector<std::string> taken, fresh;
   for (std::size_t i = 0; i < network.size(); ++i) {
     const Entry& entry = network.entry(i);
-    const std::vector<StoredPart> parts = parts_of(entry);
+    const std::vector<StoredPart> parts = parts_of(network, whole, i);
     if (parts.empty()) continue;
     if (const std::string why = misfit(file, parts); !why.empty()) {
       fresh.push_back(entry.name + " (" + why + ")");
@@ -155,14 +155,13 @@ void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& 
   Checksum checksum{};
   const Hdf5File file = open_model(start.file, comm, checksum);
   for (const std::size_t i : start.taken)
-    for (const StoredPart& part : parts_of(model.network().entry(i))) {
-      std::vector<float> values(static_cast<std::size_t>(part.place.count));
+    for (const StoredPart& part : parts_of(model.network(), model.layout(), i)) {
+      std::vector<float> values(part.place.whole());
       collective_try(comm, [&] {
         if (comm.root()) read_part(file, part, values);
       });
       comm.broadcast(values, 0);
-      const Span arena = part.state ? model.state() : model.params();
-      backend.write(values, arena.subspan(static_cast<std::size_t>(part.place.first), values.size()));
+      part.place.write(backend, values, part.place.in(part.state ? model.state() : model.params()));
     }
 }
 

@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::uint64_t kAugmentation = 0x6175676d;  // apart from other uses of an epoch's key
 
+Shape with_positions(Shape target, const Extent& positions) {
+  target.channels = target.per_sample() / product(positions);
+  target.spatial = positions;
+  return target;
+}
+
 }  // namespace
 
 void take_box(ConstTensor from, const Box& box, Span to) {
@@ -148,9 +154,12 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
     block_ = *block;
     if (const std::optional<Box>& read = split.shape.block)  // what the store has of a sample
       for (std::size_t a = 0; a < 3; ++a) block_->samples.first[a] -= read->first[a] / resolution[a];
-    samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));
-    labels_.resize(static_cast<std::size_t>(target.rows(most_rows).count()));
-    outputs_ = product(block->labels.count) * target.channels;
+    // What the store has is copied once more only where the block is a part of it.
+    if (augmenter_ || block_->samples.count != sample.spatial)
+      samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));
+    if (augmenter_ || block_->labels.count != block_->outputs)
+      labels_.resize(static_cast<std::size_t>(target.rows(most_rows).count()));
+    outputs_ = product(block->labels.count) * with_positions(target, block_->outputs).channels;
     Shape own = sample.rows(most_rows);
     own.spatial = block->samples.count;
     feed_ = backend.feed(own, outputs_);
@@ -206,17 +215,19 @@ void Batches::expect(const EpochOrder& order) {
   if (!table_) split_->store->expect(resolution_, order);
 }
 
-// Of whole samples, so that flips and turns are those of a run without a grid.
+// Flips and turns are of whole samples, as without a grid.
 void Batches::gather_block(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   const auto rows = std::ssize(ids);
   const Shape sample = split_->store->sample(resolution_).rows(rows),
               target = split_->store->target(resolution_).rows(rows);
-  const Feed::HostBatch whole{Span(samples_).first(static_cast<std::size_t>(sample.count())),
-                              Span(labels_).first(static_cast<std::size_t>(target.count()))};
+  const bool cut_samples = !samples_.empty(), cut_labels = !labels_.empty();
+  const Feed::HostBatch whole{
+      cut_samples ? Span(samples_).first(static_cast<std::size_t>(sample.count())) : into.x,
+      cut_labels ? Span(labels_).first(static_cast<std::size_t>(target.count())) : into.targets};
   gather(ids, whole);
   if (augmenter_) augmenter_->change(key_, ids, whole.x, whole.targets);
-  take_box({sample, whole.x}, block_->samples, into.x);
-  take_box({target, whole.targets}, block_->labels, into.targets);
+  if (cut_samples) take_box({sample, whole.x}, block_->samples, into.x);
+  if (cut_labels) take_box({with_positions(target, block_->outputs), whole.targets}, block_->labels, into.targets);
 }
 
 void Batches::load(std::span<const std::int64_t> ids) {

@@ -81,6 +81,7 @@ void take_box(ConstTensor from, const Box& box, Span to);
 /// The positions of samples and of their labels that a rank takes, at one resolution.
 struct SampleBlock {
   Box samples, labels;
+  Extent outputs{1, 1, 1};  ///< positions of whole labels, which a file may have as a list of numbers
 };
 
 /// The batches of a split at one resolution, at the place where training steps find them. They are gathered on the host

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,7 @@ std::vector<float> on_host(Backend& backend, ConstSpan values) {
   return copy;
 }
 
-std::uint64_t hash_of(const std::vector<float>& values, std::uint64_t seed) {
+std::uint64_t hash_of(ConstSpan values, std::uint64_t seed) {
   return XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), seed);
 }
 
@@ -89,20 +90,30 @@ std::vector<std::uint64_t> gather(std::uint64_t mine, Comm& team) {
   return all;
 }
 
-// "rank 2 (node7) differs from the other 3": names the ranks that differ from most. "rank 0 (a), rank 1 (b) are not the
-// same" when no hash is more frequent than the others. Names at most a line's worth of ranks.
-std::string differing_text(std::uint64_t hash, Comm& team) {
+// Of ranks that hold several parts, the first part that is not the same on all its ranks.
+double differing_part(const std::vector<std::uint64_t>& hashes, const std::vector<double>& parts) {
+  std::map<double, std::set<std::uint64_t>> by_part;
+  for (std::size_t i = 0; i < hashes.size(); ++i) by_part[parts[i]].insert(hashes[i]);
+  return std::ranges::find_if(by_part, [](const auto& one) { return one.second.size() > 1; })->first;
+}
+
+// "rank 2 (node7) differs from the other 3": names the ranks that differ from most of those with the same part. "rank 0
+// (a), rank 1 (b) are not the same" when no hash is more frequent than the others. Names at most a line's worth of
+// ranks.
+std::string differing_text(std::uint64_t hash, int part, Comm& team) {
   const std::vector<std::uint64_t> hashes = gather(hash, team);
-  const std::vector<double> in_world = team.gather(MpiSession::rank());
+  const std::vector<double> in_world = team.gather(MpiSession::rank()), parts = team.gather(part);
+  const double differing = differing_part(hashes, parts);
   std::map<std::uint64_t, std::size_t> count;
-  for (const std::uint64_t one : hashes) ++count[one];
+  for (std::size_t i = 0; i < hashes.size(); ++i)
+    if (parts[i] == differing) ++count[hashes[i]];
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto most = std::ranges::max_element(count, less);
   const bool told = std::ranges::count_if(count, [&](const auto& c) { return c.second == most->second; }) == 1;
   constexpr std::size_t kNamed = 8;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < hashes.size(); ++i) {
-    if (told && hashes[i] == most->first) continue;
+    if (parts[i] != differing || (told && hashes[i] == most->first)) continue;
     std::string host = host_name();
     if (names.size() < kNamed) team.broadcast(host, static_cast<int>(i));
     names.push_back(fmt::format("rank {:.0f} ({})", in_world[i], host));
@@ -123,14 +134,29 @@ std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team) {
   return std::make_unique<MpiAllReduce>(team);
 }
 
-void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place) {
-  if (team.size() == 1) return;
-  std::uint64_t hash = hash_of(on_host(backend, model.params()), 0);
-  if (what == Compared::parameters_and_state) hash = hash_of(on_host(backend, model.state()), hash);
-  if (team.agree(hash)) return;
-  throw FaultError(
-      fmt::format("the ranks disagree on the parameters {}: {}; look for a faulty node or mixed builds of mrmf", place,
-                  differing_text(hash, team)));
+void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
+                        const std::string& place) {
+  if (ranks.team.size() == 1) return;
+  const auto refuse = [&](std::uint64_t hash, int part) {
+    throw FaultError(
+        fmt::format("the ranks disagree on the parameters {}: {}; look for a faulty node or mixed builds of mrmf",
+                    place, differing_text(hash, part, ranks.team)));
+  };
+  const std::vector<float> params = on_host(backend, model.params());
+  const std::vector<Place>& cuts = model.layout().cuts();
+  std::uint64_t common = 0, own = 0;
+  std::size_t first = 0;
+  for (const Place& cut : cuts) {
+    const auto begin = static_cast<std::size_t>(cut.first), end = static_cast<std::size_t>(cut.end());
+    common = hash_of(ConstSpan(params).subspan(first, begin - first), common);
+    own = hash_of(ConstSpan(params).subspan(begin, end - begin), own);
+    first = end;
+  }
+  common = hash_of(ConstSpan(params).subspan(first), common);
+  if (what == Compared::parameters_and_state) common = hash_of(on_host(backend, model.state()), common);
+  if (!ranks.team.agree(common)) refuse(common, 0);
+  if (!cuts.empty() && ranks.team.any(!ranks.same_block.agree(own)))
+    refuse(own, ranks.team.rank() % model.layout().ranks());
 }
 
 void average_state(Backend& backend, Model& model, Comm& team) {

@@ -18,10 +18,18 @@ std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
 enum class Compared { parameters, parameters_and_state };
 
+/// Who compares: weights that are cut are the same on the ranks with the same block of a grid alone, all else on the
+/// whole team. Without a grid both are the team.
+struct ComparedRanks {
+  Comm& team;
+  Comm& same_block;
+};
+
 /// FaultError, on every rank, when the model does not have the same bits on all of them. `place` is the position in the
 /// run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
-/// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages. Collective.
-void require_same_model(Backend& backend, Model& model, Compared what, Comm& team, const std::string& place);
+/// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages, twice with cut weights. Collective.
+void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
+                        const std::string& place);
 
 /// Makes the running statistics their mean over the ranks. With local batch norm every rank has its own; the model that
 /// is validated, fused and saved has the mean. Collective.

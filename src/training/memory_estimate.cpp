@@ -27,55 +27,64 @@ RunMemory RunMemory::operator+(const RunMemory& other) const {
           batches + other.batches, saving + other.saving, data + other.data};
 }
 
+RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training) {
+  const int moments = moment_count(training.optimizer.name);
+  const Index params = network.params_size(), state = network.state_size(), best = params + state;
+  // Of a block: samples are gathered whole before it is taken.
+  const Index input = execution.input.per_sample(), whole = network.input().per_sample();
+  const Index sample = input + (input == whole ? 0 : whole) + network.output().per_sample();
+  constexpr Index splits = 2, images = 2;
+  RunMemory memory;
+  memory.models = execution.floats(network, moments) + best + (training.accumulate > 1 ? params : 0);
+  memory.batches = splits * network.input().n * sample;
+  memory.saving = images * ((1 + moments) * params + state + best);
+  for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
+  return memory;
+}
+
 /// A model's operations, without its arenas.
 struct MemoryCount::Built {
   Network network;
   Execution execution;
   Index workspace = 0;  // bytes that making it took
 
-  Built(Backend& backend, const NetworkSettings& settings) : Built(backend, settings, resident_bytes()) {}
+  Built(Backend& backend, const ModelSettings& settings) : Built(backend, settings, resident_bytes()) {}
 
  private:
-  Built(Backend& backend, const NetworkSettings& settings, Index before)
-      : network(backend, settings), execution(plan_execution(backend, network, {settings, 0, true})) {
-    for (const Unit& unit : execution.units) unit.run->prepare(settings.max_rows);
+  Built(Backend& backend, const ModelSettings& settings, Index before)
+      : network(backend, settings.network), execution(plan_execution(backend, network, settings)) {
+    for (const Unit& unit : execution.units) unit.run->prepare(settings.network.max_rows);
     workspace = std::max<Index>(resident_bytes() - before, 0);
   }
 };
 
 MemoryCount::MemoryCount(Backend& backend, const TrainingConfig& training, int replicas)
     : backend_(backend),
-      moments_(moment_count(training.optimizer.name)),
+      training_(training),
       replicas_(replicas),
-      accumulates_(training.accumulate > 1),
       program_(resident_bytes()),
       replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}
 
 MemoryCount::~MemoryCount() = default;
 
-const RunMemory& MemoryCount::add(const NetworkSettings& settings) {
-  RunMemory memory;
+const RunMemory& MemoryCount::add(const NetworkSettings& settings, const Grid& grid) {
   const auto build = [&](Backend& backend, Index rows) -> const Built& {
-    NetworkSettings sized = settings;
-    sized.max_rows = rows;
+    ModelSettings sized{.network = settings, .grid = grid};
+    sized.network.max_rows = rows;
     return *built_.emplace_back(std::make_unique<Built>(backend, sized));
   };
   const Built& model = build(backend_, replicas_ > 0 ? 1 : settings.max_rows);
-  const Index params = model.network.params_size(), state = model.network.state_size();
-  const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
-  const Index best = params + state;  // of the best epoch
-  memory.models = model.execution.floats(model.network, moments_) + best + (accumulates_ ? params : 0);
+  RunMemory memory = memory_of(model.network, model.execution, training_);
   memory.workspace = model.workspace;
   if (replicas_ > 0) {  // each has a copy of its rows
     const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;
+    const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
     const Built& replica = build(*replica_backend_, rows);
-    memory.models += replicas_ * (replica.execution.floats(replica.network, 0) - params + rows * sample);
+    const Index floats = replica.execution.floats(replica.network, 0) - model.network.params_size() + rows * sample;
+    memory.models += replicas_ * floats * float_bytes;
     memory.workspace += replicas_ * replica.workspace;
+    memory.batches *= settings.max_rows;
   }
-  constexpr Index splits = 2, images = 2;
-  memory.batches = splits * settings.max_rows * sample;
-  memory.saving = images * ((1 + moments_) * params + state + best);
-  for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return models_.emplace_back(memory);
 }
 

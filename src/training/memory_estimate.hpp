@@ -27,6 +27,9 @@ struct RunMemory {
   RunMemory operator+(const RunMemory& other) const;
 };
 
+/// Of one model in training with this execution, without the program, its libraries' scratch and data.
+RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training);
+
 /// The splits as a rank holds them.
 struct HeldData {
   std::vector<DataPart> parts;
@@ -41,8 +44,8 @@ class MemoryCount {
   MemoryCount(Backend& backend, const TrainingConfig& training, int replicas);
   ~MemoryCount();
 
-  /// Adds the model at the plan's next resolution, and its batches.
-  const RunMemory& add(const NetworkSettings& settings);
+  /// Adds the model at the plan's next resolution, and its batches; with a grid, as the first block's rank has it.
+  const RunMemory& add(const NetworkSettings& settings, const Grid& grid = {});
 
   /// The largest sum over models that exist at once (two before a fusion). Includes the program and, if `held` is
   /// given, the data for those models' resolutions.
@@ -51,8 +54,8 @@ class MemoryCount {
  private:
   struct Built;
   Backend& backend_;
-  int moments_, replicas_;
-  bool accumulates_;
+  TrainingConfig training_;
+  int replicas_;
   Index program_;
   std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;

@@ -16,14 +16,16 @@ struct ModelState {
   NetworkSettings network;
   Model model;
   Optimizer optimizer;
-  HostModel best;  ///< of the best epoch of the phase under way or done, where the phase keeps it
+  Comm* group = nullptr;  ///< the ranks that share each sample with this one; null: no others
+  HostModel best;         ///< of the best epoch of the phase under way or done, where the phase keeps it
 
   ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
-             const Extent& at)
+             const Extent& at, Comm* its_group = nullptr)
       : resolution(at),
         network(settings.network),
         model(backend, settings),
-        optimizer(backend, optimizer_settings, model.network().params_size(), first_params(model)) {}
+        optimizer(backend, optimizer_settings, std::ssize(model.params()), first_params(model)),
+        group(its_group) {}
 
   /// Floats of the parameters before the top: their moments have an age of their own.
   static Index first_params(Model& model) {
@@ -34,7 +36,8 @@ struct ModelState {
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
-    return {model.network(), model.params(), model.state(), optimizer.moments(), optimizer.ages(), &best};
+    return {model.network(),     model.layout(),   group, model.params(), model.state(),
+            optimizer.moments(), optimizer.ages(), &best};
   }
 
   /// The model as it is becomes the best one.
@@ -61,8 +64,9 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
-  if (ctx.grid != nullptr) settings.grid = ctx.grid->grid(), settings.block = ctx.grid->block();
-  return {ctx.backend, settings, config.training.optimizer, resolution};
+  SampleGrid* const grid = ctx.grid(resolution);
+  if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
+  return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};
 }
 
 }  // namespace mrmf

@@ -14,12 +14,12 @@ namespace mrmf {
 
 class Objective {
  public:
-  /// For the model's outputs and the store's targets at this resolution. ConfigError where the loss cannot be summed
-  /// over the blocks of a grid.
+  /// For the model's outputs and the store's targets at this resolution.
   Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
             const Extent& resolution);
 
-  LossOp& loss() { return *loss_; }
+  /// LossOp::run() for the model's last outputs.
+  void run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
   Index target_channels() const { return target_channels_; }
   bool measures() const { return metric_.has_value(); }
 
@@ -35,6 +35,7 @@ class Objective {
   Extent resolution_;
   Index target_channels_;
   std::unique_ptr<LossOp> loss_;
+  bool cut_;  // a rank has some positions of each sample's output
   std::optional<Metric> metric_;
   MetricSums sums_;
 };

@@ -26,8 +26,8 @@ struct RunContext {
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
-  SampleGrid* grid = nullptr;  ///< of ranks that share samples; null: each rank has its own
-  SaveTimes* stops = nullptr;  ///< if nothing is saved: what still stops on a signal; null: nothing does
+  StageGrids* grids = nullptr;  ///< of ranks that share samples; null: each rank has its own
+  SaveTimes* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
 
   /// The same context for a team of its ranks, with another report.
   RunContext of(Comm& its_team, RunReport& its_report) const {
@@ -35,10 +35,15 @@ struct RunContext {
   }
   /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
   RunContext apart(RunReport& silent) const {
-    return {backend, team, data, silent, nullptr, shard_replicas, grid, saving != nullptr ? &saving->times : stops};
+    return {backend, team, data, silent, nullptr, shard_replicas, grids, saving != nullptr ? &saving->times : stops};
   }
-  /// The ranks that share out the samples.
-  Comm& of_samples() const { return grid != nullptr ? grid->same_block() : team; }
+  /// The ranks that share each sample at a resolution; null: each rank has its own.
+  SampleGrid* grid(const Extent& resolution) const { return grids != nullptr ? grids->at(resolution) : nullptr; }
+  /// Makes the data ready at a resolution; returns the seconds it took. Collective.
+  double require_data(const Extent& resolution) const {
+    if (grids != nullptr) data.load(grids->share(resolution));
+    return data.require(resolution);
+  }
 };
 
 }  // namespace mrmf

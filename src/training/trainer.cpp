@@ -15,18 +15,19 @@ namespace mrmf {
 
 // Makes all decisions and allocations, so that no step has to.
 void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainState& state) {
+  grid_ = ctx_.grid(phase.resolution);
   compare_ranks(model_state, state, "at the start of " + place_text(phase));
   own_rows_ = 0;
   model_state.optimizer.configure(phase.optimizer);
-  clock_.time().io += ctx_.data.require(phase.resolution);
+  clock_.time().io += ctx_.require_data(phase.resolution);
   ctx_.backend.forget();
   const BatchSampler::First order = sampler_.first(phase);
   const Timer timer;
   collective_try(ctx_.team, [&] {
     const Index rows = config_.rows_at_once(phase.batch);
     const Execution& execution = model_state.model.execution();
-    const SampleBlock block{execution.input_box, execution.output_box};
-    const SampleBlock* const own = ctx_.grid != nullptr ? &block : nullptr;
+    const SampleBlock block{execution.input_box, execution.output_box, model_state.model.network().output().spatial};
+    const SampleBlock* const own = grid_ != nullptr ? &block : nullptr;
     train_.emplace(ctx_.backend, ctx_.data.train(), phase.resolution, rows, own);
     validation_.emplace(ctx_.backend, ctx_.data.validation(), phase.resolution, rows, own);
   });
@@ -160,7 +161,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
 
 void Trainer::take_sum_time() {
   if (all_reduce_ || replicas_) clock_.add(replicas_ ? replicas_->take_time() : all_reduce_->take_time());
-  if (ctx_.grid != nullptr) clock_.add(ctx_.grid->take_time());
+  if (grid_ != nullptr) clock_.add(grid_->take_time());
 }
 
 // When samples are streamed, one rank may meet one that cannot be read; then all must stop.
@@ -192,10 +193,11 @@ Step Trainer::training_step(const ModelState& model_state, const Phase& phase, c
 }
 
 void Trainer::add_grid(Step& step, const Model& model) const {
-  if (ctx_.grid == nullptr) return;
-  step.blocks = &ctx_.grid->messages();
+  if (grid_ == nullptr) return;
+  step.blocks = &grid_->messages();
+  step.of_sample = grid_->over_group();
   step.share = model.execution().share;
-  if (step.training) step.of_whole = ctx_.grid->over_same_block();
+  if (step.training) step.of_whole = grid_->over_same_block();
 }
 
 // Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.
@@ -205,9 +207,21 @@ void Trainer::sum_parts(Model& model, int part) {
   if (part == 0) return ctx_.backend.swap(model.reduced(), summed_.span());
   if (!last) return ctx_.backend.accumulate(model.reduced(), summed_.span());
   ctx_.backend.accumulate(summed_.span(), model.reduced());
-  if (!all_reduce_) return;
-  all_reduce_->start(model.reduced());
-  all_reduce_->finish();
+  model.sum(gradient_sums());
+}
+
+GradientSums Trainer::gradient_sums() const {
+  return {all_reduce_.get(), grid_ != nullptr ? grid_->over_same_block() : nullptr,
+          ctx_.backend.immediate() ? kHostBucket : kDeviceBucket};
+}
+
+// Of weights that are cut, each rank of a group counts its own.
+void Trainer::clip(Model& model) {
+  const auto most = static_cast<float>(config_.clip_norm);
+  if (model.layout().cuts().empty()) return clip_->run(model.grads(), most);
+  std::vector<Span> counted;
+  for (const Place& place : model.layout().counted()) counted.push_back(mrmf::part(model.grads(), place));
+  clip_->run_over(model.grads(), most, counted, *grid_->over_group());
 }
 
 // One part of an optimizer step. The last one updates the parameters and keeps the loss, summed over the team's rows.
@@ -227,13 +241,12 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
       replicas_->train(now, shard_rows(epoch.order, k), batch);
     } else {
       const ConstTensor y = model.forward(now, batch.x);
-      objective_->loss().run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
-      AllReduce* const sums = parts == 1 ? all_reduce_.get() : nullptr;
-      model.backward(now, batch.x, {sums, ctx_.backend.immediate() ? kHostBucket : kDeviceBucket});
+      objective_->run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
+      model.backward(now, batch.x, parts == 1 ? gradient_sums() : GradientSums{});
       if (parts > 1) sum_parts(model, part);
     }
     if (!last) return;
-    if (clip_) clip_->run(model.grads(), static_cast<float>(config_.clip_norm));
+    if (clip_) clip(model);
     model_state.optimizer.update(now, model.params(), model.grads());
     ctx_.backend.keep(now, model.loss(), losses_.span());
   });
@@ -287,7 +300,7 @@ std::optional<TrainState> Trainer::saved(ModelState& model_state, const Phase& p
 void Trainer::count_samples(TrainState& state) {
   const Timer timer;
   std::int64_t rows = std::exchange(own_rows_, 0);
-  ctx_.of_samples().sum(std::span(&rows, 1));
+  of_samples().sum(std::span(&rows, 1));
   state.samples += rows;
   clock_.time().communication += timer.seconds();
 }
@@ -297,7 +310,7 @@ void Trainer::compare_ranks(ModelState& model_state, const TrainState& state, co
   const Timer timer;
   const bool own_state = !config_.global_batch_norm && !ctx_.shard_replicas && state.step > 0;
   require_same_model(ctx_.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
-                     ctx_.team, place);
+                     {ctx_.team, of_samples()}, place);
   if (ctx_.saving) ctx_.saving->times.compared();
   clock_.time().communication += timer.seconds();
 }

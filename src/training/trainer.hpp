@@ -86,11 +86,13 @@ class Trainer {
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
   PhaseHistory finish(ModelState& model_state, const Phase& phase, TrainState& state);
-  double probe_half(ModelState& model_state, const Phase& phase, TrainState& state, std::size_t last, Probe& probe);
+  double probe_half(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t last, Probe& probe);
   void look(ModelState& model_state, TrainState& state, EpochRecord& epoch);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);
   void sum_parts(Model& model, int part);
+  GradientSums gradient_sums() const;
+  void clip(Model& model);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
   void take_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch, int batches);
@@ -111,11 +113,15 @@ class Trainer {
   void warn_of_spread(const Phase& phase, const EpochRecord& epoch);
   void pause(ModelState& model_state, const Phase& phase, TrainState& state);
 
+  /// The ranks that share out the samples of the phase under way.
+  Comm& of_samples() const { return grid_ != nullptr ? grid_->same_block() : ctx_.team; }
+
   RunContext ctx_;
   TrainingConfig config_;
   BatchSampler sampler_;
   std::unique_ptr<AllReduce> all_reduce_;      // null: alone
-  std::optional<Batches> train_, validation_;  // of the phase under way
+  SampleGrid* grid_ = nullptr;                 // of the phase under way; null: each rank has whole samples
+  std::optional<Batches> train_, validation_;  // likewise
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
   std::optional<Objective> objective_;         // likewise
   std::unique_ptr<ClipOp> clip_;               // likewise; null: gradients of any norm

@@ -66,7 +66,7 @@ Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
       const Feed::Batch batch = validation_->batch(now);
       if (replicas_) return replicas_->evaluate(now, shard_rows(order, k), batch);
       const ConstTensor y = model.forward(now, batch.x);
-      objective_->loss().run(now, y, batch.targets, {}, model.loss());
+      objective_->run(now, y, batch.targets, {}, model.loss());
       ctx_.backend.keep(now, model.loss(), losses_.span());
     });
     if (!replicas_) objective_->add(model, *split.store, now.ids);
@@ -88,6 +88,7 @@ EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phas
   record.stage = phase.stage;
   record.role = phase.role;
   record.resolution = phase.resolution;
+  if (grid_ != nullptr) record.grid = phase.grid;
   record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = state.samples;

@@ -13,10 +13,10 @@ constexpr int kLookBatches = 8;  // for batch norms' statistics, at most: a look
 
 }  // namespace
 
-// Steps [state.step, last) of the first epoch, then the validation loss.
-double Trainer::probe_half(ModelState& model_state, const Phase& phase, TrainState& state, std::size_t last,
+// Steps of the epoch from where the probe stands to `last`, then the validation loss.
+double Trainer::probe_half(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t last,
                            Probe& probe) {
-  const Epoch epoch{0, sampler_.training(phase, 0), state.rate};
+  TrainState& state = probe.state;
   const auto first = static_cast<std::size_t>(state.step);
   expect(epoch, first, phase.batch);
   for (std::size_t k = first; k < last; ++k)
@@ -27,7 +27,6 @@ double Trainer::probe_half(ModelState& model_state, const Phase& phase, TrainSta
   if (!config_.global_batch_norm && !replicas_) average_state(ctx_.backend, model_state.model, ctx_.team);
   const double rows = static_cast<double>(statistics_rows_ + ctx_.data.validation().shape.samples);
   probe.look_gflop += 1e-9 * rows * model_state.model.network().flop();
-  validation_->expect(sampler_.validation(config_.rows_at_once(phase.batch)));
   return validate(model_state, phase.batch).loss;
 }
 
@@ -43,8 +42,8 @@ Probe Trainer::probe(ModelState& model_state, const Phase& phase, double share) 
   const auto gflop = [&](std::size_t first, std::size_t last) {
     return 3e-9 * static_cast<double>(epoch.rows(first, last)) * model_state.model.network().flop();
   };
-  probe.halfway = probe_half(model_state, phase, probe.state, half, probe);
-  probe.end = probe_half(model_state, phase, probe.state, 2 * half, probe);
+  probe.halfway = probe_half(model_state, phase, epoch, half, probe);
+  probe.end = probe_half(model_state, phase, epoch, 2 * half, probe);
   probe.second_gflop = gflop(half, 2 * half);
   probe.training_gflop = gflop(0, 2 * half);
   take_sum_time();

@@ -9,22 +9,7 @@ import numpy as np
 
 import support
 
-NETWORK = """
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = 3
-[[model.layers]]
-type = "max_pool"
-window = 2
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = %d
-"""
+NETWORK = "\n" + support.layers("conv filters=4 kernel=3", "max_pool window=2", "relu", "flatten", "dense units=%d")
 
 
 def config(data, training, units, method='name = "baseline"'):
@@ -120,3 +105,21 @@ class PeopleTest(support.MrmfTest):
             self.assertIn(part, message)
         folder = re.search(r'folder = "(.*)"', text)[1]
         self.assertFalse(os.path.exists(self.path(folder)), "a refused run leaves a folder behind")
+
+
+class InitTest(support.MrmfTest):
+    """What `mrmf init` makes of a file, and that it trains."""
+
+    def file(self, name, **arrays):
+        with h5py.File(self.path(f"{name}.h5"), "w") as file:
+            for key, values in arrays.items():
+                file[key.replace("__", "/")] = values
+
+    def made(self, name, *options, **arrays):
+        """The configuration that init writes for a file of these arrays, and what init says."""
+        self.file(name, **arrays)
+        said = self.mrmf("init", f"{name}.h5", "-o", f"{name}.toml", "--folder", f"run-{name}", *options)
+        return self.read(f"{name}.toml"), said
+
+    def trains(self, name):
+        self.mrmf("train", f"{name}.toml", "--set", "training.epochs=1")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -14,32 +15,16 @@ import numpy as np
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
 MRMF = os.path.abspath(MRMF)
 
-LAYERS = """
-[[model.layers]]
-type = "conv"
-filters = 6
-kernel = 4
-[[model.layers]]
-type = "max_pool"
-window = 4
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "dense"
-units = 8
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "dropout"
-rate = 0.1
-[[model.layers]]
-type = "dense"
-units = 2
-"""
+
+def layers(*texts):
+    """A network in a configuration, from a text for each layer: its type and keys, such as "conv filters=4 kernel=3"."""
+    words = (text.split() for text in texts)
+    return "".join("\n".join(["[[model.layers]]", f'type = "{kind}"', *(key.replace("=", " = ", 1) for key in keys), ""])
+                   for kind, *keys in words)
+
+
+LAYERS = "\n" + layers("conv filters=6 kernel=4", "max_pool window=4", "relu", "flatten", "batch_norm", "dense units=8", "relu",
+                       "dropout rate=0.1", "dense units=2")
 
 CONFIG = """
 [data]
@@ -148,6 +133,21 @@ class MrmfTest(unittest.TestCase):
         self.assertEqual(len(errors), 1, output)
         self.assertIn(message, errors[0])
         return output
+
+    def epochs_written(self, run="run"):
+        """How many epochs are on record."""
+        try:
+            return self.read(run + "/epochs.jsonl").count("\n")
+        except FileNotFoundError:
+            return 0
+
+    def kill_after(self, epochs, *words):
+        """Starts a run in the folder "run", and kills it once this many epochs are on record."""
+        process = self.launch(*words)
+        while process.poll() is None and self.epochs_written() < epochs:
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
 
     def interrupted(self, run, attempt):
         """attempt() starts `run` and interrupts it, or comes too late for that; returns its exit code and output. On a

@@ -1,8 +1,6 @@
 """The best epoch's model beside the last one, early stopping by what is monitored, and the coarse model handed over."""
 import json
 import os
-import signal
-import unittest
 
 import h5py
 import numpy as np
@@ -76,21 +74,11 @@ class BestEpoch(support.MrmfTest):
         self.train("straight", *ROUGH)
         words = ("train", "config.toml", "--set", "run.folder=run", *ROUGH, "--set", "run.checkpoint.epochs=1")
         for epochs in (3, 5, 7):
-            process = self.launch(*words)
-            while process.poll() is None and self.epochs_written() < epochs:
-                pass
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            self.kill_after(epochs, *words)
         self.mrmf(*words)
         for name in ("best.h5", "final.h5"):
             self.assertEqual(self.arrays("run/checkpoints/" + name), self.arrays("straight/checkpoints/" + name))
         self.assertEqual(self.result("run")["best"], self.result("straight")["best"])
-
-    def epochs_written(self):
-        try:
-            return self.read("run/epochs.jsonl").count("\n")
-        except FileNotFoundError:
-            return 0
 
     def test_early_stopping_ends_a_phase_and_plan_says_so(self):
         early = ("--set", "training.early_stopping.patience=2", "--set", "training.epochs=40")
@@ -109,11 +97,7 @@ class BestEpoch(support.MrmfTest):
                  "run.checkpoint.epochs=1")
         self.train("straight", *early)
         ended = len(self.lines("straight/epochs.jsonl"))
-        process = self.launch("train", "config.toml", "--set", "run.folder=run", *early)
-        while process.poll() is None and self.epochs_written() < ended - 2:
-            pass
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        self.kill_after(ended - 2, "train", "config.toml", "--set", "run.folder=run", *early)
         self.train("run", *early)
         self.assertEqual(len(self.lines("run/epochs.jsonl")), ended)
         self.assertEqual(self.arrays("run/checkpoints/best.h5"), self.arrays("straight/checkpoints/best.h5"))

@@ -32,12 +32,6 @@ class Checkpoint(support.MrmfTest):
     def start(self, *words, ranks=0, **options):
         return self.launch("train", "config.toml", *words, ranks=ranks, **options)
 
-    def epochs_written(self, run):
-        try:
-            return self.read(run + "/epochs.jsonl").count("\n")
-        except FileNotFoundError:
-            return 0
-
     def stop_after(self, epochs, how, run, *words, ranks=0):
         """Starts a run, sends the signal once this many epochs are on record; returns the exit code and the output."""
         return self.interrupted(run, lambda: self.stop_once(epochs, how, run, *words, ranks=ranks))

@@ -20,20 +20,8 @@ SGD = ["--set", "training.optimizer.name=sgd", "--set", "training.optimizer.lear
 EXACT = ["--set", "run.precision=fp32", "--set", "run.deterministic=true"]
 
 # What a backend may fuse, on 1-D data: convolution, max pool, ReLU; batch norm, leaky ReLU, average pool.
-FUSABLE = ('[[model.layers]]\ntype = "flatten"\n', """[[model.layers]]
-type = "conv"
-filters = 5
-kernel = 3
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "leaky_relu"
-[[model.layers]]
-type = "average_pool"
-window = 2
-[[model.layers]]
-type = "flatten"
-""")
+FUSABLE = (support.layers("flatten"),
+           support.layers("conv filters=5 kernel=3", "batch_norm", "leaky_relu", "average_pool window=2", "flatten"))
 MRMF_METHOD = (support.MRMF_METHOD[0], support.MRMF_METHOD[1].replace("[[4], [2], [1]]", "[[2], [1]]"))
 
 

@@ -5,32 +5,18 @@ import unittest
 import h5py
 import numpy as np
 
-import support
+from people_files import InitTest
 
 
-class FirstLook(support.MrmfTest):
+class FirstLook(InitTest):
     def setUp(self):
         super().setUp()
         self.rng = np.random.default_rng(21)
-
-    def file(self, name, **arrays):
-        with h5py.File(self.path(f"{name}.h5"), "w") as file:
-            for key, values in arrays.items():
-                file[key.replace("__", "/")] = values
-
-    def made(self, name, *options, **arrays):
-        """The configuration that init writes for a file of these arrays, and what init says."""
-        self.file(name, **arrays)
-        said = self.mrmf("init", f"{name}.h5", "-o", f"{name}.toml", "--folder", f"run-{name}", *options)
-        return self.read(f"{name}.toml"), said
 
     def refused(self, name, message, *options, code=3, **arrays):
         self.file(name, **arrays)
         self.fails(code, "init", f"{name}.h5", "-o", f"{name}.toml", *options, message=message)
         self.assertFalse(os.path.exists(self.path(f"{name}.toml")))
-
-    def trains(self, name):
-        self.mrmf("train", f"{name}.toml", "--set", "training.epochs=1")
 
     def images(self, rows=60, size=8):
         return self.rng.normal(0, 1, (rows, size, size)).astype("f4")

@@ -376,15 +376,7 @@ batch = 1
 epochs = 1
 [run]
 threads = 1
-[[model.layers]]
-type = "average_pool"
-window = [16, 16, 16]
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = 2
-"""
+""" + support.layers("average_pool window=[16,16,16]", "flatten", "dense units=2")
         self.write("many.toml", text)
         started = time.monotonic()
         predicted = self.mrmf("inspect", "many.toml").split("at its peak: ")[1].split(" MB")[0]

@@ -7,10 +7,10 @@ import h5py
 import numpy as np
 
 import support
-from people_files import IMAGES, SERIES, VOLUMES, PeopleTest, make_images, make_series, make_volumes
+from people_files import IMAGES, SERIES, VOLUMES, InitTest, PeopleTest, make_images, make_series, make_volumes
 
 
-class Init(PeopleTest):
+class Init(InitTest, PeopleTest):
     def init(self, *files, name="made.toml"):
         text = self.mrmf("init", *files, "-o", name, "--folder", "run")
         return text, self.read(name)
@@ -52,17 +52,6 @@ class Init(PeopleTest):
         _, text = self.init("flat.h5", name="flat.toml")
         self.assertNotIn("axes", text)
         self.mrmf("train", "flat.toml", "--set", "training.epochs=1", "--set", "run.folder=flat")
-
-    def made(self, name, **arrays):
-        """A file of these arrays, the configuration that init writes for it, and what init says."""
-        with h5py.File(self.path(f"{name}.h5"), "w") as file:
-            for key, values in arrays.items():
-                file[key.replace("__", "/")] = values
-        said, text = self.init(f"{name}.h5", name=f"{name}.toml")
-        return text, said
-
-    def trains(self, name):
-        self.mrmf("train", f"{name}.toml", "--set", "training.epochs=1", "--set", f"run.folder=run-{name}")
 
     def test_init_of_channels_that_are_constant(self):
         rng = np.random.default_rng(11)

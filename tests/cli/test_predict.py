@@ -27,26 +27,8 @@ optimizer.learning_rate = 1e-2
 name = "baseline"
 [run]
 threads = 1
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = 3
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "max_pool"
-window = 2
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dropout"
-rate = %(rate)s
-[[model.layers]]
-type = "dense"
-units = %(units)d
-"""
+""" + support.layers("conv filters=4 kernel=3", "batch_norm", "max_pool window=2", "relu", "flatten",
+                     "dropout rate=%(rate)s", "dense units=%(units)d")
 NUMBERS = {"labels": "y", "data": 'normalise.labels = "mean_std"', "training": "", "rate": "0.3", "units": 2}
 CLASSES = {**NUMBERS, "labels": "kind", "data": "", "training": 'loss = "cross_entropy"', "units": 3}
 BINARY = {**NUMBERS, "labels": "flags", "data": "", "training": 'loss = "binary_cross_entropy"'}

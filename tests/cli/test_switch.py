@@ -1,8 +1,5 @@
 """method.switch = "slope": a coarse phase ends when it stops paying, and what its last look has trained is kept."""
 import json
-import os
-import signal
-import unittest
 
 import h5py
 import support
@@ -77,27 +74,15 @@ class Switch(support.MrmfTest):
         words = ("--set", "run.checkpoint.epochs=1", *STALE)
         straight = self.train("straight", *words)
         for epochs in range(1, 6):
-            process = self.launch("train", "config.toml", "--set", "run.folder=run", *words)
-            while process.poll() is None and not self.written(epochs):
-                pass
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            self.kill_after(epochs, "train", "config.toml", "--set", "run.folder=run", *words)
         self.assertEqual(self.train("run", *words), straight)
-
-    def written(self, epochs):
-        path = self.path("run/epochs.jsonl")
-        return os.path.exists(path) and self.read("run/epochs.jsonl").count("\n") >= epochs
 
     def test_a_stop_after_the_last_look_repeats_its_training(self):
         # The coarse phase's end is saved, and nothing of the last phase: continued from there, the probe is made again.
         straight = self.train("straight", *STALE)
-        process = self.launch("train", "config.toml", "--set", "run.folder=run", *STALE, "--set",
-                              "run.checkpoint.epochs=1")
-        while process.poll() is None and not self.written(4):
-            pass
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        self.assertEqual(self.train("run", *STALE, "--set", "run.checkpoint.epochs=1"), straight)
+        words = (*STALE, "--set", "run.checkpoint.epochs=1")
+        self.kill_after(4, "train", "config.toml", "--set", "run.folder=run", *words)
+        self.assertEqual(self.train("run", *words), straight)
 
     def test_streamed_samples_and_statistics(self):
         words = (*STALE, "--set", "training.precise_batch_norm=2")
@@ -116,50 +101,6 @@ class Switch(support.MrmfTest):
                        message='method.switch = "slope"')
         self.fails(2, "train", "config.toml", "--set", "method.finetune.batch=96",
                    message='method.switch = "slope" needs two steps or more in an epoch')
-
-
-class Handover(support.MrmfTest):
-    """What else a schedule may set: dilated bottoms and coarse data by strides."""
-
-    def setUp(self):
-        super().setUp()
-        support.make_data(self.path("data.h5"))
-        self.config(replace=[('name = "baseline"',
-                              'name = "mrmf"\ntop = "interpolated"\nresolutions = [[2], [1]]')])
-
-    def loss(self, folder, *more):
-        self.mrmf("train", "config.toml", "--set", f"run.folder={folder}", *more)
-        return self.lines(folder + "/epochs.jsonl")[-1]["validation_loss"]
-
-    def evaluated(self, folder):
-        return float(self.mrmf("evaluate", folder, "--epoch", "last").splitlines()[-1].split()[1])
-
-    def test_a_dilated_model_is_used_as_it_was_trained(self):
-        words = ("--set", "method.dilated=true")
-        self.assertIn("from coarse, dilated, top interpolated", self.mrmf("plan", "config.toml", *words))
-        loss = self.loss("dilated", *words)
-        self.assertNotEqual(loss, self.loss("plain"))
-        self.assertAlmostEqual(self.evaluated("dilated"), loss, delta=1e-5)
-        self.mrmf("export", "dilated", "--epoch", "last", "-o", "model.safetensors")
-        with open(self.path("model.safetensors"), "rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        self.assertIn('"dilation":[2]', "".join(header["__metadata__"].values()).replace(" ", ""))
-
-    def test_coarse_data_by_strides(self):
-        coarse = ("--set", "method.name=baseline", "--set", "method.top=dense", "--set", "method.resolutions=[[2]]")
-        stride = (*coarse, "--set", "data.coarsening=stride")
-        loss = self.loss("stride", *stride)
-        self.assertNotEqual(loss, self.loss("average", *coarse))
-        self.assertAlmostEqual(self.evaluated("stride"), loss, delta=1e-5)
-        for reading in ("data.averaging=epoch", "data.load=stream"):
-            self.assertEqual(self.loss(reading, *stride, "--set", reading), loss)
-        # The same as a file of every other position.
-        with h5py.File(self.path("data.h5"), "r+") as file:
-            for name in ("train_frames", "val_frames"):
-                values = file[name][:, ::2]
-                del file[name]
-                file[name] = values
-        self.assertEqual(self.loss("file", *coarse, "--set", "method.resolutions=[[1]]"), loss)
 
 
 if __name__ == "__main__":

@@ -27,40 +27,11 @@ threads = 1
 """
 
 # Of waves: three classes by their number of periods.
-WAVES = """
-[[model.layers]]
-type = "conv"
-filters = 8
-kernel = 5
-[[model.layers]]
-type = "max_pool"
-window = 2
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = 3
-"""
+WAVES = "\n" + support.layers("conv filters=8 kernel=5", "max_pool window=2", "relu", "flatten", "dense units=3")
 
 # Of images: a class for every pixel.
-PIXELS = """
-cut = "last"
-[[model.layers]]
-type = "conv"
-filters = 8
-kernel = 3
-padding = "same"
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "conv"
-name = "last"
-filters = 3
-kernel = 3
-padding = "same"
-"""
+PIXELS = '\ncut = "last"\n' + support.layers('conv filters=8 kernel=3 padding="same"', "relu",
+                                            'conv name="last" filters=3 kernel=3 padding="same"')
 
 
 def make_waves(path, dtype="int64"):

@@ -11,6 +11,9 @@ import numpy as np
 
 import process
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+from support import layers  # noqa: E402
+
 CONFIG = """
 [data]
 files = ["data.h5"]
@@ -26,29 +29,8 @@ name = "baseline"
 [run]
 folder = "run"
 threads = 1
-[[model.layers]]
-type = "conv"
-filters = 2
-kernel = 2
-[[model.layers]]
-type = "max_pool"
-window = 2
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "dense"
-units = 4
-[[model.layers]]
-type = "dropout"
-rate = 0.1
-[[model.layers]]
-type = "dense"
-units = 2
-"""
+""" + layers("conv filters=2 kernel=2", "max_pool window=2", "relu", "flatten", "batch_norm", "dense units=4",
+             "dropout rate=0.1", "dense units=2")
 TIMEOUT = ("--set", "run.timeout=8")  # seconds after which a rank that hangs is noticed
 STOP = "stop = { coarse = { epochs = 2 }, dense = { epochs = 1 }, finetune = { epochs = 2 } }"
 METHODS = {

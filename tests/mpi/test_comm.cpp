@@ -198,6 +198,45 @@ TEST_CASE("comm: sums go on beside other calls, and end in any order") {
   CHECK(std::count(b.begin(), b.end(), 2.0F * static_cast<float>(world.size())) == 7);
 }
 
+TEST_CASE("comm: long sums, several at a time, beside messages of the same ranks") {
+  Comm world = Comm::world();
+  const int size = world.size(), rank = world.rank();
+  constexpr std::size_t lengths[] = {1 << 14, (1 << 14) + 3, 100003, 7};
+  for (int turn = 0; turn < 3; ++turn) {
+    std::vector<std::vector<float>> values;
+    std::vector<PendingSum> sums;
+    for (const std::size_t length : lengths) {
+      std::vector<float>& mine = values.emplace_back(length);
+      for (std::size_t i = 0; i < length; ++i)
+        mine[i] = static_cast<float>((i % 1000) * static_cast<std::size_t>(rank + 1));
+    }
+    for (std::vector<float>& mine : values) sums.push_back(world.start_sum(mine));
+    CHECK(world.sum(1.0) == size);
+    if (turn == 1)
+      while (!sums[2].test()) {
+      }
+    for (PendingSum& sum : sums) sum.finish();
+    const auto ranks = static_cast<std::size_t>(size * (size + 1) / 2);
+    for (const std::vector<float>& total : values) {
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < total.size(); ++i)
+        wrong += total[i] != static_cast<float>((i % 1000) * ranks) ? 1U : 0U;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("comm: long sums that are not exact have the same bits on every rank") {
+  Comm world = Comm::world();
+  std::vector<float> values(50000);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 1.0F / static_cast<float>(i + 3 + static_cast<std::size_t>(world.rank()) * 7);
+  world.start_sum(values).finish();
+  std::uint64_t hash = 0;
+  for (const float value : values) hash = hash * 31 + std::bit_cast<std::uint32_t>(value);
+  CHECK(world.agree(hash));
+}
+
 TEST_CASE("comm: long spans go in pieces, each element once") {
   std::vector<int> values(23);
   for (const std::size_t limit : {1, 5, 22, 23, 24}) {

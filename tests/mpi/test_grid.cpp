@@ -2,8 +2,11 @@
 // grids.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "layers/exchange.hpp"
 #include "mpi/messages.hpp"
+#include "src/run/whole_weights.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/branches.hpp"
@@ -46,6 +49,8 @@ struct Experiment {
   Comm world = Comm::world();
   std::unique_ptr<Backend> backend;
   ModelSettings settings;
+  LossSettings loss;
+  Index target_channels = 0;  ///< of the labels; 0: those of the outputs, as random numbers
   Index rows = 3;
 
   Results unsplit() {
@@ -63,16 +68,32 @@ struct Experiment {
     return run(model, messages.get(), ranks.get());
   }
 
+  // Numbers, or classes with -1 where a label is ignored: all of the first sample's first half, so that blocks differ.
+  std::vector<float> targets(const Shape& labels, Index classes) const {
+    std::vector<float> values = random_values(labels.count(), 22);
+    if (target_channels == 0) return values;
+    const Index half = labels.per_sample() / 2;
+    for (Index i = 0; i < std::ssize(values); ++i) {
+      float& value = values[static_cast<std::size_t>(i)];
+      const float most = classes > 1 ? static_cast<float>(classes) : 2.0F;  // yes or no
+      value = i < half || i % 5 == 0 ? -1.0F : std::floor(std::min(std::abs(value), 0.999F) * most);
+    }
+    return values;
+  }
+
   Results run(Model& model, Messages* blocks, AllReduce* ranks) {
-    const Shape whole = model.network().input().rows(rows);
-    const Shape labels = model.network().output().rows(rows);
-    const std::vector<float> x = random_values(whole.count(), 21), target = random_values(labels.count(), 22);
+    const Shape whole = model.network().input().rows(rows), outputs_of = model.network().output().rows(rows);
+    Shape labels = outputs_of;
+    if (target_channels > 0) labels.channels = target_channels;
+    const std::vector<float> x = random_values(whole.count(), 21);
+    const std::vector<float> target = targets(labels, loss.task() == Task::classes ? outputs_of.channels : 1);
     const Execution& here = model.execution();
     const std::vector<float> own_x = box_of(*backend, whole, x, here.input_box);
     const std::vector<float> own_target = box_of(*backend, labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
-    Step step{.training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks};
+    Step step{
+        .training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks, .of_sample = ranks};
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
@@ -80,17 +101,21 @@ struct Experiment {
     Results results;
     const std::vector<float> outputs = copy(y.data);
     std::ranges::fill(model.grads(), NAN);
-    backend->loss({}, out, out.channels)->run(step, y, {out, own_target}, model.output_gradient(rows), model.loss());
-    model.backward(step, {in, own_x});
+    Shape own_labels = out;
+    own_labels.channels = labels.channels;
+    Step of_loss = step;
+    if (out.spatial == outputs_of.spatial) of_loss.of_sample = nullptr;  // every rank has all of it
+    backend->loss(loss, out, labels.channels)
+        ->run(of_loss, y, {own_labels, own_target}, model.output_gradient(rows), model.loss());
+    model.backward(step, {in, own_x}, {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
     results.loss = model.loss()[0];
-    if (ranks != nullptr) results.loss = world.sum(results.loss);
+    std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
     for (const Entry& entry : model.network().entries()) {
-      const Span own = part(model.grads(), entry.params);
+      const Span own = part(grads, entry.params);
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }
-    if (ranks != nullptr) world.sum(std::span(results.grads));
     results.state = copy(model.state());
-    results.y = gathered(outputs, labels, here, ranks != nullptr);
+    results.y = gathered(outputs, outputs_of, here, ranks != nullptr);
     return results;
   }
 
@@ -212,6 +237,35 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
     }
 }
 
+TEST_CASE("grid: losses whose means are of whole samples, with labels that are ignored in some blocks") {
+  struct Kinds {
+    std::vector<std::pair<LossKind, float>> weights;
+    std::vector<float> classes{};
+    Index target_channels;
+  };
+  using enum LossKind;
+  const Kinds all[] = {{{{cross_entropy, 1}}, {}, 1},
+                       {{{cross_entropy, 0.7F}, {dice, 2}}, {1, 0.5F, 3}, 1},
+                       {{{dice, 1}}, {}, 1},
+                       {{{binary_cross_entropy, 1}, {dice, 0.5F}}, {1, 2, 3}, 3},
+                       {{{huber, 1}, {mae, 0.5F}}, {}, 0}};
+  const Shape sample{.n = 0, .spatial = {1, 12, 11}, .channels = 2, .axes = 2};
+  std::size_t number = 0;
+  for (const Kinds& kinds : all)
+    for (const bool reference : {true, false}) {
+      CAPTURE(number);
+      CAPTURE(reference);
+      number += reference ? 0 : 1;
+      Experiment e = experiment({conv(4, {1, 3, 3}, {1, 1, 1}, true), layer(LayerKind::tanh), conv(3, {1, 1, 1})},
+                                sample, reference);
+      e.loss.weights = {};
+      for (const auto& [kind, weight] : kinds.weights) e.loss.weights[static_cast<std::size_t>(kind)] = weight;
+      e.loss.class_weights = kinds.classes;
+      e.target_channels = kinds.target_channels;
+      for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
+    }
+}
+
 TEST_CASE("grid: networks of one, two and three axes, on every grid of these ranks") {
   for (const int axes : {1, 2, 3}) {
     CAPTURE(axes);
@@ -237,6 +291,49 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
     Experiment e = experiment(layers, sample, false);
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }
+}
+
+TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, several of them, and not at all") {
+  const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 8, .axes = 2};
+  LayerSpec drop = layer(LayerKind::dropout);
+  drop.rate = 0.4F;
+  const LayerSpec flat = layer(LayerKind::flatten), relu = layer(LayerKind::relu), dense = layer(LayerKind::dense, 7),
+                  last = layer(LayerKind::dense, 3), norm = layer(LayerKind::batch_norm);
+  const LayerSpec all = pool(LayerKind::average_pool, {1, 7, 10}, {1, 7, 10});  // one position: whole on every rank
+  struct Case {
+    std::vector<LayerSpec> layers;
+    bool cut;
+  };
+  const std::vector<LayerSpec> heads{named(LayerKind::flatten, "flat"), named(LayerKind::tanh, "a"),
+                                     named(LayerKind::dense, "left"), named(LayerKind::dense, "right", {"flat"}),
+                                     named(LayerKind::add, "sum", {"left", "right"})};
+  const Case cases[] = {{{flat, dense, relu, last}, true},
+                        {{flat, drop, relu, dense, drop, last}, true},
+                        {{flat, norm, drop, dense, last}, true},
+                        {{all, flat, drop, dense, last}, true},
+                        {heads, true},
+                        {{flat, last, dense}, true},
+                        {{flat, norm}, false},
+                        {{flat, drop}, false}};
+  std::size_t number = 0;
+  for (const Case& c : cases)
+    for (const bool first : {false, true}) {  // the flatten reads the network's input
+      CAPTURE(number);
+      CAPTURE(first);
+      number += first ? 1 : 0;
+      std::vector<LayerSpec> layers = c.layers;
+      for (LayerSpec& spec : layers)
+        if (spec.name == "left" || spec.name == "right") spec.units = 5;
+      if (!first) layers.insert(layers.begin(), conv(16, {1, 3, 2}));
+      Experiment e = experiment(layers, sample, false);
+      for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
+      if (e.world.size() == 1) continue;
+      ModelSettings own = e.settings;
+      own.grid = {{1, 1, e.world.size()}};
+      own.block = e.world.rank();
+      const Model model(*e.backend, own);
+      CHECK(model.layout().cuts().empty() == !c.cut);
+    }
 }
 
 TEST_CASE("grid: random networks with branches and dropout, on random grids") {

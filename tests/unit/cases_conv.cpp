@@ -57,6 +57,12 @@ LayerCases conv_cases() {
       {"3-D, 1->3, k2x3x4, stride 2x1x3", volume(3, {6, 5, 10}, 1), conv(3, {2, 3, 4}, {2, 1, 3})},
       {"3-D, 8->4, same, k2", volume(4, {4, 3, 4}, 8), same(conv(4, {2, 2, 2}))},
       {"3-D, 30->8, k3", volume(2, {4, 5, 3}, 30), conv(8, {3, 3, 3})},
+      // At most 16 output positions in all rows: the weights are read where they lie.
+      {"3-D, 70->30, same, one position", volume(5, {1, 1, 1}, 70), same(conv(30, {3, 3, 3}))},
+      {"3-D, 8->3, same, 8 positions", volume(2, {2, 2, 2}, 8), same(conv(3, {3, 3, 3}))},
+      {"3-D, 4->8, stride and zeros, few positions", volume(3, {3, 4, 3}, 4),
+       padded(conv(8, {3, 2, 3}, {2, 3, 2}), {1, 0, 1}, {0, 1, 0})},
+      {"2-D, 130->4, taps apart, few positions", image(2, 4, 3, 130), dilated(same(conv(4, {1, 3, 3})), {1, 2, 1})},
       // Planes of 64 positions and more, whole vectors of output channels: the direct kernels.
       {"3-D, 4->16, same, k3, planes of 8x9", volume(3, {3, 8, 9}, 4), same(conv(16, {3, 3, 3}))},
       {"3-D, 5->24, k2x3x2, zeros differ per side", volume(2, {4, 9, 10}, 5),

@@ -259,6 +259,17 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
 }
 
+TEST_CASE("a former key that says what is done without it makes no column of its own") {
+  const Runs runs;
+  const Made a = baseline(1, 4), b = baseline(2, 6);
+  const std::vector<std::string> folders{runs.write("a", a.result, a.epochs), runs.write("b", b.result, b.epochs)};
+  std::ofstream file(folders[0] + "/config.toml", std::ios::app);
+  file << "\n[data]\ncoarsening = \"average\"\n\n[method]\ndilated = false\n" << std::flush;
+  CHECK(row(compare_table(folders, {}), "total time (s)") == "50.00 +- 14.14 3840.60");
+  file << "\n[method]\ndilated = true\n" << std::flush;
+  CHECK(row(compare_table(folders, {}), "dilated") == "true unset");
+}
+
 TEST_CASE("a setting too long for a heading is told below the table") {
   const Runs runs;
   const Made a = baseline(1, 4), b = baseline(1, 6);

@@ -50,6 +50,21 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
         "c.toml:8: unknown key 'training.zeed'; did you mean 'training.seed'?");
 }
 
+TEST_CASE("former keys are read where they change nothing, and refused where they would") {
+  const std::string rest =
+      " is no longer there: it lowered no loss; remove it, or use the version that docs/results/lab.md names";
+  CHECK(error("[method]\ndilated = false\n") == "no error");
+  CHECK(error("[method]\ndilated = true\n") == "c.toml:8: method.dilated = true" + rest);
+  CHECK(error("", {"data.coarsening=average"}) == "no error");
+  CHECK(error("", {"data.coarsening=stride"}) == "--set data.coarsening=stride: data.coarsening = \"stride\"" + rest);
+  // Of a model that was trained so, it cannot be told what it computes.
+  const std::string dilated = std::string(kSmallest) + "[method]\ndilated = true\n";
+  CHECK_THROWS_WITH_AS(parse_config(dilated, "run/config.toml", {}, Writer::run), doctest::Contains("method.dilated"),
+                       ConfigError);
+  const std::string joined = std::string(kSmallest) + "[method]\njoin = true\n";
+  CHECK_NOTHROW(parse_config(joined, "run/config.toml", {}, Writer::run));
+}
+
 TEST_CASE("wrong types") {
   CHECK(error("[training]\nbatch = \"many\"\n") ==
         "c.toml:8: training.batch is \"many\"; it must be an integer of at least 1 and at most 4194304");

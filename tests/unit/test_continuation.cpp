@@ -56,6 +56,34 @@ TEST_CASE("continuation: the same run, and one elsewhere on the machine, go on")
   CHECK(refusal(start(), is).empty());
 }
 
+TEST_CASE("continuation: other ranks and other grids for each resolution, with the same mini-batches") {
+  RunStart was = start();
+  was.config.method.name = MethodName::progressive;
+  was.config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
+  was.config.method.axes = 1;
+  was.config.method.stages.clear();
+  was.config.run.grid = {{1, 1, 1}, {1, 1, 2}};
+  was.config.training.batch = 32;
+  was.config.method.coarse.batch = 16;  // two ranks, then one group of both
+  RunStart is = was;
+  is.ranks = 4;
+  is.config.run.grid = {{1, 1, 4}, {1, 1, 2}};
+  is.config.method.coarse.batch = 32;
+  CHECK(refusal(was, is).find(
+            "where stage 2 (finetune, resolution [1]) has mini-batches of 32 from 4 shards of the data, "
+            "and here of 64 from 4: keep data.shards") != std::string::npos);
+  is.config.training.batch = 16;
+  CHECK(refusal(was, is).empty());
+  is.config.run.grid = {{1, 1, 2}};  // one for all
+  is.config.method.coarse.batch = 16;
+  CHECK(refusal(was, is).empty());
+  was.config.data.shards = is.config.data.shards = 0;  // as many as there are groups
+  CHECK(refusal(was, is).find("from 1 shards of the data, and here of 32 from 2") != std::string::npos);
+  is.config.data.shards = was.config.data.shards = 4;
+  is.config.training.seed = 9;
+  CHECK(refusal(was, is).find("training.seed is 1, and here it is 9") != std::string::npos);
+}
+
 TEST_CASE("continuation: another configuration is refused with key, old and new value") {
   RunStart is = start();
   is.config.training.seed = 5;

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 #include "layers/exchange.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
@@ -45,9 +47,41 @@ TEST_CASE("partition: an output position is where the middle of its window is") 
   CHECK(p.layer(1).needs[0].axes[2] == Intervals{{0, 4}, {4, 2}});
   CHECK_FALSE(p.at_hand(1, 0));  // one position is left over
   CHECK(p.at_hand(2, 0));
-  CHECK(p.tensor(4).whole);
-  CHECK_FALSE(p.at_hand(3, 0));
+  CHECK(p.tensor(4).unflattened);  // nothing is gathered for a dense layer
+  CHECK(p.at_hand(3, 0));
+  CHECK(p.tensor(5).whole);
   CHECK(p.share_at({0, 0, 1}) == 0.5);
+}
+
+TEST_CASE("partition: a dense layer's weights are cut by the positions of its features, or evenly") {
+  const LayerSpec flat = layer(LayerKind::flatten), dense = layer(LayerKind::dense, 2);
+  const auto cut = [&](const std::vector<LayerSpec>& layers, const Grid& grid) {
+    const Network net = network({1, 3, 4}, 2, layers);
+    return Partition(net, grid).cut_weights(0);
+  };
+  const std::vector<CutWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
+  REQUIRE(by_positions.size() == 1);  // the first dense layer alone
+  CHECK(by_positions[0].layer == 1);
+  CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2});
+  CHECK(by_positions[0].boxes[3] == Box{{0, 1, 2}, {1, 1, 2}});
+  CHECK(by_positions[0].columns(3) == 4);
+  const std::vector<CutWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
+  REQUIRE(evenly.size() == 1);
+  CHECK(evenly[0].whole == Shape{.n = 2, .spatial = {1, 1, 24}, .channels = 1});
+  CHECK(evenly[0].boxes[1] == Box{{0, 0, 6}, {1, 1, 6}});
+  CHECK(cut({layer(LayerKind::global_average_pool), dense}, {{1, 1, 4}}).empty());
+  std::vector<float> all(static_cast<std::size_t>(by_positions[0].whole.count())), own(8), back(all.size());
+  std::iota(all.begin(), all.end(), 0.0F);
+  by_positions[0].take(all, own);
+  CHECK(own[3] == 3);
+  CHECK(own[4] == 24);  // the other output's
+  for (int rank = 0; rank < 6; ++rank) {
+    CutWeights of_rank = by_positions[0];
+    of_rank.rank = rank;
+    of_rank.take(all, own);
+    by_positions[0].put(rank, own, back);
+  }
+  CHECK(back == all);
 }
 
 TEST_CASE("partition: padding is where a block ends at the sample's border") {
@@ -98,10 +132,19 @@ TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
       {1, 1, 16}, 1,
       {window(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), window(LayerKind::max_pool, {1, 1, 2}, {1, 1, 2}), doubled});
   CHECK(error(net, {1, 1, 2}).empty());
-  CHECK(error(net, {1, 1, 3}).substr(0, 44) == "pool2: run.grid cuts 2 positions of its outp");
-  CHECK(error(net, {1, 1, 3}).find("at most 2 blocks") != std::string::npos);
-  CHECK(error(net, {1, 1, 17}).find("run.grid: 17 blocks along an axis of 16 positions") != std::string::npos);
-  CHECK(error(net, {1, 2, 2}).find("run.grid: 2 blocks along an axis of 1 positions") != std::string::npos);
+  CHECK(error(net, {1, 1, 3}) ==
+        "pool2: run.grid = [3] cuts 2 positions of its output along axis 0 into 3 blocks, and one of them would have "
+        "none; the largest grid that works is [2]");
+  CHECK(
+      error(net, {1, 1, 17}) ==
+      "run.grid = [17] cuts the 16 positions of axis 0 into 17 blocks (samples are 16x2); the largest grid that works "
+      "is [16]");
+  CHECK(error(net, {1, 2, 2}) ==
+        "run.grid = [2, 2] cuts more axes than samples of 16x2 have; the largest grid that works is [2]");
+  const Network flat = network({1, 3, 16}, 2, {doubled});
+  CHECK(error(flat, {1, 4, 20}) ==
+        "run.grid = [4, 20] cuts the 3 positions of axis 0 into 4 blocks (samples are 3x16x2); the largest grid that "
+        "works is [3, 16]");
 }
 
 TEST_CASE("partition: layers with fewer positions than blocks are computed by all ranks") {

@@ -89,47 +89,6 @@ TEST_CASE("coarsen: agrees with the definition for every axis and factor") {
   }
 }
 
-TEST_CASE("coarsen: by strides, every block's first position is kept as it is") {
-  const Shape sample{2, {2, 4, 6}, 2, 3};
-  std::vector<float> fine(static_cast<std::size_t>(sample.count()));
-  for (std::size_t i = 0; i < fine.size(); ++i) fine[i] = static_cast<float>(i);
-  const Extent factor{2, 1, 3};
-  const Shape small = coarse_shape(sample, factor);
-  std::vector<float> coarse(static_cast<std::size_t>(small.count()));
-  coarsen_lines({ElementType::float32, sample, fine.data()}, factor, {0, 2 * 1 * 4}, coarse.data(), Coarsening::stride);
-  std::size_t i = 0;
-  for (Index n = 0; n < 2; ++n)
-    for (Index h = 0; h < 4; ++h)
-      for (Index w = 0; w < 6; w += 3)
-        for (Index c = 0; c < 2; ++c) CHECK(coarse[i++] == static_cast<float>(((n * 2 * 4 + h) * 6 + w) * 2 + c));
-  CHECK(i == coarse.size());
-}
-
-TEST_CASE("a store coarsens by strides once, for every batch and while it streams, all alike") {
-  TwoFiles files;
-  files.write_samples();
-  files.write_labels();
-  const Extent half{1, 1, 2}, original{1, 1, 1};
-  const auto values = [&](StoreSettings settings, const Extent& resolution) {
-    settings.coarsening = Coarsening::stride;
-    SampleStore store(files.spec, inspect_dataset(files.spec, files.comm), {0, 7}, files.comm, settings);
-    store.require(resolution, 3);
-    CHECK_FALSE(store.averages_at_use(resolution));
-    EpochOrder order;
-    order.ids = {0, 3, 6};
-    order.steps = {{0, 3}};
-    store.expect(resolution, order);
-    return gather(store, resolution, {0, 3, 6}).x;
-  };
-  const std::vector<float> fine = values({}, original);
-  std::vector<float> kept;
-  for (std::size_t i = 0; i < fine.size(); ++i)
-    if (i / 2 % 2 == 0) kept.push_back(fine[i]);  // two channels
-  for (const bool stream : {false, true})
-    for (const Averaging averaging : {Averaging::load, Averaging::epoch})
-      CHECK(values({stream, averaging, 1 << 20}, half) == kept);
-}
-
 TEST_CASE("coarsen: impossible factors are refused with the axis") {
   const Shape sample{0, {1, 1, 1600}, 3, 1};
   const auto refusal = [&](const Extent& factor) {

@@ -33,6 +33,7 @@ class Mrmf(CMakePackage, CudaPackage):
     depends_on("fftw+mpi precision=float")
     depends_on("fmt@9:")
     depends_on("xxhash")
+    depends_on("eigen@3.4:3")
     depends_on("onnx")
     depends_on("protobuf")
     depends_on("cli11@2.1:", type="build")

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Compares the planner's predictions with measured epochs, on configurations that its tables were not made from.
+
+    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--json FILE]
+
+Measures `mrmf bench tables` of all presets with one and with two ranks of this machine (once, in FOLDER), then for every
+configuration predicts an epoch and trains six, of which the median of the last five counts. Prints one line for each and
+how many are within 15 %. Other work on the machine makes both sides uncertain: the spread of the five epochs stands beside.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+
+MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
+EPOCHS = 6
+OUTPUTS = {"neuron_inverter": 19, "cosmoflow": 4, "cosmoflow_mlperf": 4, "resnet": 10}
+
+# name: preset, sample, samples of training, batch of a group, ranks, grid, further settings
+CASES = {
+    "neuron-1200": ("neuron_inverter", (1200, 3), 1024, 128, 1, None, []),
+    "neuron-400": ("neuron_inverter", (400, 3), 4096, 256, 1, None, []),
+    "cosmoflow-72": ("cosmoflow", (72, 72, 72, 4), 8, 2, 1, None, []),
+    "mlperf-48": ("cosmoflow_mlperf", (48, 48, 48, 4), 16, 4, 1, None, []),
+    "unet-96": ("unet", (96, 96, 1), 48, 6, 1, None, []),
+    "unet3d-48": ("unet3d", (48, 48, 48, 1), 8, 2, 1, None, []),
+    "resnet-96": ("resnet", (96, 96, 1), 96, 16, 1, None, []),
+    "neuron-800-2": ("neuron_inverter", (800, 3), 2048, 96, 2, None, []),
+    "cosmoflow-64-2": ("cosmoflow", (64, 64, 64, 4), 16, 2, 2, None, []),
+    "unet3d-32-2": ("unet3d", (32, 32, 32, 1), 24, 3, 2, None, []),
+    "resnet-80-2": ("resnet", (80, 80, 1), 128, 12, 2, None, []),
+    "cosmoflow-64-grid": ("cosmoflow", (64, 64, 64, 4), 12, 2, 2, [2, 1, 1], []),
+    "mlperf-64-grid": ("cosmoflow_mlperf", (64, 64, 64, 4), 8, 2, 2, [1, 2, 1], []),
+    "neuron-1600-grid": ("neuron_inverter", (1600, 3), 1024, 128, 2, [2], []),
+    "unet-128-grid": ("unet", (128, 128, 1), 32, 4, 2, [2, 1], []),
+    "resnet-128-grid": ("resnet", (128, 128, 1), 64, 8, 2, [1, 2], []),
+}
+
+
+def run(*words, ranks=1, folder="."):
+    start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    done = subprocess.run([*start, os.path.abspath(MRMF), *words], cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join([*start, 'mrmf', *words])}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def write_case(folder, name):
+    preset, sample, count, batch, _, grid, settings = CASES[name]
+    os.makedirs(folder, exist_ok=True)
+    rng = np.random.default_rng(1)
+    positions = preset.startswith("unet")
+    with h5py.File(os.path.join(folder, "data.h5"), "w") as file:
+        for split, rows in (("train", count), ("val", max(2, count // 8))):
+            file[f"{split}_x"] = rng.standard_normal((rows, *sample), dtype=np.float32)
+            label = (*sample[:-1], 1) if positions else (OUTPUTS[preset],)
+            file[f"{split}_y"] = rng.standard_normal((rows, *label), dtype=np.float32)
+    with open(os.path.join(folder, "case.toml"), "w", encoding="utf-8") as file:
+        file.write("\n".join([
+            'data = { files = ["data.h5"], train = { samples = "train_x", labels = "train_y" }, '
+            'validation = { samples = "val_x", labels = "val_y" } }',
+            f'model = {{ preset = "{preset}"{", outputs = 1" if positions else f", outputs = {OUTPUTS[preset]}" if preset == "resnet" else ""} }}',
+            f'training = {{ batch = {batch}, epochs = {EPOCHS}, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
+            f'run = {{ folder = "run"{f", grid = {grid}" if grid else ""} }}', *settings, ""]))
+
+
+def predicted(folder, name, tables):
+    _, sample, _, _, ranks, grid, _ = CASES[name]
+    plan = json.loads(run("plan", "case.toml", "--ranks", str(ranks), "--tables", tables, "--json", folder=folder))["ranks"]
+    wanted = grid or [1] * (len(sample) - 1)
+    return next(g for g in plan["phases"][0]["grids"] if g["grid"] == wanted)
+
+
+def measured(folder, name):
+    shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)
+    run("train", "case.toml", ranks=CASES[name][4], folder=folder)
+    with open(os.path.join(folder, "run", "epochs.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line) for line in file][1:]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", required=True, help="folder for tables and data")
+    parser.add_argument("--only", nargs="*", help="names of configurations")
+    parser.add_argument("--json", help="file to write the figures to")
+    options = parser.parse_args()
+    work = os.path.abspath(options.work)
+    os.makedirs(work, exist_ok=True)
+    tables = os.path.join(work, "tables.json")
+    if not os.path.exists(tables):
+        for ranks in (1, 2):
+            run("bench", "tables", "-o", tables, ranks=ranks)
+    results = []
+    print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
+    for name in options.only or CASES:
+        folder = os.path.join(work, name)
+        write_case(folder, name)
+        guess, epochs = predicted(folder, name, tables), measured(folder, name)
+        seconds = [epoch["seconds"] for epoch in epochs]
+        median = statistics.median(seconds)
+        error = guess["epoch_seconds"] / median - 1
+        results.append({"name": name, "ranks": CASES[name][4], "grid": CASES[name][5], "predicted": guess, "seconds": seconds,
+                        "parts": epochs, "error": error})
+        print(f"{name:<20}{CASES[name][4]:>6}{str(CASES[name][5] or '-'):>12}{guess['epoch_seconds']:>11.3f}{median:>10.3f}"
+              f"{min(seconds):>7.3f}-{max(seconds):<6.3f}{100 * error:>7.1f}%{100 * (guess['measured_share'] + guess['between_share']):>6.0f}%",
+              flush=True)
+        os.remove(os.path.join(folder, "data.h5"))
+    within = sum(abs(result["error"]) <= 0.15 for result in results)
+    print(f"{within} of {len(results)} within 15 %; seconds of an epoch; known: share of the computation from sizes that the "
+          "tables have, or between them")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+#include "layers/cut_dense.hpp"
+
+#include <fmt/format.h>
+
+namespace mrmf {
+namespace {
+
+class CutDense final : public Layer {
+ public:
+  CutDense(Backend& backend, const Shape& in, const LayerSpec& spec, const CutWeights& cut)
+      : backend_(backend),
+        own_(cut.columns(cut.rank)),
+        output_{.n = in.n, .channels = spec.units},
+        weights_{0, cut.count(cut.rank)},
+        bias_{aligned(weights_.count), spec.units},
+        first_rank_(cut.rank == 0),
+        op_(backend.dense(own_, spec.units, in.n)) {
+    const auto room = [&](Index floats) {
+      const Place place{cache_, floats};
+      cache_ = aligned(place.end());
+      return place;
+    };
+    sum_ = room(in.n * spec.units);
+    no_bias_ = room(first_rank_ ? 0 : spec.units);
+    if (in.per_sample() == own_) return;
+    MRMF_CHECK(in.axes == 0 && cut.whole.channels == 1, "features of whole samples are cut one by one");
+    from_ = cut.boxes.at(static_cast<std::size_t>(cut.rank)).first[2];
+    features_ = room(in.n * own_);
+  }
+
+  std::string signature() const override { return fmt::format("dense {}->{}", own_, output_.channels); }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    return {.params = {{"weight", {output_.channels, own_}}, {"bias", {output_.channels}}},
+            .state = {},
+            .cache = cache_,
+            .reads_input = at_hand()};
+  }
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  // One rank adds the bias.
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    Span bias = part(buffers.cache, no_bias_);
+    if (!first_rank_) backend_.fill(bias, 0);
+    const Tensor own = features(buffers, x.shape.n);
+    if (!at_hand()) backend_.copy_channels(x, from_, own, 0, own_);
+    op_->forward(at_hand() ? flat(x) : own, part_of(buffers.params, weights_),
+                 first_rank_ ? part_of(buffers.params, bias_) : bias, y);
+    add_over_group(buffers.step, y.data);
+  }
+
+  // All ranks of the group come to the gradient of the same bias, and one counts it.
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    const Tensor sum{dy.shape, part(buffers.cache, {sum_.first, dy.shape.count()})};
+    backend_.reshape(dy, sum);
+    add_over_group(buffers.step, sum.data);
+    const Tensor own = features(buffers, dy.shape.n);
+    const Span db = part(buffers.grads, bias_);
+    op_->backward_weights(at_hand() ? flat(x) : own, sum, part(buffers.grads, weights_), db);
+    if (!first_rank_) backend_.fill(db, 0);
+    if (dx.data.empty()) return;
+    const ConstSpan w = part_of(buffers.params, weights_);
+    if (at_hand()) return op_->backward_data(sum, w, {own.shape, dx.data});
+    op_->backward_data(sum, w, own);
+    backend_.fill(dx.data, 0);
+    backend_.copy_channels(own, 0, dx, from_, own_);
+  }
+
+ private:
+  bool at_hand() const { return features_.count == 0; }
+  ConstTensor flat(ConstTensor x) const { return {{.n = x.shape.n, .channels = own_}, x.data}; }
+  Tensor features(const LayerBuffers& buffers, Index rows) const {
+    return {{.n = rows, .channels = own_}, part(buffers.cache, {features_.first, at_hand() ? 0 : rows * own_})};
+  }
+  static ConstSpan part_of(ConstSpan params, const Place& place) {
+    return params.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+  }
+  static void add_over_group(const Step& step, Span values) {
+    MRMF_CHECK(step.of_sample != nullptr, "a dense layer on several ranks needs their sums");
+    step.of_sample->start(values);
+    step.of_sample->finish();
+  }
+
+  Backend& backend_;
+  Index own_;  // features
+  Shape output_;
+  Place weights_, bias_;  // of the layer's parameters
+  bool first_rank_;
+  Index from_ = 0, cache_ = 0;
+  Place sum_, no_bias_, features_;  // of the cache; the last is empty where x has this rank's features alone
+  std::unique_ptr<WeightedOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_cut_dense(Backend& backend, const Shape& in, const LayerSpec& spec, const CutWeights& cut) {
+  return std::make_unique<CutDense>(backend, in, spec, cut);
+}
+
+}  // namespace mrmf

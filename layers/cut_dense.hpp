@@ -1,0 +1,18 @@
+// The dense layer behind a flatten on the ranks of a grid: each multiplies the features that it has by its columns of
+// the weights, and the products are added over the group.
+#pragma once
+
+#include <memory>
+
+#include "layers/layer.hpp"
+#include "layers/parameter_layout.hpp"
+
+namespace mrmf {
+
+/// x has this rank's features, as positions and channels, or all of them on every rank. y is whole on every rank. In
+/// backward dy is added over the group first; the gradient of the weights is then that of this group's samples, and dx
+/// that of this rank's features (zero for the others). Its parameters lie as ParameterLayout says. Needs
+/// Step::of_sample.
+std::unique_ptr<Layer> make_cut_dense(Backend& backend, const Shape& in, const LayerSpec& spec, const CutWeights& cut);
+
+}  // namespace mrmf

@@ -1,0 +1,117 @@
+#include "src/bench/timed_steps.hpp"
+
+#include <numeric>
+
+#include "src/bench/bench.hpp"
+#include "src/system/timer.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Messages that nobody sends.
+class Silence final : public Messages {
+ public:
+  int rank() const override { return 0; }
+  void start(std::span<const Message>, std::span<const Message>) override {}
+  void finish() override {}
+  SumTime take_time() override { return {}; }
+};
+
+/// Sums over this rank alone.
+class OwnSum final : public AllReduce {
+ public:
+  void sum(std::span<double>) override {}
+  void start(Span) override {}
+  void finish() override {}
+  SumTime take_time() override { return {}; }
+};
+
+// Class numbers for every position, or standard normal numbers.
+void fill_targets(Span targets, const LossSettings& loss, Index classes) {
+  fill_normal(targets, 2);
+  if (loss.task() == Task::regression) return;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto number = static_cast<Index>(i);
+    targets[i] = static_cast<float>(loss.task() == Task::classes ? number % classes : number % 2);
+  }
+}
+
+}  // namespace
+
+TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer,
+                       const LossSettings& loss_settings)
+    : backend_(backend), model_state_(backend, settings, optimizer, {1, 1, 1}) {
+  Model& model = model_state_.model;
+  if (settings.grid.ranks() > 1) silence_ = std::make_unique<Silence>(), own_sum_ = std::make_unique<OwnSum>();
+  input_ = backend.allocate(model.input().count());
+  fill_normal(input_.span(), 1);
+  const bool classes = loss_settings.task() == Task::classes;
+  target_shape_ = model.output();
+  if (classes) target_shape_.channels = 1;
+  target_ = backend.allocate(target_shape_.count());
+  fill_targets(target_.span(), loss_settings, model.output().channels);
+  loss_op_ = backend.loss(loss_settings, model.output(), target_shape_.channels);
+  ids_.resize(static_cast<std::size_t>(model.input().n));
+  std::iota(ids_.begin(), ids_.end(), 0);
+  units.resize(model.units().size());
+}
+
+Step TimedSteps::step() {
+  Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
+  step.loss_weight = 1.0F / static_cast<float>(ids_.size());
+  step.blocks = silence_.get();
+  step.of_sample = own_sum_.get();
+  step.share = model_state_.model.execution().share;
+  return step;
+}
+
+void TimedSteps::run(bool timed) {
+  Model& model = model_state_.model;
+  Step now = step();
+  const ConstTensor x{model.input(), input_.span()};
+  model_state_.optimizer.advance(1e-3, now);
+  Timer timer;
+  const auto note = [&](std::vector<double>& times) {
+    const double seconds = timer.lap();
+    if (timed) times.push_back(seconds);
+  };
+  ConstTensor y;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    y = model.forward(model.units()[u], now, x);
+    note(units[u].forward);
+  }
+  loss_op_->run(now, y, {target_shape_, target_.span()}, model.output_gradient(y.shape.n), model.loss());
+  note(loss);
+  for (std::size_t u = units.size(); u-- > 0;) {
+    model.backward(model.units()[u], now, x);
+    note(units[u].backward);
+  }
+  model_state_.optimizer.update(now, model.params(), model.grads());
+  note(update);
+}
+
+TimedSteps::Backward TimedSteps::backward_alone(std::size_t u, int repeats) {
+  Model& model = model_state_.model;
+  const Unit& unit = model.units()[u];
+  const Step now = step();
+  const LayerBuffers buffers = model.buffers_of(unit, now);
+  const Shape in = unit.reads[0] == 0 ? model.input() : model.units()[unit.reads[0] - 1].out;
+  std::vector<Arena> arenas;
+  const auto tensor = [&](const Shape& shape) {
+    arenas.push_back(backend_.allocate(backend_.activation_floats(shape)));
+    fill_normal(arenas.back().span(), 3);
+    return Tensor{shape, arenas.back().span()};
+  };
+  const Tensor x = tensor(in), dx = tensor(in), y = tensor(unit.out), dy = tensor(unit.out);
+  std::vector<double> both, weights;
+  for (int i = 0; i <= repeats; ++i) {  // the first is not timed
+    Timer timer;
+    unit.run->backward(buffers, x, y, dy, dx);
+    const double first = timer.lap();
+    unit.run->backward(buffers, x, y, dy, {in, {}});
+    if (i > 0) both.push_back(first), weights.push_back(timer.lap());
+  }
+  return {median(both), median(weights)};
+}
+
+}  // namespace mrmf

@@ -1,0 +1,48 @@
+// Training steps with a clock around every unit.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/training/model_state.hpp"
+
+namespace mrmf {
+
+/// The times of one unit of the model in all timed steps.
+struct UnitTimes {
+  std::vector<double> forward, backward;
+};
+
+/// Runs training steps as Model does, on made-up data. Of a grid, one block by itself: its messages bring nothing, and
+/// nothing is summed over ranks.
+class TimedSteps {
+ public:
+  TimedSteps(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer,
+             const LossSettings& loss);
+
+  void run(bool timed);
+  /// Backward of a convolution or dense layer by itself: both passes, and the weights' alone. requires: a unit with an
+  /// input other than the network's; run() before.
+  struct Backward {
+    double both = 0, weights = 0;
+  };
+  Backward backward_alone(std::size_t unit, int repeats);
+
+  Model& model() { return model_state_.model; }
+  std::vector<UnitTimes> units;
+  std::vector<double> loss, update;
+
+ private:
+  Step step();
+
+  Backend& backend_;
+  ModelState model_state_;
+  std::unique_ptr<Messages> silence_;   // of a grid
+  std::unique_ptr<AllReduce> own_sum_;  // of a grid
+  Arena input_, target_;
+  std::unique_ptr<LossOp> loss_op_;
+  std::vector<std::int64_t> ids_;
+  Shape target_shape_;
+};
+
+}  // namespace mrmf

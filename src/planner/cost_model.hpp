@@ -1,0 +1,64 @@
+// What the parts of a training step cost, by whatever means: measured tables (cost_tables.hpp) or a stated roofline of
+// a GPU (roofline.hpp). Seconds on one rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/config/config.hpp"
+#include "src/planner/operation.hpp"
+
+namespace mrmf {
+
+/// Seconds of an operation's three passes.
+struct PassSeconds {
+  double forward = 0, data = 0, weights = 0;
+  double backward() const { return data + weights; }
+};
+
+/// Where a time comes from.
+enum class CostSource { measured, between, fitted };
+
+/// Ranks as they lie on the machine.
+struct RankPlaces {
+  int ranks = 1;
+  int per_node = 1;
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  /// One line, for people.
+  virtual std::string description() const = 0;
+  /// What is taken for granted, one line each.
+  virtual std::vector<std::string> assumptions() const = 0;
+
+  /// `rows` need not be whole: steps of an epoch differ by one row.
+  virtual PassSeconds operation(const Operation& operation, double rows) const = 0;
+  /// Of the last pass of an operation like this.
+  virtual CostSource source(const Operation& operation, double rows) const = 0;
+  /// The loss and its gradient, for so many numbers of output.
+  virtual double loss(double outputs) const = 0;
+  /// Messages of these lengths in bytes to as many other ranks, sent and received at once, between ranks of a group of
+  /// so many neighbours.
+  virtual double messages(const std::vector<double>& bytes, const RankPlaces& group) const = 0;
+  /// The sum of gradients over ranks, as far as it is waited for; backward takes so long.
+  virtual double gradient_sum(double bytes, double backward, const RankPlaces& ranks) const = 0;
+  /// A sum of a few numbers over the ranks.
+  virtual double small_sum(const RankPlaces& ranks) const = 0;
+  virtual double update(OptimizerKind kind, Index parameters) const = 0;
+  /// Bringing a batch of so many bytes to where the step finds it.
+  virtual double load(double bytes) const = 0;
+  /// Reading so many bytes from files, by all ranks of a node together; 0 where that is not known.
+  virtual double read(double bytes) const = 0;
+  /// Bytes of an activation's element, and of memory a rank may use (0: unknown).
+  virtual double element_bytes() const { return 4; }
+  virtual double memory() const { return 0; }
+  /// How much longer computation takes because ranks share cores.
+  virtual double crowding(const RankPlaces& ranks) const {
+    (void)ranks;
+    return 1;
+  }
+};
+
+}  // namespace mrmf

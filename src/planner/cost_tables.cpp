@@ -1,0 +1,167 @@
+#include "src/planner/cost_tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "io/input_file.hpp"
+#include "io/limits.hpp"
+#include "kernels/check.hpp"
+#include "src/planner/least_squares.hpp"
+
+namespace mrmf {
+
+using Json = nlohmann::ordered_json;
+
+Line fit_line(const std::vector<std::pair<double, double>>& measured) {
+  std::vector<TimedWork> terms;
+  for (const auto& [amount, seconds] : measured) terms.push_back({{1, amount}, seconds});
+  const std::vector<double> found = fit_terms(terms);
+  return found.empty() ? Line{} : Line{found[0], found[1]};
+}
+
+namespace {
+
+void replace_or_add(std::vector<OperationTime>& all, const OperationTime& point) {
+  const auto same = std::ranges::find_if(all, [&](const OperationTime& old) {
+    return old.key == point.key && old.shape == point.shape && old.rows == point.rows &&
+           old.data.has_value() == point.data.has_value();
+  });
+  same != all.end() ? * same = point : all.emplace_back(point);
+}
+
+void replace_or_add(std::vector<UpdateTime>& all, const UpdateTime& point) {
+  const auto same = std::ranges::find_if(all, [&](const UpdateTime& old) {
+    return old.optimizer == point.optimizer && old.parameters == point.parameters;
+  });
+  same != all.end() ? * same = point : all.emplace_back(point);
+}
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+Json json_of(const Line& line) { return {{"latency", line.latency}, {"per_unit", line.per_unit}}; }
+Json json_of(const std::optional<Line>& line) { return line ? json_of(*line) : Json(); }
+
+Json json_of(const TeamTables& team) {
+  Json operations = Json::array(), updates = Json::array();
+  for (const OperationTime& o : team.operations)
+    operations.push_back({{"operation", o.key},
+                          {"input", o.shape},
+                          {"rows", o.rows},
+                          {"work", o.work},
+                          {"flop", o.flop},
+                          {"bytes", o.bytes},
+                          {"forward", o.forward},
+                          {"data_gradient", json_of(o.data)},
+                          {"weight_gradient", json_of(o.weights)}});
+  for (const UpdateTime& u : team.updates)
+    updates.push_back({{"optimizer", u.optimizer}, {"parameters", u.parameters}, {"seconds", u.seconds}});
+  return {{"ranks", team.ranks},
+          {"threads", team.threads},
+          {"loss_by_output", json_of(team.loss)},
+          {"load_by_byte", json_of(team.load)},
+          {"message_by_byte", json_of(team.message)},
+          {"sum_by_byte", json_of(team.sum)},
+          {"small_sum", team.small_sum},
+          {"updates", updates},
+          {"operations", operations}};
+}
+
+std::optional<double> number(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<double>());
+}
+std::optional<Line> line(const Json& json) {
+  if (json.is_null()) return {};
+  return Line{json.at("latency").get<double>(), json.at("per_unit").get<double>()};
+}
+
+TeamTables team_of(const Json& json) {
+  TeamTables team{.ranks = json.at("ranks").get<int>(),
+                  .threads = json.at("threads").get<int>(),
+                  .operations = {},
+                  .updates = {},
+                  .loss = line(json.at("loss_by_output")).value_or(Line{}),
+                  .load = line(json.at("load_by_byte")).value_or(Line{}),
+                  .message = line(json.at("message_by_byte")),
+                  .sum = line(json.at("sum_by_byte")),
+                  .small_sum = json.at("small_sum").get<double>()};
+  for (const Json& o : json.at("operations"))
+    team.operations.push_back({o.at("operation").get<std::string>(), o.at("input").get<std::string>(),
+                               o.at("rows").get<double>(), o.at("work").get<double>(), o.at("flop").get<double>(),
+                               o.at("bytes").get<double>(), o.at("forward").get<double>(),
+                               number(o.at("data_gradient")), number(o.at("weight_gradient"))});
+  for (const Json& u : json.at("updates"))
+    team.updates.push_back(
+        {u.at("optimizer").get<std::string>(), u.at("parameters").get<double>(), u.at("seconds").get<double>()});
+  return team;
+}
+
+}  // namespace
+
+void CostTables::merge(const CostTables& newer) {
+  machine = newer.machine;
+  library = newer.library;
+  version = newer.version;
+  if (newer.read > 0) read = newer.read;
+  for (const TeamTables& team : newer.teams) {
+    const auto same = std::ranges::find_if(
+        teams, [&](const TeamTables& old) { return old.ranks == team.ranks && old.threads == team.threads; });
+    if (same == teams.end()) {
+      teams.push_back(team);
+      continue;
+    }
+    TeamTables merged = team;
+    merged.operations = std::move(same->operations);
+    merged.updates = std::move(same->updates);
+    for (const OperationTime& point : team.operations) replace_or_add(merged.operations, point);
+    for (const UpdateTime& point : team.updates) replace_or_add(merged.updates, point);
+    *same = std::move(merged);
+  }
+}
+
+std::string to_json(const CostTables& tables) {
+  Json teams = Json::array();
+  for (const TeamTables& team : tables.teams) teams.push_back(json_of(team));
+  return Json{{"kind", "mrmf cost tables"},
+              {"host", tables.machine.host},
+              {"processor", tables.machine.processor},
+              {"cores", tables.machine.cores},
+              {"memory_gib", tables.machine.memory_gib},
+              {"library", tables.library},
+              {"version", tables.version},
+              {"read_bytes_per_second", tables.read},
+              {"teams", teams}}
+             .dump(1) +
+         "\n";
+}
+
+CostTables read_tables(const std::string& file) {
+  const std::string text = read_file(file);
+  require_shallow_json(text, file);
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("kind") != "mrmf cost tables") throw DataError(file + ": no tables of mrmf bench tables");
+    CostTables tables;
+    tables.machine = {json.at("host").get<std::string>(), json.at("processor").get<std::string>(),
+                      json.at("cores").get<int>(), json.at("memory_gib").get<double>()};
+    tables.library = json.at("library").get<std::string>();
+    tables.version = json.at("version").get<std::string>();
+    tables.read = json.at("read_bytes_per_second").get<double>();
+    for (const Json& team : json.at("teams")) tables.teams.push_back(team_of(team));
+    return tables;
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(file + ": no tables of mrmf bench tables (" + error.what() + "); measure them again");
+  }
+}
+
+std::string tables_file() {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value != nullptr ? value : "");
+  };
+  const std::string cache = folder("XDG_CACHE_HOME"), home = folder("HOME");
+  return (cache.empty() ? home + "/.cache" : cache) + "/mrmf/tables-" + host_name() + ".json";
+}
+
+}  // namespace mrmf

@@ -1,0 +1,70 @@
+// Times that `mrmf bench tables` measured on a machine, in a file, and what follows from them for other sizes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/planner/cost_model.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+
+/// One operation at one size, measured in a training step. Amounts are those of all rows.
+struct OperationTime {
+  std::string key, shape;  ///< shape: of the input, for people
+  double rows = 1;
+  double work = 0, flop = 0, bytes = 0;  ///< Operation::work() etc.
+  double forward = 0;
+  std::optional<double> data{}, weights{};  ///< backward; none: not measured
+};
+
+struct UpdateTime {
+  std::string optimizer;
+  double parameters = 0, seconds = 0;
+};
+
+/// seconds = latency + amount * per_unit.
+struct Line {
+  double latency = 0, per_unit = 0;
+  double at(double amount) const { return latency + amount * per_unit; }
+  bool operator==(const Line&) const = default;
+};
+/// Through measured pairs of amount and seconds, by least squares; neither number below zero.
+Line fit_line(const std::vector<std::pair<double, double>>& measured);
+
+/// What ranks measured that worked at the same time.
+struct TeamTables {
+  int ranks = 1, threads = 1;  ///< on the node; of each rank
+  std::vector<OperationTime> operations;
+  std::vector<UpdateTime> updates;
+  Line loss;                    ///< by numbers of output
+  Line load;                    ///< by bytes
+  std::optional<Line> message;  ///< by bytes; none: a rank alone has nobody to write to
+  std::optional<Line> sum;      ///< of gradients, by bytes
+  double small_sum = 0;
+};
+
+struct CostTables {
+  Machine machine;
+  std::string library;  ///< Backend::description()
+  std::string version;  ///< of the program
+  double read = 0;      ///< bytes per second from a file; 0: not measured
+  std::vector<TeamTables> teams;
+
+  /// Takes over what `newer` has. Of a team with as many ranks and threads, operations of other sizes stay.
+  void merge(const CostTables& newer);
+};
+
+std::string to_json(const CostTables& tables);
+/// DataError, with the file's name, for anything else than such a file.
+CostTables read_tables(const std::string& file);
+/// tables-HOST.json in $XDG_CACHE_HOME/mrmf or ~/.cache/mrmf.
+std::string tables_file();
+
+/// A cost model of the measured team that is most like `wanted`. ConfigError for tables without a team. Keeps a copy.
+std::unique_ptr<CostModel> table_costs(const CostTables& tables, const RankPlaces& wanted);
+
+}  // namespace mrmf

@@ -1,0 +1,153 @@
+#include "src/planner/grid_search.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/check.hpp"
+#include "layers/geometry.hpp"
+
+namespace mrmf {
+
+std::vector<Grid> grids_of(int ranks, int axes, int most) {
+  std::vector<Grid> grids;
+  const auto along = [&](int axis, Index left) { return axis >= 3 - axes ? left : Index{1}; };
+  const Index all = std::min(ranks, most);
+  for (Index a = 1; a <= along(0, all); ++a)
+    for (Index b = 1; b <= along(1, all / a); ++b)
+      for (Index c = 1; c <= along(2, all / (a * b)); ++c)
+        if (ranks % (a * b * c) == 0) grids.push_back({{a, b, c}});
+  std::ranges::stable_sort(grids, {}, &Grid::ranks);
+  return grids;
+}
+
+namespace {
+
+/// Collects the reasons, each once, with an example of a grid.
+class Refusals {
+ public:
+  void add(const Grid& grid, int axes, const std::string& kind, const std::string& reason) {
+    auto [entry, first] = seen_.try_emplace(kind, Entry{});
+    if (first) entry->second.reason = fmt::format("{}: {}", to_string(grid.blocks, axes), reason);
+    ++entry->second.count;
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [kind, entry] : seen_)
+      lines.push_back(entry.reason +
+                      (entry.count > 1 ? fmt::format(" (and {} more grids so)", entry.count - 1) : std::string()));
+    return lines;
+  }
+
+ private:
+  struct Entry {
+    std::string reason;
+    int count = 0;
+  };
+  std::map<std::string, Entry> seen_;
+};
+
+double giga(double bytes) { return bytes / 1e9; }
+
+// The mini-batch of a phase over all ranks.
+Index mini_batch_of(const Plan& plan, const Phase& phase, const SearchSettings& settings) {
+  const Index groups = std::max<Index>(1, settings.ranks.ranks / Grid{phase.grid}.ranks());
+  const Index configured = phase.batch * groups;
+  if (settings.mini_batch == 0) return configured;
+  return std::max<Index>(1, settings.mini_batch * phase.batch / plan.last.batch);
+}
+
+class Search {
+ public:
+  Search(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+         const SearchSettings& settings)
+      : backend_(backend), costs_(costs), config_(config), plan_(plan), settings_(settings) {}
+
+  PhaseChoices of(const Phase& phase) {
+    PhaseChoices choices{phase, mini_batch_of(plan_, phase, settings_), {}, {}};
+    Refusals refusals;
+    const int axes = settings_.sample.axes;
+    for (const Grid& grid : grids_of(settings_.ranks.ranks, axes)) add(choices, refusals, grid, axes);
+    choices.refused = refusals.lines();
+    if (choices.fitting.empty())
+      throw ConfigError(fmt::format("{}: no grid of {} ranks fits:\n  {}", place_text(phase), settings_.ranks.ranks,
+                                    fmt::join(choices.refused, "\n  ")));
+    std::ranges::stable_sort(choices.fitting, {}, &GridChoice::seconds);
+    return choices;
+  }
+
+ private:
+  void add(PhaseChoices& choices, Refusals& refusals, const Grid& grid, int axes) {
+    const Index groups = settings_.ranks.ranks / grid.ranks();
+    if (choices.mini_batch % groups != 0 || choices.mini_batch < groups)
+      return refusals.add(grid, axes, "batch",
+                          fmt::format("{} groups of ranks cannot share a step's {} samples evenly; change "
+                                      "training.batch, or give --batch",
+                                      groups, choices.mini_batch));
+    const GridChoice choice{grid, choices.mini_batch / groups, {}};
+    const auto& known = predictions_.find({choices.phase.resolution, grid.blocks, choice.batch});
+    GridChoice made = choice;
+    try {
+      made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
+    } catch (const ConfigError& error) {
+      return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
+    }
+    predictions_[{choices.phase.resolution, grid.blocks, choice.batch}] = made.prediction;
+    const auto needed = static_cast<double>(made.prediction.memory.all());
+    const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
+    if (there > 0 && needed > there)
+      return refusals.add(grid, axes, "memory",
+                          fmt::format("a rank would need {:.3g} GB and may use {:.3g} GB", giga(needed), giga(there)));
+    choices.fitting.push_back(std::move(made));
+  }
+
+  Prediction predicted(const Phase& phase, const GridChoice& choice) {
+    Workload work{.network = network_settings(config_, plan_, settings_.sample, phase.resolution),
+                  .grid = choice.grid,
+                  .ranks = settings_.ranks,
+                  .batch = choice.batch,
+                  .samples = settings_.samples,
+                  .validated = settings_.validated,
+                  .sample_bytes = settings_.sample_bytes,
+                  .streamed = settings_.streamed,
+                  .training = config_.training};
+    work.training.optimizer = phase.optimizer;
+    return predict(backend_, costs_, work);
+  }
+
+  Backend& backend_;
+  const CostModel& costs_;
+  const Config& config_;
+  const Plan& plan_;
+  SearchSettings settings_;
+  std::map<std::tuple<Extent, Extent, Index>, Prediction> predictions_;  // phases share resolutions
+};
+
+}  // namespace
+
+std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+                                       const SearchSettings& settings) {
+  Search search(backend, costs, config, plan, settings);
+  std::vector<PhaseChoices> phases;
+  for (const Phase& phase : plan.phases()) phases.push_back(search.of(phase));
+  return phases;
+}
+
+std::vector<OneGrid> one_grid(const std::vector<PhaseChoices>& phases) {
+  std::map<Extent, std::pair<double, std::size_t>> sums;
+  for (const PhaseChoices& phase : phases)
+    for (const GridChoice& choice : phase.fitting) {
+      auto& [seconds, count] = sums[choice.grid.blocks];
+      seconds += phase.phase.stop.epochs * choice.seconds();
+      ++count;
+    }
+  std::vector<OneGrid> grids;
+  for (const auto& [blocks, sum] : sums)
+    if (sum.second == phases.size()) grids.push_back({{blocks}, sum.first});
+  std::ranges::sort(grids, {}, &OneGrid::seconds);
+  return grids;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,179 @@
+#include "src/planner/operation.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "layers/geometry.hpp"
+
+namespace mrmf {
+namespace {
+
+bool is_weighted(LayerKind kind) {
+  return kind == LayerKind::conv || kind == LayerKind::conv_transpose || kind == LayerKind::dense;
+}
+bool is_norm(LayerKind kind) {
+  return kind == LayerKind::batch_norm || kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
+}
+bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
+
+// Of all settings those that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
+// differ in it.
+std::string key_of(const Entry& entry) {
+  std::string key = to_string(entry.kind);
+  const LayerSpec& spec = entry.spec;
+  const int axes = entry.input.axes;
+  if (is_norm(entry.kind)) return key + " " + (axes == 0 ? "flat" : std::to_string(entry.input.channels));
+  const bool conv = entry.kind == LayerKind::conv || entry.kind == LayerKind::conv_transpose;
+  if (!conv && !is_pool(entry.kind)) return key;
+  key += " " + std::to_string(entry.input.channels);
+  if (conv) key += "->" + std::to_string(entry.output().channels);
+  key += " " + to_string(spec.window, axes);
+  if (std::ranges::any_of(spec.stride, [](Index s) { return s > 1; })) key += "/" + to_string(spec.stride, axes);
+  if (spec.dilation != Extent{1, 1, 1}) key += " dilated " + to_string(spec.dilation, axes);
+  return key;
+}
+
+/// Follows the units of one rank.
+class Follower {
+ public:
+  Follower(const Network& network, const Execution& execution, const ModelSettings& settings)
+      : network_(network), execution_(execution), settings_(settings) {
+    if (settings.grid.ranks() == 1) return;
+    partition_.emplace(network, settings.grid);
+    place_ = settings.grid.place(settings.block);
+  }
+
+  Operation of(const Unit& unit) {
+    Operation operation = unit.first == unit.last ? exchange(unit) : layers(unit);
+    operation.in = shape_of(unit.reads[0]);
+    operation.out = unit.out;
+    if (operation.key == to_string(LayerKind::dense)) settle_dense(operation, execution_.params.cut(unit.first));
+    operation.elements = static_cast<double>(unit.out.per_sample());
+    for (const std::size_t number : unit.reads)
+      operation.elements += static_cast<double>(shape_of(number).per_sample());
+    operation.data_gradient = std::ranges::any_of(unit.reads, [](std::size_t number) { return number != 0; });
+    return operation;
+  }
+
+ private:
+  Shape shape_of(std::size_t number) const { return number == 0 ? execution_.input : execution_.units[number - 1].out; }
+
+  // The share of a layer's output that this block makes.
+  double made(std::size_t layer) const {
+    if (!partition_) return 1;
+    return static_cast<double>(product(partition_->tensor(layer + 1).made.of(place_).count)) /
+           static_cast<double>(product(network_.entry(layer).output().spatial));
+  }
+
+  Operation layers(const Unit& unit) const {
+    Operation operation;
+    operation.layer = network_.entry(unit.first).name;
+    operation.gives_no_work = unit.run->footprint().identity;
+    for (std::size_t i = unit.first; i < unit.last; ++i) {
+      const Entry& entry = network_.entry(i);
+      operation.key += (i > unit.first ? "+" : "") + key_of(entry);
+      operation.flop += entry.layer->flop() * made(i);
+      operation.parameters += execution_.params.of(i).count;
+      operation.weighted = operation.weighted || is_weighted(entry.kind);
+      operation.sums += entry.kind == LayerKind::batch_norm ? 1 : 0;
+    }
+    return operation;
+  }
+
+  // By the features that it reads here, all or this rank's, and what it writes. Products of cut weights are summed.
+  static void settle_dense(Operation& operation, const CutWeights* cut) {
+    const Index in = cut != nullptr ? cut->columns(cut->rank) : operation.in.per_sample();
+    const Index out = operation.out.per_sample();
+    if (cut != nullptr) operation.sums = 1;
+    operation.key += " " + std::to_string(in) + "->" + std::to_string(out);
+    operation.flop = 2 * static_cast<double>(in) * static_cast<double>(out);
+    operation.parameters = (in + 1) * out;
+  }
+
+  Operation exchange(const Unit& unit) {
+    Operation operation;
+    operation.key = "exchange";
+    const std::size_t tensor = tensor_of(unit.reads[0]);
+    const Placement& from = partition_->tensor(tensor);
+    const Cut& to = needed(unit, tensor);
+    const Shape shape = tensor == 0 ? network_.input() : network_.entry(tensor - 1).output();
+    const Box owned = from.owned.of(place_);
+    for (int rank = 0; rank < settings_.grid.ranks(); ++rank) {
+      if (rank == settings_.block) continue;
+      const Index positions = product(intersection(owned, to.of(settings_.grid.place(rank))).count);
+      if (positions > 0) operation.sent.push_back(static_cast<double>(positions * shape.channels));
+    }
+    return operation;
+  }
+
+  // The network's tensor that is the output of this unit.
+  std::size_t tensor_of(std::size_t number) const { return number == 0 ? 0 : execution_.units[number - 1].last; }
+
+  // The first need for this tensor of the layer behind the exchange that has the exchange's shape.
+  const Cut& needed(const Unit& unit, std::size_t tensor) const {
+    if (unit.first == network_.size()) return partition_->tensor(tensor).owned;
+    const std::vector<std::size_t>& reads = network_.wiring()[unit.first];
+    for (std::size_t k = 0; k < reads.size(); ++k) {
+      const Cut& needs = partition_->layer(unit.first).needs[k];
+      if (reads[k] == tensor && needs.of(place_).count == unit.out.spatial) return needs;
+    }
+    MRMF_CHECK(false, "an exchange is for the layer behind it");
+    return partition_->layer(unit.first).needs[0];
+  }
+
+  const Network& network_;
+  const Execution& execution_;
+  const ModelSettings& settings_;
+  std::optional<Partition> partition_;
+  Extent place_{};
+};
+
+}  // namespace
+
+BlockWork block_work(const Network& network, const Execution& execution, const ModelSettings& settings) {
+  BlockWork work{{}, execution.input.per_sample(), execution.units.back().out.per_sample()};
+  Follower follower(network, execution, settings);
+  for (const Unit& unit : execution.units) work.operations.push_back(follower.of(unit));
+  return work;
+}
+
+std::vector<int> different_blocks(const Partition& partition, const Network& network) {
+  std::map<std::vector<Index>, int> first;
+  for (int block = 0; block < partition.grid().ranks(); ++block) {
+    const Extent place = partition.grid().place(block);
+    std::vector<Index> sizes;
+    const auto add = [&](const Box& box) { sizes.insert(sizes.end(), box.count.begin(), box.count.end()); };
+    for (std::size_t i = 0; i < network.size(); ++i) {
+      for (const Cut& needs : partition.layer(i).needs) add(needs.of(place));
+      add(partition.layer(i).output.made.of(place));
+      add(partition.layer(i).output.owned.of(place));
+    }
+    first.emplace(std::move(sizes), block);
+  }
+  std::vector<int> blocks;
+  for (const auto& [sizes, block] : first) blocks.push_back(block);
+  std::ranges::sort(blocks);
+  return blocks;
+}
+
+GridLayers grid_layers(const Partition& partition, const Network& network) {
+  GridLayers layers;
+  const std::vector<CutWeights> weights = partition.cut_weights(0);
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const std::string& name = network.entry(i).name;
+    const std::vector<std::size_t>& reads = network.wiring()[i];
+    const bool whole = partition.layer(i).output.whole &&
+                       std::ranges::none_of(weights, [&](const CutWeights& cut) { return cut.layer == i; });
+    bool messages = false;
+    for (std::size_t k = 0; k < reads.size(); ++k) messages = messages || !partition.at_hand(i, k);
+    if (whole && messages)
+      layers.gathered.push_back(name);
+    else
+      (whole ? layers.whole : layers.cut).push_back(name);
+    if (!whole && messages) layers.exchanged.push_back(name);
+  }
+  return layers;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,49 @@
+// Seconds of an epoch and memory of a rank, for one phase of a plan on so many ranks with one grid. The slowest block
+// counts.
+#pragma once
+
+#include "src/plan/plan.hpp"
+#include "src/planner/cost_model.hpp"
+#include "src/training/memory_estimate.hpp"
+
+namespace mrmf {
+
+/// Where an epoch's seconds go.
+struct EpochSeconds {
+  double compute = 0;   ///< forward, loss and backward
+  double messages = 0;  ///< between the ranks that share samples
+  double sums = 0;      ///< over ranks: gradients and statistics
+  double update = 0;    ///< optimizer
+  double load = 0;      ///< batches from memory or, streamed, as far as files are slower than the rest
+  double validation = 0;
+  double all() const { return compute + messages + sums + update + load + validation; }
+};
+
+/// What is trained, and on what.
+struct Workload {
+  NetworkSettings network;  ///< max_rows does not matter
+  Grid grid{};
+  RankPlaces ranks{};
+  Index batch = 1;                    ///< of a group of ranks
+  double samples = 0, validated = 0;  ///< of an epoch, over all ranks
+  double sample_bytes = 0;            ///< of a whole sample in its file, at full resolution; 0: unknown
+  bool streamed = false;              ///< samples are read again in every epoch
+  TrainingConfig training{};
+
+  int groups() const { return ranks.ranks / grid.ranks(); }
+};
+
+struct Prediction {
+  EpochSeconds epoch;
+  Index steps = 0;
+  RunMemory memory;  ///< of the rank that needs most; without the program and its libraries' scratch
+  GridLayers layers;
+  int slowest = 0;                   ///< block
+  double sent = 0;                   ///< bytes that the slowest block sends in a step's forward and backward
+  double measured = 0, between = 0;  ///< shares of the computed time that come from exact or neighbouring sizes
+};
+
+/// ConfigError where the grid does not fit the network (Partition).
+Prediction predict(Backend& backend, const CostModel& costs, const Workload& work);
+
+}  // namespace mrmf

@@ -1,0 +1,137 @@
+#include "src/planner/roofline.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+
+const std::vector<GpuMachine>& gpu_machines() {
+  constexpr double giga = 1e9, tera = 1e12;
+  static const std::vector<GpuMachine> machines{
+      {"v100", "V100 16 GB, 4 in a node with NVLink 2 and two EDR InfiniBand links", 16 * giga, 0.9 * tera, 125 * tera,
+       15.7 * tera, 15.7 * tera, 4, 75 * giga, 6.25 * giga},
+      {"a100", "A100 80 GB, 8 in a node with NVLink 3 and eight HDR InfiniBand links", 80 * giga, 2.04 * tera,
+       312 * tera, 156 * tera, 19.5 * tera, 8, 300 * giga, 25 * giga},
+      {"h100", "H100 SXM 80 GB, 8 in a node with NVLink 4 and eight NDR InfiniBand links", 80 * giga, 3.35 * tera,
+       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga},
+      {"h200", "H200 SXM 141 GB, 8 in a node with NVLink 4 and eight NDR InfiniBand links", 141 * giga, 4.8 * tera,
+       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga}};
+  return machines;
+}
+
+namespace {
+
+/// Channels below this fill a tensor core's tiles in part only.
+constexpr double kFullChannels = 64;
+
+class Roofline final : public CostModel {
+ public:
+  Roofline(const GpuMachine& gpu, Precision precision, const RooflineShares& shares)
+      : gpu_(gpu), shares_(shares), precision_(precision) {
+    flops_ = precision == Precision::bf16   ? gpu.flops_bf16
+             : precision == Precision::tf32 ? gpu.flops_tf32
+                                            : gpu.flops_fp32;
+  }
+
+  std::string description() const override {
+    return fmt::format("a roofline of {} in {}; modelled, not measured", gpu_.title, word(precision_));
+  }
+
+  std::vector<std::string> assumptions() const override {
+    return {
+        fmt::format("memory: {:.0f} % of {:.3g} TB/s; arithmetic: {:.0f} % of {:.4g} TFLOP/s, in proportion less with "
+                    "fewer than {:.0f} output channels (8 at least)",
+                    100 * shares_.memory, 1e-12 * gpu_.bytes_per_second, 100 * shares_.tensor, 1e-12 * flops_,
+                    kFullChannels),
+        fmt::format("a pass of a layer reads its inputs and writes its outputs once, in {:.0f} bytes each, and is "
+                    "a kernel of {:.2g} us at least; layers are fused as on the CPU",
+                    element_bytes(), 1e6 * shares_.launch),
+        fmt::format("links: {:.0f} % of {:.3g} GB/s within a node of {} and of {:.3g} GB/s beyond it; a message "
+                    "takes {:.2g} us or {:.2g} us more",
+                    100 * shares_.link, 1e-9 * gpu_.node_link, gpu_.per_node, 1e-9 * gpu_.outer_link,
+                    1e6 * shares_.node_latency, 1e6 * shares_.outer_latency),
+        "messages of a grid are not hidden; sums over ranks are rings of logarithmic latency, hidden behind "
+        "backward but for the last 8 MB",
+        "the loss costs a kernel, the optimizer its memory traffic; samples lie in the GPU's memory, and "
+        "validation, reading files and waiting for slower ranks cost nothing else"};
+  }
+
+  PassSeconds operation(const Operation& o, double rows) const override {
+    PassSeconds seconds;
+    if (o.gives_no_work) return seconds;
+    const double bytes = element_bytes() * rows * o.elements + element_bytes() * static_cast<double>(o.parameters);
+    const double pass = std::max(bytes / memory_rate(), rows * o.flop / (flops_ * shares_.tensor * filled(o)));
+    seconds.forward = shares_.launch + pass;
+    if (o.weighted && o.parameters > 0) seconds.weights = shares_.launch + pass;
+    if (o.data_gradient || !o.weighted) seconds.data = shares_.launch + pass;
+    if (o.sums > 0) seconds.forward += bytes / memory_rate(), seconds.data += bytes / memory_rate();  // read twice
+    return seconds;
+  }
+  CostSource source(const Operation&, double) const override { return CostSource::fitted; }
+
+  double loss(double outputs) const override { return shares_.launch + 3 * element_bytes() * outputs / memory_rate(); }
+
+  double messages(const std::vector<double>& bytes, const RankPlaces& group) const override {
+    if (bytes.empty()) return 0;
+    const bool inside = group.ranks <= gpu_.per_node;
+    double seconds = (inside ? shares_.node_latency : shares_.outer_latency);
+    for (const double each : bytes) seconds += each / link(inside);
+    return seconds;
+  }
+
+  double gradient_sum(double bytes, double backward, const RankPlaces& ranks) const override {
+    if (ranks.ranks == 1) return 0;
+    constexpr double kLast = 8e6;
+    const double all = sum(bytes, ranks), last = sum(std::min(bytes, kLast), ranks);
+    return std::max(last, all - backward);
+  }
+  double small_sum(const RankPlaces& ranks) const override { return ranks.ranks == 1 ? 0 : sum(1e3, ranks); }
+
+  double update(OptimizerKind kind, Index parameters) const override {
+    const double bytes = kind == OptimizerKind::sgd ? 20 : 28;  // reads w, dw and moments, writes w and moments
+    return shares_.launch + bytes * static_cast<double>(parameters) / memory_rate();
+  }
+  double load(double bytes) const override { return shares_.launch + 2 * bytes / memory_rate(); }
+  double read(double) const override { return 0; }
+  double element_bytes() const override { return precision_ == Precision::bf16 ? 2 : 4; }
+  double memory() const override { return gpu_.memory; }
+
+ private:
+  static std::string word(Precision precision) { return words_of<Precision>()[static_cast<std::size_t>(precision)]; }
+  double memory_rate() const { return shares_.memory * gpu_.bytes_per_second; }
+  double link(bool inside) const { return shares_.link * (inside ? gpu_.node_link : gpu_.outer_link); }
+
+  static double filled(const Operation& o) {
+    return std::min(1.0, std::max(static_cast<double>(o.out.channels), 8.0) / kFullChannels);
+  }
+
+  // A ring's bytes over the slowest link, with the latency of a tree.
+  double sum(double bytes, const RankPlaces& ranks) const {
+    const bool inside = ranks.ranks <= gpu_.per_node;
+    const double latency = inside ? shares_.node_latency : shares_.outer_latency;
+    return 2 * latency * std::log2(ranks.ranks) + 2 * (1 - 1.0 / ranks.ranks) * bytes / link(inside);
+  }
+
+  GpuMachine gpu_;
+  RooflineShares shares_;
+  Precision precision_;
+  double flops_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CostModel> roofline_costs(const std::string& name, Precision precision, const RooflineShares& shares) {
+  std::vector<std::string> names;
+  for (const GpuMachine& gpu : gpu_machines()) {
+    if (gpu.name == name) return std::make_unique<Roofline>(gpu, precision, shares);
+    names.push_back(gpu.name);
+  }
+  throw ConfigError(fmt::format("--machine {}: known are {}", name, fmt::join(names, ", ")));
+}
+
+}  // namespace mrmf

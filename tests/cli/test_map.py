@@ -1,0 +1,93 @@
+"""The scripts behind docs/results/map.md and lab.md on a few samples: runs are made once, data part by part, records make
+another machine's folders, and the page tells fitted problems from those that are held out."""
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import support
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+# The cubes of 128^3 in small, in parts of ten.
+SMALL = (("cosmoflow/workstation-128.toml", "demo/cubes.toml"), ('"--size", "128", "--box", "512"', '"--size", "32"'),
+         ("part=40", "part=10"), ('("neuron", 16000)', '("heat", 40)'))
+
+
+class Map(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(SOURCE / "jobs", self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
+        problems = pathlib.Path(self.path("jobs/map/problems.py"))
+        text = problems.read_text()
+        for old, new in SMALL:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        problems.write_text(text)
+        results = pathlib.Path(self.path("docs/results"))
+        results.mkdir(parents=True)
+        (results / "lab.md").write_text("# The laboratory\n\n<!-- tables: jobs/lab/tables.py writes what follows -->\n")
+
+    def script(self, script, *words, settings=""):
+        if settings:
+            self.write("settings.txt", settings)
+            words = (*words, "--settings", self.path("settings.txt"))
+        done = subprocess.run([sys.executable, self.path(f"jobs/{script}"), "--folder", self.path("runs"), "--mrmf",
+                               support.MRMF, *words], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def write(self, name, text):
+        pathlib.Path(self.path(name)).write_text(text)
+
+    def read(self, name):
+        return pathlib.Path(self.path(name)).read_text()
+
+    def times(self, pattern):
+        return {str(file): file.stat().st_mtime_ns for file in pathlib.Path(self.path("runs")).rglob(pattern)}
+
+    def test_data_come_part_by_part_and_runs_once(self):
+        settings = "cosmoflow128 20 auto 3 1\n"
+        self.assertEqual(self.script("map/run.py", "--data-only", settings=settings), "")
+        files = self.times("*.h5")
+        self.assertEqual(len(files), 6)  # two parts, a file for each split
+        os.remove(self.path("runs/data/cosmoflow128-20/part-2.done"))  # as if it was killed there
+        self.assertIn("auto-3-seed1", self.script("map/run.py", settings=settings))
+        for name, time in self.times("part-*/*.h5").items():
+            self.assertEqual(files[name] != time, "part-2" in name, name)
+        config = self.read("runs/cosmoflow128-20/auto-3-seed1/config.toml")
+        for part in (1, 2):
+            self.assertEqual(config.count(f"cosmoflow128-20/part-{part}/"), 2)  # training and validation
+        self.assertEqual(self.script("map/run.py", settings=settings), "")
+
+    def test_records_stand_for_folders_and_the_page_has_two_parts(self):
+        if importlib.util.find_spec("matplotlib") is None:
+            self.skipTest("no matplotlib")
+        settings = "heat 40 baseline 1,2 1\nheat 40 auto 4 1\nheat 50 baseline 1,2 1\nheat 50 auto,paper 4 1\n"
+        self.script("map/run.py", settings=settings)
+        shutil.rmtree(self.path("runs"))
+        self.assertEqual(self.script("map/run.py", settings=settings), "")
+        self.script("map/report.py", settings=settings)
+        page = self.read("docs/results/map.md")
+        before, fitted, held_out = page.replace("## Held-out problems", "## Problems").split("## Problems")
+        self.assertRegex(before, r"\| heat \| 40 \| fitted \| 4 \| [0-9.]+ \| 1 \| [^|]+ \| not run \|")
+        self.assertRegex(before, r"\| heat \| 50 \| held out \| 4 \| [0-9.]+ \| 1 \| [^|]+ % \| [^|]+ % \|")
+        self.assertIn("### heat, 40 samples", fitted)
+        self.assertNotIn("### heat, 50 samples", fitted)
+        self.assertIn("### heat, 50 samples", held_out)
+        self.assertNotIn("### heat, 40 samples", held_out)
+
+    def test_the_laboratory_names_what_a_former_variant_set(self):
+        self.script("lab/lab.py", "--only", "heat", settings="heat 40 2+1 plain,fine14 1\n")
+        shutil.copytree(self.path("runs/heat-40/2+1-plain-seed1"), self.path("runs/heat-40/2+1-dilated-seed1"))
+        config = self.read("runs/heat-40/2+1-plain-seed1/config.toml")
+        self.write("runs/heat-40/2+1-dilated-seed1/config.toml", config.replace("[method]\n", "[method]\ndilated = true\n"))
+        self.script("lab/tables.py")
+        page = self.read("docs/results/lab.md")
+        self.assertIn("| 2+1 | dilated | `method.dilated=true` |", page)
+        self.assertIn("| 2+1 | fine14 | `method.finetune.learning_rate=1.4e-3` |", page)
+
+
+if __name__ == "__main__":
+    support.main()

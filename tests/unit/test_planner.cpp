@@ -1,0 +1,354 @@
+// The planner with made-up costs, worked out by hand: fits, tables, an epoch on a grid, and the choice of a grid.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "io/output_file.hpp"
+#include "kernels/check.hpp"
+#include "layers/exchange.hpp"
+#include "src/config/presets.hpp"
+#include "src/planner/cost_tables.hpp"
+#include "src/planner/grid_search.hpp"
+#include "src/planner/least_squares.hpp"
+#include "src/planner/roofline.hpp"
+#include "tests/unit/backends.hpp"
+#include "tests/unit/config_text.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+doctest::Approx near(double value) { return doctest::Approx(value).epsilon(1e-9); }
+
+/// Round numbers: milliseconds per element and pass, a second per message.
+class RoundCosts final : public CostModel {
+ public:
+  std::string description() const override { return "round numbers"; }
+  std::vector<std::string> assumptions() const override { return {}; }
+  PassSeconds operation(const Operation& o, double rows) const override {
+    if (o.gives_no_work) return {};
+    const double pass = 1e-3 * rows * o.elements;
+    return {pass, o.data_gradient ? 2 * pass : 0, o.parameters > 0 ? 3 * pass : 0};
+  }
+  CostSource source(const Operation& o, double) const override {
+    return o.exchange() ? CostSource::between : CostSource::measured;
+  }
+  double loss(double outputs) const override { return 0.01 * outputs; }
+  double messages(const std::vector<double>& bytes, const RankPlaces&) const override {
+    double seconds = 0;
+    for (const double each : bytes) seconds += 1 + 1e-3 * each;
+    return seconds;
+  }
+  double gradient_sum(double, double, const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 5 : 0; }
+  double small_sum(const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 0.5 : 0; }
+  double update(OptimizerKind, Index) const override { return 0.25; }
+  double load(double bytes) const override { return 1e-3 * bytes; }
+  double read(double bytes) const override { return bytes; }
+  double memory() const override { return limit; }
+  double limit = 0;
+};
+
+LayerSpec conv3() {
+  LayerSpec conv = layer(LayerKind::conv, 4);
+  conv.window = {1, 1, 3};
+  conv.same_padding = true;
+  conv.stride = {1, 1, 1};
+  return conv;
+}
+
+/// 16 positions of 2 channels: convolution to 4, ReLU, dense layer to 2.
+NetworkSettings small_network() {
+  std::vector<LayerSpec> layers{conv3(), layer(LayerKind::relu), layer(LayerKind::flatten), layer(LayerKind::dense, 2)};
+  name_layers(layers);
+  return {{.n = 0, .spatial = {1, 1, 16}, .channels = 2, .axes = 1}, 1, layers, {}};
+}
+
+Workload on_two_ranks() {
+  Workload work{
+      .network = small_network(), .grid = {{1, 1, 2}}, .ranks = {2, 2}, .batch = 6, .samples = 24, .validated = 8};
+  work.training.accumulate = 1;
+  return work;
+}
+
+OperationTime point(const std::string& key, const std::string& shape, double rows, double work, double forward) {
+  OperationTime time{key, shape, rows, work, work, work, forward};
+  time.data = 2 * forward;
+  time.weights = 3 * forward;
+  return time;
+}
+
+CostTables made_up_tables() {
+  CostTables tables{{"host", "processor", 4, 8}, "library", "1", 1e6, {}};
+  TeamTables team;
+  team.ranks = 2;
+  team.updates = {{"adam", 100, 1}, {"adam", 200, 2}};
+  team.operations = {point("conv 4->8 3", "10x4", 1, 100, 1), point("conv 4->8 3", "20x4", 1, 200, 3)};
+  team.loss = {0, 1e-3};
+  team.load = {0.5, 1e-3};
+  team.message = Line{0.1, 1e-3};
+  team.sum = Line{0.2, 1e-3};
+  team.small_sum = 0.05;
+  tables.teams.push_back(team);
+  return tables;
+}
+
+Operation operation_of(const std::string& key, double flop) {
+  Operation operation;
+  operation.key = key;
+  operation.layer = "conv1";
+  operation.flop = flop;
+  operation.elements = flop;
+  operation.parameters = 1;
+  operation.in = {.n = 1, .spatial = {1, 1, 7}, .channels = 4, .axes = 1};
+  return operation;
+}
+
+}  // namespace
+
+TEST_CASE("planner: a fit finds the terms of exact times, and none below zero") {
+  const auto seconds = [](double a, double b) { return 3 + 2 * a + 0.5 * b; };
+  std::vector<TimedWork> measured;
+  for (const auto& [a, b] : {std::pair{1.0, 4.0}, {2.0, 1.0}, {5.0, 7.0}, {8.0, 2.0}})
+    measured.push_back({{1, a, b}, seconds(a, b)});
+  const std::vector<double> found = fit_terms(measured);
+  CHECK(found[0] == doctest::Approx(3));
+  CHECK(found[1] == doctest::Approx(2));
+  CHECK(found[2] == doctest::Approx(0.5));
+
+  const Line falling = fit_line({{1, 10}, {10, 9}, {20, 8}});  // the plain line falls
+  CHECK(falling.per_unit == 0);
+  CHECK(falling.latency > 8);
+  CHECK(fit_line({}) == Line{});
+}
+
+TEST_CASE("planner: an epoch on two blocks, by hand") {
+  const auto backend = make_reference_backend();
+  const RoundCosts costs;
+  const Prediction p = predict(*backend, costs, on_two_ranks());
+  CHECK(p.steps == 4);
+  // A row: convolution 9x2 + 8x4 elements, forward and weights; ReLU 32 + 32, forward and data; the dense layer's own
+  // columns 32 + 2, all passes. And a loss of two outputs.
+  CHECK(p.epoch.compute == near(4 * (6 * (0.2 + 0.192 + 0.204) + 0.12)));
+  CHECK(p.epoch.messages == 0);                    // the convolution's halo comes from the files
+  CHECK(p.epoch.sums == near(4 * (5 + 3 * 0.5)));  // gradients; signals, products and their gradients
+  CHECK(p.epoch.update == near(4 * 0.25));
+  CHECK(p.epoch.load == near(4 * 6 * 4 * (18 + 32) * 1e-3));
+  // Two steps of four: forward, half of a loss, batches, one sum.
+  CHECK(p.epoch.validation == near(2 * (4 * 0.148 + 0.04) + 2 * 0.8 + 0.5));
+  CHECK(p.sent == 0);
+  CHECK(p.layers.cut == std::vector<std::string>{"conv1", "relu1", "flatten", "dense1"});
+  CHECK(p.layers.gathered.empty());
+  CHECK(p.layers.whole.empty());
+}
+
+TEST_CASE("planner: a flatten that is gathered on two blocks, by hand") {
+  const auto backend = make_reference_backend();
+  const RoundCosts costs;
+  Workload work = on_two_ranks();
+  work.network.layers.insert(work.network.layers.begin() + 3, layer(LayerKind::batch_norm));
+  name_layers(work.network.layers);
+  work.training.global_batch_norm = false;
+  const Prediction p = predict(*backend, costs, work);
+  CHECK(p.epoch.messages == near(4 * 2 * (1 + 6 * 4 * 32 * 1e-3)));
+  CHECK(p.epoch.sums == near(4 * (5 + 0.5)));
+  CHECK(p.sent == near(2 * 6 * 4 * 32));
+  // The exchange 32 + 64 elements forward and back, of convolution 0.2, ReLU 0.192, norm 128, and 32 columns of 64 + 2.
+  CHECK(p.between > 0);
+  CHECK(p.layers.cut == std::vector<std::string>{"conv1", "relu1", "dense1"});
+  CHECK(p.layers.gathered == std::vector<std::string>{"flatten"});
+  CHECK(p.layers.whole == std::vector<std::string>{"batch_norm1"});
+}
+
+TEST_CASE("planner: alone, nothing is sent, and a streamed epoch lasts as long as its files") {
+  const auto backend = make_reference_backend();
+  const RoundCosts costs;
+  Workload work = on_two_ranks();
+  work.grid = {};
+  work.ranks = {1, 1};
+  const Prediction p = predict(*backend, costs, work);
+  CHECK(p.epoch.messages == 0);
+  CHECK(p.epoch.sums == 0);
+  CHECK(p.sent == 0);
+  work.streamed = true;
+  work.sample_bytes = 1000;
+  const Prediction streamed = predict(*backend, costs, work);
+  CHECK(streamed.epoch.all() == near((24 + 8) * 1000));
+  CHECK(streamed.memory.data == 0);
+}
+
+TEST_CASE("planner: what a block sends is what its exchanges send") {
+  const auto backend = make_reference_backend();
+  std::vector<LayerSpec> layers{conv3(),
+                                layer(LayerKind::relu),
+                                conv3(),
+                                layer(LayerKind::flatten),
+                                layer(LayerKind::batch_norm),
+                                layer(LayerKind::dense, 2)};
+  name_layers(layers);
+  NetworkSettings settings = small_network();
+  settings.layers = layers;
+  const Network network(*backend, settings);
+  const Grid grid{{1, 1, 4}};
+  const Partition partition(network, grid);
+  for (int block = 0; block < 4; ++block) {
+    const ModelSettings model{.network = settings, .grid = grid, .block = block};
+    const Execution execution = plan_execution(*backend, network, model);
+    std::vector<double> sent;
+    for (const Operation& operation : block_work(network, execution, model).operations)
+      if (operation.exchange()) sent.push_back(std::accumulate(operation.sent.begin(), operation.sent.end(), 0.0));
+    const auto expected = [&](std::size_t number, const Cut& to) {
+      return static_cast<double>(
+          exchanged_floats({network.entry(number - 1).output(), grid, block, partition.tensor(number), to}));
+    };
+    CHECK(sent == std::vector{expected(2, partition.layer(2).needs[0]), expected(3, partition.layer(3).needs[0])});
+  }
+  CHECK(different_blocks(partition, network) == std::vector{0, 1});  // the ends, and those between
+}
+
+TEST_CASE("planner: tables give exact sizes, those between, and beyond") {
+  const auto costs = table_costs(made_up_tables(), {2, 2});
+  Operation o = operation_of("conv 4->8 3", 150);
+  CHECK(costs->operation(o, 1).forward == near(2));
+  CHECK(costs->operation(o, 1).data == near(4));
+  CHECK(costs->operation(o, 1).weights == near(6));
+  CHECK(costs->source(o, 1) == CostSource::between);
+  CHECK(costs->operation(o, 2).forward == near(3.0 * 300 / 200));
+  CHECK(costs->source(operation_of("conv 4->8 3", 100), 1) == CostSource::measured);
+  o.flop = 75;
+  CHECK(costs->operation(o, 1).forward == near(0.5));
+  o.flop = 10;  // the line would be below nothing
+  CHECK(costs->operation(o, 1).forward == near(0.5 * 10 / 100));
+  o.data_gradient = false;
+  CHECK(costs->operation(o, 1).data == 0);
+  CHECK(costs->source(operation_of("conv 4->9 3", 100), 1) == CostSource::fitted);
+  CHECK(costs->operation(operation_of("conv 4->9 3", 200), 1).forward > 1);
+
+  CHECK(costs->update(OptimizerKind::adam, 150) == near(1.5));
+  CHECK(costs->update(OptimizerKind::sgd, 150) == near(1.5));  // for want of its own
+  CHECK(costs->messages({100, 300}, {2, 2}) == near(0.1 + 0.4));
+  CHECK(costs->gradient_sum(1000, 9, {2, 2}) == near(0.2 + 1));
+  CHECK(costs->gradient_sum(1000, 9, {4, 4}) == near(0.4 + 1.5));  // twice the rounds, 3/4 for 1/2 of the bytes
+  CHECK(costs->gradient_sum(1000, 9, {1, 1}) == 0);
+  CHECK(costs->small_sum({4, 4}) == near(0.1));
+  CHECK(costs->load(500) == near(1));
+  CHECK(costs->read(2e6) == near(2));
+  CHECK(costs->crowding({4, 4}) == 1);
+  CHECK(costs->crowding({8, 8}) == 2);
+  CHECK(table_costs(made_up_tables(), {8, 8})->assumptions().size() == 2);
+  CHECK_THROWS_AS(table_costs({}, {1, 1}), ConfigError);
+}
+
+TEST_CASE("planner: tables in a file, and newer ones in their place") {
+  CostTables tables = made_up_tables();
+  CostTables newer = made_up_tables();
+  newer.teams[0].operations = {point("conv 4->8 3", "10x4", 1, 100, 7), point("relu", "10x4", 1, 40, 1)};
+  newer.read = 0;
+  tables.merge(newer);
+  newer.teams[0].ranks = 1;
+  newer.teams[0].message = newer.teams[0].sum = std::nullopt;
+  tables.merge(newer);
+  REQUIRE(tables.teams.size() == 2);
+  CHECK(tables.teams[0].operations.size() == 3);
+  CHECK(tables.teams[0].operations[0].forward == 7);
+  CHECK(tables.read == 1e6);
+
+  const std::string file = (std::filesystem::temp_directory_path() / "mrmf-test-tables.json").string();
+  write_file(file, to_json(tables), Replace::file);
+  CHECK(to_json(read_tables(file)) == to_json(tables));
+  write_file(file, "{\"kind\": \"mrmf cost tables\"}", Replace::file);
+  CHECK_THROWS_AS(read_tables(file), DataError);
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("planner: a GPU's roofline, by hand") {
+  const auto costs = roofline_costs("h100", Precision::bf16, {.memory = 1, .tensor = 1, .launch = 1e-6});
+  Operation o = operation_of("relu", 0);
+  o.parameters = 0;
+  o.elements = 3.35e6;
+  CHECK(costs->operation(o, 1).forward == near(1e-6 + 2e-6));  // two bytes each
+  o = operation_of("conv 64->64 3x3x3", 989e6);
+  o.elements = 1;
+  o.weighted = true;
+  o.out.channels = 32;  // half of the tensor cores' tile
+  CHECK(costs->operation(o, 1).weights == near(1e-6 + 2e-6));
+  CHECK(costs->memory() == 80e9);
+  CHECK(costs->gradient_sum(1e6, 1, {1, 1}) == 0);
+  CHECK(costs->gradient_sum(8e9, 0, {16, 8}) > costs->gradient_sum(8e9, 0, {8, 8}));  // beyond the node
+  CHECK_FALSE(costs->assumptions().empty());
+  CHECK_THROWS_WITH_AS(roofline_costs("h900", Precision::bf16), doctest::Contains("v100, a100, h100, h200"),
+                       ConfigError);
+}
+
+TEST_CASE("planner: all grids whose groups fill the ranks") {
+  CHECK(grids_of(1, 3).size() == 1);
+  CHECK(grids_of(4, 1) == std::vector<Grid>{{{1, 1, 1}}, {{1, 1, 2}}, {{1, 1, 4}}});
+  CHECK(grids_of(6, 2).size() == 9);  // 1; 2 and 3 either way; 6 in four ways
+  CHECK(grids_of(8, 3).size() == 20);
+  CHECK(grids_of(1024, 1, 4).size() == 3);
+}
+
+namespace {
+
+struct Searched {
+  Config config;
+  std::vector<PhaseChoices> phases;
+};
+
+Searched searched(const RoundCosts& costs, const SearchSettings& settings) {
+  const std::string text =
+      std::string(kSmallest) + "[training]\nbatch = 6\n[method]\nname = \"mrmf\"\n" + "resolutions = [[2], [1]]\n";
+  Searched result{parse_config(text, "text", {}), {}};
+  result.config.model.layers = small_network().layers;
+  result.config.model.preset.clear();
+  const auto backend = make_reference_backend();
+  result.phases = search_grids(*backend, costs, result.config, make_plan(result.config), settings);
+  return result;
+}
+
+SearchSettings two_ranks() {
+  return {.ranks = {2, 2}, .sample = small_network().sample, .samples = 24, .validated = 8};
+}
+
+}  // namespace
+
+TEST_CASE("planner: the fastest grid of every phase keeps the mini-batch") {
+  const RoundCosts costs;
+  const Searched found = searched(costs, two_ranks());
+  REQUIRE(found.phases.size() == make_plan(found.config).phases().size());
+  for (const PhaseChoices& phase : found.phases) {
+    CHECK(phase.mini_batch == 12);
+    REQUIRE(phase.fitting.size() == 2);
+    // Messages of a second each: samples of their own are faster.
+    CHECK(phase.fitting[0].grid == Grid{});
+    CHECK(phase.fitting[0].batch == 6);
+    CHECK(phase.fitting[1].batch == 12);
+    CHECK(phase.fitting[0].seconds() < phase.fitting[1].seconds());
+  }
+  const std::vector<OneGrid> one = one_grid(found.phases);
+  REQUIRE(one.size() == 2);
+  CHECK(one[0].grid == Grid{});
+  double sum = 0;
+  for (const PhaseChoices& phase : found.phases) sum += phase.phase.stop.epochs * phase.fitting[0].seconds();
+  CHECK(one[0].seconds == near(sum));
+}
+
+TEST_CASE("planner: what does not fit is refused with its reason") {
+  RoundCosts costs;
+  SearchSettings settings = two_ranks();
+  settings.mini_batch = 3;  // on two groups
+  const Searched odd = searched(costs, settings);
+  CHECK(odd.phases.back().fitting.size() == 1);
+  REQUIRE(odd.phases.back().refused.size() == 1);
+  CHECK(odd.phases.back().refused[0].find("2 groups of ranks cannot share a step's 3 samples") != std::string::npos);
+
+  const double needed = static_cast<double>(odd.phases.back().fitting[0].prediction.memory.all());
+  settings = two_ranks();
+  settings.memory = needed / 100;
+  CHECK_THROWS_WITH_AS(searched(costs, settings), doctest::Contains("a rank would need"), ConfigError);
+  costs.limit = needed / 100;
+  settings.memory = 0;
+  CHECK_THROWS_AS(searched(costs, settings), ConfigError);
+}
