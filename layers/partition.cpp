@@ -318,7 +318,7 @@ bool Partition::stays_cut(std::size_t number) const {
     const LayerKind kind = network_->entry(i).kind;
     read = true;
     if (kind == LayerKind::dense) continue;
-    if (!is_pointwise(kind) || kind == LayerKind::batch_norm || !stays_cut(i + 1)) return false;
+    if (!(activation_of(kind) || kind == LayerKind::dropout) || !stays_cut(i + 1)) return false;
   }
   return read;
 }

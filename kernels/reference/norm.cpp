@@ -167,7 +167,8 @@ class GroupNorm final : public NormOp {
  private:
   double values() const { return static_cast<double>(s_.values()); }
   /// Over all ranks that share the sample.
-  static double total(const Step& step, double sum) {
+  double total(const Step& step, double sum) const {
+    MRMF_CHECK(s_.of_sample == 0 || step.of_sample != nullptr, "a norm of a block needs the sums over its sample");
     if (step.of_sample != nullptr) step.of_sample->sum({&sum, 1});
     return sum;
   }

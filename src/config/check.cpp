@@ -240,6 +240,12 @@ void check_grid(const Config& config, const Checker& checker) {
                                          "them, or one for each, coarse to fine",
                                          grids.size(), config.method.resolutions.size(),
                                          config.method.resolutions.size() == 1 ? "entry" : "entries"));
+  constexpr double most = 1 << 20;
+  for (const Extent& grid : grids)
+    if (static_cast<double>(grid[0]) * static_cast<double>(grid[1]) * static_cast<double>(grid[2]) > most)
+      checker.fail("run.grid", fmt::format("run.grid cuts samples into more than {:.0f} blocks; give one for each rank "
+                                           "that is to share a sample",
+                                           most));
   if (std::ranges::all_of(grids, [](const Extent& grid) { return product(grid) == 1; })) return;
   if (config.method.teams == TeamMode::concurrent)
     checker.fail("run.grid",

@@ -107,9 +107,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
                               small * costs.small_sum(work.ranks));
   epoch.update = train.count * costs.update(work.training.optimizer.name, slowest.params) * crowding;
-  // A block is taken out of the gathered sample.
-  const double input =
-      kFloat * static_cast<double>(cut ? slowest.work.input + network.input().per_sample() : slowest.work.input);
+  const double input = kFloat * static_cast<double>(slowest.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
   epoch.load = load(train);
   const StepSeconds look = step_of(slowest.work, costs, work, validate.rows);

@@ -145,7 +145,7 @@ void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs)
   const bool by_stage = was.config.run.grid.size() > 1 || is.config.run.grid.size() > 1;
   const bool other_ranks =
       !by_stage && groups(was, was.config.run.grid.front()) != groups(is, is.config.run.grid.front());
-  if (other_ranks && !was.config.training.global_batch_norm)
+  if (was.ranks != is.ranks && !was.config.training.global_batch_norm)
     throw ConfigError(
         fmt::format("{}on {} ranks with training.batch_norm = \"local\", where every rank has its own "
                     "statistics, and this is a run on {}; continue on {} ranks, or {}",

@@ -29,15 +29,13 @@ RunMemory RunMemory::operator+(const RunMemory& other) const {
 
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training) {
   const int moments = moment_count(training.optimizer.name);
-  const Index params = network.params_size(), state = network.state_size(), best = params + state;
-  // Of a block: samples are gathered whole before it is taken.
-  const Index input = execution.input.per_sample(), whole = network.input().per_sample();
-  const Index sample = input + (input == whole ? 0 : whole) + network.output().per_sample();
+  const Index whole = network.params_size(), own = execution.params.size(), state = network.state_size();
+  const Index sample = execution.input.per_sample() + network.output().per_sample();
   constexpr Index splits = 2, images = 2;
   RunMemory memory;
-  memory.models = execution.floats(network, moments) + best + (training.accumulate > 1 ? params : 0);
+  memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
   memory.batches = splits * network.input().n * sample;
-  memory.saving = images * ((1 + moments) * params + state + best);
+  memory.saving = images * ((2 + moments) * whole + 2 * state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return memory;
 }

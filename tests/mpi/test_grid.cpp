@@ -297,6 +297,8 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
   const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 8, .axes = 2};
   LayerSpec drop = layer(LayerKind::dropout);
   drop.rate = 0.4F;
+  LayerSpec groups = layer(LayerKind::group_norm);
+  groups.groups = 2;
   const LayerSpec flat = layer(LayerKind::flatten), relu = layer(LayerKind::relu), dense = layer(LayerKind::dense, 7),
                   last = layer(LayerKind::dense, 3), norm = layer(LayerKind::batch_norm);
   const LayerSpec all = pool(LayerKind::average_pool, {1, 7, 10}, {1, 7, 10});  // one position: whole on every rank
@@ -313,6 +315,8 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
                         {{all, flat, drop, dense, last}, true},
                         {heads, true},
                         {{flat, last, dense}, true},
+                        {{flat, layer(LayerKind::layer_norm), dense, last}, true},
+                        {{flat, groups, dense, last}, true},
                         {{flat, norm}, false},
                         {{flat, drop}, false}};
   std::size_t number = 0;

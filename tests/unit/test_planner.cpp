@@ -135,9 +135,9 @@ TEST_CASE("planner: an epoch on two blocks, by hand") {
   CHECK(p.epoch.messages == 0);                    // the convolution's halo comes from the files
   CHECK(p.epoch.sums == near(4 * (5 + 3 * 0.5)));  // gradients; signals, products and their gradients
   CHECK(p.epoch.update == near(4 * 0.25));
-  CHECK(p.epoch.load == near(4 * 6 * 4 * (18 + 32) * 1e-3));
+  CHECK(p.epoch.load == near(4 * 6 * 4 * 18 * 1e-3));
   // Two steps of four: forward, half of a loss, batches, one sum.
-  CHECK(p.epoch.validation == near(2 * (4 * 0.148 + 0.04) + 2 * 0.8 + 0.5));
+  CHECK(p.epoch.validation == near(2 * (4 * 0.148 + 0.04) + 2 * 4 * 4 * 18 * 1e-3 + 0.5));
   CHECK(p.sent == 0);
   CHECK(p.layers.cut == std::vector<std::string>{"conv1", "relu1", "flatten", "dense1"});
   CHECK(p.layers.gathered.empty());
