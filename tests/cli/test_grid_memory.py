@@ -12,6 +12,9 @@ SIDE = int(os.environ.get("MRMF_GRID_SIDE", 112))  # positions along each of thr
 SAMPLE = SIDE**3 * 4 * 4                           # bytes
 LIMIT = 200e6 + 3 * SAMPLE                         # bytes of private memory that a process may have
 
+LAYERS = support.layers('conv filters=4 kernel=[3,3,3] padding="same"', "batch_norm", "leaky_relu",
+                        "average_pool window=[2,2,2]", 'conv filters=4 kernel=[3,3,3] padding="same"', "relu",
+                        "max_pool window=[4,4,4]", "flatten", "dense units=1")
 CONFIG = """
 [data]
 files = ["cubes.h5"]
@@ -19,33 +22,7 @@ train = { samples = "x", labels = "y" }
 split = { by = "rows", validation = 0.34 }
 load = "stream"
 memory = 0
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = [3, 3, 3]
-padding = "same"
-[[model.layers]]
-type = "batch_norm"
-[[model.layers]]
-type = "leaky_relu"
-[[model.layers]]
-type = "average_pool"
-window = [2, 2, 2]
-[[model.layers]]
-type = "conv"
-filters = 4
-kernel = [3, 3, 3]
-padding = "same"
-[[model.layers]]
-type = "relu"
-[[model.layers]]
-type = "max_pool"
-window = [4, 4, 4]
-[[model.layers]]
-type = "flatten"
-[[model.layers]]
-type = "dense"
-units = 1
+""" + LAYERS + """
 [training]
 batch = 1
 epochs = 1
