@@ -142,7 +142,9 @@ class TableCosts final : public CostModel {
   double read(double bytes) const override { return tables_.read > 0 ? bytes / tables_.read : 0; }
   double memory() const override { return 0; }
   double crowding(const RankPlaces& ranks) const override {
-    return std::max(1.0, static_cast<double>(ranks.per_node) * team_.threads / std::max(tables_.machine.cores, 1));
+    const int measured = team_.ranks * team_.threads;  // at once: sharing of cores is in the times
+    return std::max(1.0,
+                    static_cast<double>(ranks.per_node) * team_.threads / std::max(tables_.machine.cores, measured));
   }
 
  private:
