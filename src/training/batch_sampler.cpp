@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::uint64_t kAugmentation = 0x6175676d;  // apart from other uses of an epoch's key
 
+}  // namespace
+
 Shape with_positions(Shape target, const Extent& positions) {
   target.channels = target.per_sample() / product(positions);
   target.spatial = positions;
   return target;
 }
-
-}  // namespace
 
 void take_box(ConstTensor from, const Box& box, Span to) {
   const Extent& s = from.shape.spatial;

@@ -75,6 +75,8 @@ class BatchSampler {
   int parts_;
 };
 
+/// Targets as those of outputs with these positions: a file may have labels as a list of numbers.
+Shape with_positions(Shape target, const Extent& positions);
 /// The positions of a box of every row, one row after the other, on the host.
 void take_box(ConstTensor from, const Box& box, Span to);
 

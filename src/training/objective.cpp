@@ -30,14 +30,14 @@ void Objective::add(Model& model, const SampleStore& store, std::span<const std:
   const ConstTensor y = model.output(std::ssize(ids));
   std::vector<float> outputs(static_cast<std::size_t>(y.shape.count()));
   backend_.read_activation(y, outputs);
-  Shape target = store.target(resolution_).rows(std::ssize(ids));
+  const Shape target = store.target(resolution_).rows(std::ssize(ids));
   std::vector<float> targets(static_cast<std::size_t>(target.count()));
   store.gather_labels(resolution_, ids, targets);
-  if (const Box& box = model.execution().output_box; box.count != model.network().output().spatial) {
-    target.channels = target_channels_;  // a file may have labels as a list of numbers
-    std::vector<float> own(ids.size() * static_cast<std::size_t>(product(box.count) * target.channels));
-    target.spatial = model.network().output().spatial;
-    take_box({target, targets}, box, own);
+  if (cut_) {
+    const Shape whole = with_positions(target, model.network().output().spatial);
+    const Box& box = model.execution().output_box;
+    std::vector<float> own(ids.size() * static_cast<std::size_t>(product(box.count) * whole.channels));
+    take_box({whole, targets}, box, own);
     targets = std::move(own);
   }
   sums_.add(outputs, targets);

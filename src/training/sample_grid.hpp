@@ -24,7 +24,6 @@ class SampleGrid {
 
   const Grid& grid() const { return grid_; }
   int block() const { return group_.rank(); }
-  int groups() const { return same_block_.size(); }
   /// The ranks that share this rank's samples.
   Comm& group() { return group_; }
   /// One rank of each group: that with this rank's block. They have different samples.
