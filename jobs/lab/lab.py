@@ -3,8 +3,9 @@
 made once; a run that was interrupted goes on. Usage: jobs/lab/lab.py [--only TEXT] [--folder runs/lab]
 [--mrmf build/mrmf] [--threads 1].
 
-settings.txt says which runs there are, and variants.txt which keys a variant sets. `jobs/lab/tables.py` writes
-docs/results/lab.md from them."""
+settings.txt says which runs there are, and variants.txt which keys a variant sets. Finished runs leave their records in
+docs/results/lab/records, so that another machine goes on from there. `jobs/lab/tables.py` writes docs/results/lab.md
+from them."""
 import argparse
 import pathlib
 import sys
@@ -13,6 +14,7 @@ JOBS = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.append(str(JOBS / "map"))
 from problems import PROBLEMS, method_words  # noqa: E402
+from records import keep, restore  # noqa: E402
 from run import call, data, numbers  # noqa: E402
 
 
@@ -43,6 +45,7 @@ def folder_of(root, run):
 def make(program, root, run, words, threads):
     folder = folder_of(root, run)
     if (folder / "result.json").exists():
+        keep(root, folder, "lab")
         return
     problem, samples, schedule, _, seed = run
     command = [program, "train", str(PROBLEMS[problem].config)]
@@ -53,6 +56,7 @@ def make(program, root, run, words, threads):
         command += ["--set", word]
     print(f"lab: {folder}", flush=True)
     call(command, folder.with_suffix(".log"))
+    keep(root, folder, "lab")
 
 
 def main():
@@ -66,6 +70,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     root, known = options.folder.resolve(), variants(options.variants)
+    restore(root, "lab")
     for run in runs(options.settings):
         if run[3] not in known:
             raise SystemExit(f"lab: no variant '{run[3]}' in {options.variants}")

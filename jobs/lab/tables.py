@@ -8,11 +8,10 @@ import pathlib
 import sys
 
 from lab import JOBS, variants
+from records import restore
 from report import compare, saving_text, spread_text  # the map's
 
 RESULTS = JOBS.parent / "docs/results"
-# Variants of features that the program had until commit b9081dc. Their runs are still told of where there are some.
-FORMER = {"dilated": ["method.dilated=true"], "stride": ['data.coarsening="stride"']}
 MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
 
 
@@ -54,8 +53,9 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=JOBS.parent / "runs/lab")
     parser.add_argument("--mrmf", default=str(JOBS.parent / "build/mrmf"))
     options = parser.parse_args()
-    root, keys = options.folder.resolve(), FORMER | variants(options.variants)
+    root, keys = options.folder.resolve(), variants(options.variants)
     program, page = str(pathlib.Path(options.mrmf).resolve()), RESULTS / "lab.md"
+    restore(root, "lab")
     text = page.read_text().partition(MARK)[0]
     lines = [MARK, ""]
     for problem in sorted(path.name for path in root.iterdir() if list(path.glob("*/result.json"))):
