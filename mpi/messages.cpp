@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,37 +20,35 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-class MpiMessages final : public Messages {
+constexpr const char* kWhat = "messages between the ranks of a grid";
+
+// The requests of one list of messages. MPI keeps what it found out of them, so that every later start is cheap.
+class Requests {
  public:
-  explicit MpiMessages(Comm& group) : group_(&group), comm_(*static_cast<const MPI_Comm*>(group.handle())) {}
-
-  int rank() const override { return group_->rank(); }
-
-  void start(std::span<const Message> sent, std::span<const Message> received) override {
-    MRMF_CHECK(under_way_.empty(), "messages were begun before the last ones were done");
-    const Clock::time_point began = Clock::now();
+  Requests(MPI_Comm comm, std::span<const Message> sent, std::span<const Message> received) {
     for (const Message& m : received)
-      for_each_part(m, [&](float* part, int count, int number, MPI_Request* request) {
-        check(MPI_Irecv(part, count, MPI_FLOAT, m.rank, number, comm_, request), "MPI_Irecv");
+      for_each_part(m, [&](float* part, int count, int number) {
+        check(MPI_Recv_init(part, count, MPI_FLOAT, m.rank, number, comm, &add()), "MPI_Recv_init");
       });
     for (const Message& m : sent)
-      for_each_part(m, [&](float* part, int count, int number, MPI_Request* request) {
-        check(MPI_Isend(part, count, MPI_FLOAT, m.rank, number, comm_, request), "MPI_Isend");
+      for_each_part(m, [&](float* part, int count, int number) {
+        check(MPI_Send_init(part, count, MPI_FLOAT, m.rank, number, comm, &add()), "MPI_Send_init");
       });
-    time_.waited += seconds_since(began);
-    since_ = Clock::now();
+  }
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() {
+    for (MPI_Request& request : all_) MPI_Request_free(&request);
   }
 
-  void finish() override {
-    if (under_way_.empty()) return;
-    time_.hidden += seconds_since(since_);
-    const Clock::time_point began = Clock::now();
-    for (mpi::Request& request : under_way_) request.finish(group_->limit());
-    under_way_.clear();
-    time_.waited += seconds_since(began);
+  void start() {
+    if (!all_.empty()) check(MPI_Startall(static_cast<int>(all_.size()), all_.data()), "MPI_Startall");
   }
-
-  SumTime take_time() override { return std::exchange(time_, {}); }
+  bool test() {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(all_.size()), all_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    return done != 0;
+  }
 
  private:
   // MPI counts in an int, and some transports in bytes.
@@ -56,17 +56,62 @@ class MpiMessages final : public Messages {
   void for_each_part(const Message& m, const Begin& begin) {
     constexpr std::size_t most = (std::size_t{1} << 30) / sizeof(float);
     int number = 0;
-    for (std::size_t first = 0; first < m.values.size(); first += most, ++number) {
-      const std::size_t count = std::min(most, m.values.size() - first);
-      begin(m.values.data() + first, static_cast<int>(count), number,
-            under_way_.emplace_back("a message between the ranks of a grid").begun());
-    }
+    for (std::size_t first = 0; first < m.values.size(); first += most, ++number)
+      begin(m.values.data() + first, static_cast<int>(std::min(most, m.values.size() - first)), number);
+  }
+  MPI_Request& add() { return all_.emplace_back(MPI_REQUEST_NULL); }
+
+  std::vector<MPI_Request> all_;
+};
+
+class MpiMessages final : public Messages {
+ public:
+  explicit MpiMessages(Comm& group) : group_(&group), comm_(*static_cast<const MPI_Comm*>(group.handle())) {}
+
+  int rank() const override { return group_->rank(); }
+
+  void start(std::span<const Message> sent, std::span<const Message> received) override {
+    MRMF_CHECK(under_way_ == nullptr, "messages were begun before the last ones were done");
+    const Clock::time_point began = Clock::now();
+    Requests& requests = requests_for(sent, received);
+    requests.start();
+    under_way_ = &requests;
+    time_.waited += seconds_since(began);
+    since_ = Clock::now();
+  }
+
+  void finish() override {
+    if (under_way_ == nullptr) return;
+    time_.hidden += seconds_since(since_);
+    const Clock::time_point began = Clock::now();
+    mpi::wait_until([this] { return under_way_->test(); }, kWhat, group_->limit());
+    under_way_ = nullptr;
+    time_.waited += seconds_since(began);
+  }
+
+  SumTime take_time() override { return std::exchange(time_, {}); }
+
+ private:
+  using Line = std::tuple<bool, int, float*, std::size_t>;  // sent, rank, values
+  using List = std::vector<Line>;
+
+  // Every step has the same lists, one for each exchange and direction. Models that are gone leave theirs behind.
+  Requests& requests_for(std::span<const Message> sent, std::span<const Message> received) {
+    constexpr std::size_t kMost = 4096;
+    list_.clear();
+    for (const Message& m : sent) list_.emplace_back(true, m.rank, m.values.data(), m.values.size());
+    for (const Message& m : received) list_.emplace_back(false, m.rank, m.values.data(), m.values.size());
+    if (const auto known = made_.find(list_); known != made_.end()) return known->second;
+    if (made_.size() >= kMost) made_.clear();
+    return made_.try_emplace(list_, comm_, sent, received).first->second;
   }
 
   Comm* group_;
   MPI_Comm comm_;
-  std::vector<mpi::Request> under_way_;
-  Clock::time_point since_;  // since the last start
+  std::map<List, Requests> made_;
+  List list_;                      // of the call under way
+  Requests* under_way_ = nullptr;  // of made_
+  Clock::time_point since_;        // since the last start
   SumTime time_;
 };
 

@@ -29,6 +29,18 @@ FaultError overdue(const char* function, double limit) {
                   MpiSession::rank(), function, limit));
 }
 
+// After a long wait, yields the core: the rank that it waits for may need it.
+void wait_until(const std::function<bool()>& done, const char* function, double limit) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kLong = 0.1;  // seconds
+  const Clock::time_point begin = Clock::now();
+  while (!done()) {
+    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (waited > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (limit > 0 && waited > limit) throw overdue(function, limit);
+  }
+}
+
 Request::Request(Request&& other) noexcept
     : function_(other.function_), request_(std::exchange(other.request_, MPI_REQUEST_NULL)) {}
 
@@ -36,18 +48,6 @@ bool Request::test() {
   int done = 0;
   check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), function_);
   return done != 0;
-}
-
-// After a long wait, yields the core: the rank that it waits for may need it.
-void Request::finish(double limit) {
-  using Clock = std::chrono::steady_clock;
-  constexpr double kLong = 0.1;  // seconds
-  const Clock::time_point begin = Clock::now();
-  while (!test()) {
-    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (waited > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (limit > 0 && waited > limit) throw overdue(function_, limit);
-  }
 }
 
 namespace {

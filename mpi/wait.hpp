@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <thread>
 
 #include "kernels/check.hpp"
@@ -15,6 +16,9 @@ void check(int code, const char* function, const char* caller = __builtin_FUNCTI
 
 /// This rank's error for a collective call that has not ended within `limit` seconds.
 FaultError overdue(const char* function, double limit);
+
+/// Polls `done` until it says so. FaultError after `limit` seconds (0: never).
+void wait_until(const std::function<bool()>& done, const char* function, double limit);
 
 /// A collective call under way on a communicator that must outlive it.
 class Request {
@@ -29,8 +33,9 @@ class Request {
 
   MPI_Request* begun() { return &request_; }
   bool test();
-  /// Polls until it is done. FaultError after `limit` seconds (0: never).
-  void finish(double limit);
+  void finish(double limit) {
+    wait_until([this] { return test(); }, function_, limit);
+  }
 
  private:
   const char* function_;
