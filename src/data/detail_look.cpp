@@ -5,29 +5,25 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "io/labels.hpp"
 #include "io/not_finite.hpp"
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
-#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"
 #include "src/data/haar_energies.hpp"
 #include "src/data/linear_fit.hpp"
-#include "src/data/normalise.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
 namespace {
 
 // By four problems (docs/guide/methods.md): 0.81 or more of it is left where coarse models pay, 0.64 where they do not.
-constexpr double kLost = 0.75;  // of what is unexplained without the finest level, with it
-constexpr double kNoticeable =
-    0.02;  // of the labels' variance; below it, shares are those of a fit that is all but exact
+constexpr double kLost = 0.75;        // of what is unexplained without the finest level, with it
+constexpr double kNoticeable = 0.02;  // of the labels' variance: shares of a fit that is all but exact say nothing
 
 constexpr Index kMostRows = 512, kFewestRows = 200, kReadValues = Index{1} << 23;
 constexpr Index kMostPositions = 32768, kMostValues = 131072;  // of a sample, where its channels allow it
@@ -107,10 +103,22 @@ Table one_hot(const Table& classes) {
   return y;
 }
 
+/// As where the range of all numbers is looked at (src/data/normalise.cpp).
+void require_logarithm(double least, const std::string& dataset, const std::string& key) {
+  if (least > -1) return;
+  throw DataError(
+      fmt::format("data set '{}' holds {:g}, and {} = \"log1p\" takes the logarithm of 1 + x; x must be "
+                  "above -1",
+                  dataset, least, key));
+}
+
 /// Numbers in the units of data.normalise; its shifts make no difference here.
-void to_units(const Normalisation& units, Table& y) {
-  if (units.log1p)
+void to_units(const DataConfig& config, Table& y) {
+  const Normalisation& units = config.normalise_labels;
+  if (units.log1p && !y.values.empty()) {
+    require_logarithm(std::ranges::min(y.values), config.train.labels, "data.normalise.labels");
     for (double& value : y.values) value = std::log1p(value);
+  }
   if (!units.mean_std && units.std.empty()) return;
   for (Index column = 0; column < y.columns; ++column) {
     double deviation = 0, mean = 0;
@@ -141,7 +149,7 @@ SomeLabels read_labels(const Config& config, const DatasetShape& all, const std:
   }
   found.y.rows = std::ssize(found.rows);
   if (found.y.rows > 0 && spec.form.kind == LabelKind::classes) found.y = one_hot(found.y);
-  to_units(config.data.normalise_labels, found.y);
+  to_units(config.data, found.y);
   return found;
 }
 
@@ -167,11 +175,8 @@ void for_each_box(const Config& config, const DatasetShape& some, const Visit& v
     values.resize(static_cast<std::size_t>(rows.count * width));
     files.read(rows, stored.data(), scratch);
     to_float32(files.type(), stored.data(), values);
-    if (config.data.normalise_samples.log1p && !(std::ranges::min(values) > -1))
-      throw DataError(
-          fmt::format("data set '{}' holds {:g}, and data.normalise.samples = \"log1p\" takes the logarithm of 1 + x; "
-                      "x must be above -1",
-                      config.data.train.samples, std::ranges::min(values)));
+    if (config.data.normalise_samples.log1p)
+      require_logarithm(std::ranges::min(values), config.data.train.samples, "data.normalise.samples");
     visit(rows, ConstSpan(values));
   }
 }

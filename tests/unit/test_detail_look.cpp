@@ -251,7 +251,9 @@ TEST_CASE("detail look: in the units of data.normalise") {
   test::write_floats(both.file(), "y", {300, 2}, two);
   CHECK_FALSE(both.look().loses());
   CHECK(both.look({"data.normalise.labels=mean_std"}).loses());
-  CHECK(message<DataError>([&] { both.look({"data.normalise.samples=log1p"}); }).find("above -1") != std::string::npos);
+  for (const char* of : {"samples", "labels"})
+    CHECK(message<DataError>([&] { both.look({"data.normalise." + std::string(of) + "=log1p"}); }).find("above -1") !=
+          std::string::npos);
 }
 
 TEST_CASE("detail look: of a long sample its middle alone") {
