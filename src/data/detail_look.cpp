@@ -16,6 +16,7 @@
 #include "layers/network.hpp"
 #include "src/data/haar_energies.hpp"
 #include "src/data/linear_fit.hpp"
+#include "src/data/logarithms.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
@@ -103,22 +104,10 @@ Table one_hot(const Table& classes) {
   return y;
 }
 
-/// As where the range of all numbers is looked at (src/data/normalise.cpp).
-void require_logarithm(double least, const std::string& dataset, const std::string& key) {
-  if (least > -1) return;
-  throw DataError(
-      fmt::format("data set '{}' holds {:g}, and {} = \"log1p\" takes the logarithm of 1 + x; x must be "
-                  "above -1",
-                  dataset, least, key));
-}
-
 /// Numbers in the units of data.normalise; its shifts make no difference here.
-void to_units(const DataConfig& config, Table& y) {
-  const Normalisation& units = config.normalise_labels;
-  if (units.log1p && !y.values.empty()) {
-    require_logarithm(std::ranges::min(y.values), config.train.labels, "data.normalise.labels");
+void to_units(const Normalisation& units, Table& y) {
+  if (units.log1p)
     for (double& value : y.values) value = std::log1p(value);
-  }
   if (!units.mean_std && units.std.empty()) return;
   for (Index column = 0; column < y.columns; ++column) {
     double deviation = 0, mean = 0;
@@ -137,19 +126,22 @@ SomeLabels read_labels(const Config& config, const DatasetShape& all, const std:
     const auto backend = make_reference_backend();
     spec.form.classes = Network(*backend, network_for(config, all.sample)).output().channels;
   }
-  const Labels labels(spec, of_rows(all, rows), {0, std::ssize(rows)});
+  const DatasetShape some = of_rows(all, rows);
+  const Labels labels(spec, some, {0, std::ssize(rows)});
   SomeLabels found{{0, all.label.per_sample()}, {}};
   std::vector<float> values(static_cast<std::size_t>(found.y.columns));
   const bool may_lack = spec.form.kind != LabelKind::numbers && spec.form.ignore.has_value();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     labels.write({1, 1, 1}, static_cast<Index>(i), values);
+    if (config.data.normalise_labels.log1p && !(std::ranges::min(values) > -1))
+      refuse_logarithm({spec, some, NumbersOf::labels, static_cast<Index>(i)});
     if (may_lack && std::ranges::min(values) < 0) continue;  // not all of them are known
     found.y.values.insert(found.y.values.end(), values.begin(), values.end());
     found.rows.push_back(rows[i]);
   }
   found.y.rows = std::ssize(found.rows);
   if (found.y.rows > 0 && spec.form.kind == LabelKind::classes) found.y = one_hot(found.y);
-  to_units(config.data, found.y);
+  to_units(config.data.normalise_labels, found.y);
   return found;
 }
 
@@ -175,8 +167,9 @@ void for_each_box(const Config& config, const DatasetShape& some, const Visit& v
     values.resize(static_cast<std::size_t>(rows.count * width));
     files.read(rows, stored.data(), scratch);
     to_float32(files.type(), stored.data(), values);
-    if (config.data.normalise_samples.log1p)
-      require_logarithm(std::ranges::min(values), config.data.train.samples, "data.normalise.samples");
+    const auto bad = std::ranges::find_if(values, [](float x) { return !(x > -1); });
+    if (config.data.normalise_samples.log1p && bad != values.end())
+      refuse_logarithm({config.data.train, some, NumbersOf::samples, first + (bad - values.begin()) / width});
     visit(rows, ConstSpan(values));
   }
 }
