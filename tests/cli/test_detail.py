@@ -75,7 +75,7 @@ class Detail(support.MrmfTest):
         self.assertIn("so the plan is the baseline", self.read("run/log.txt"))
         self.assertEqual({epoch["role"] for epoch in self.lines("run/epochs.jsonl")}, {"baseline"})
         self.assertEqual(json.loads(self.read("run/result.json"))["schedule"], "auto")
-        self.mrmf("train", "--continue", "run", "--set", "training.epochs=5")
+        self.mrmf("train", "--continue", "run", "--set", "training.epochs=5", ranks=2)
         self.assertEqual(json.loads(self.read("run/result.json"))["schedule"], "auto")
 
         words = ("train", "config.toml", *HEAT, "--set", "run.folder=run", "--set", "run.checkpoint.epochs=1")
