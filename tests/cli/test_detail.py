@@ -69,7 +69,7 @@ class Detail(support.MrmfTest):
     def test_ranks_decide_alike(self):
         self.assertEqual(self.mrmf("plan", "config.toml", ranks=2), self.mrmf("plan", "config.toml"))
 
-    def test_runs_are_trained_so_and_go_on_so(self):
+    def test_a_run_is_trained_so_and_goes_on_so(self):
         output = self.mrmf("train", "config.toml", ranks=2)
         self.assertIn(LOST, output)
         self.assertIn("so the plan is the baseline", self.read("run/log.txt"))
@@ -78,14 +78,14 @@ class Detail(support.MrmfTest):
         self.mrmf("train", "--continue", "run", "--set", "training.epochs=5", ranks=2)
         self.assertEqual(json.loads(self.read("run/result.json"))["schedule"], "auto")
 
-        words = ("train", "config.toml", *HEAT, "--set", "run.folder=run", "--set", "run.checkpoint.epochs=1")
-        self.mrmf(*words, "--overwrite")
-        whole = [epoch["validation_loss"] for epoch in self.lines("run/epochs.jsonl")]
-        self.mrmf(*words, "--overwrite", *IGNORE)  # the same schedule
+    def test_a_run_that_was_killed_goes_on_whether_it_looks_or_not(self):
+        words = ("train", "config.toml", *HEAT, "--set", "run.checkpoint.epochs=1", "--set", "training.epochs=30")
+        self.mrmf(*words, "--set", "run.folder=whole")
+        whole = [epoch["validation_loss"] for epoch in self.lines("whole/epochs.jsonl")]
+        self.kill_after(2, *words)
+        self.assertIn("continues", self.mrmf(*words, *IGNORE))  # what was chosen is the same
         self.assertEqual([epoch["validation_loss"] for epoch in self.lines("run/epochs.jsonl")], whole)
-        self.kill_after(2, *words, "--overwrite")
-        self.assertIn("continues", self.mrmf(*words, *IGNORE))  # no other run: what was chosen is the same
-        self.assertEqual([epoch["validation_loss"] for epoch in self.lines("run/epochs.jsonl")], whole)
+        self.assertEqual({epoch["role"] for epoch in self.lines("run/epochs.jsonl")}, {"coarse", "finetune"})
 
     def test_rows_that_are_left_out_are_so_in_both(self):
         with h5py.File(self.path("texture.h5"), "r+") as file:
