@@ -122,6 +122,8 @@ class Backend {
   virtual bool immediate() const { return true; }
   /// The ranks' sums over device memory; null: the host's own (MPI) serve.
   virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) { return (void)peers, nullptr; }
+  /// Messages from and to device memory between ranks that share samples; null: the host's own (MPI) serve.
+  virtual std::unique_ptr<Messages> messages(const Peers& peers) { return (void)peers, nullptr; }
 
   // The operations, listed and described at the end of kernels/operations.hpp.
   MRMF_BACKEND_OPERATIONS(MRMF_PURE_OPERATION)

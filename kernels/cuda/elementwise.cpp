@@ -60,6 +60,9 @@ class Clip final : public ClipOp {
   void run(Span x, float most) override {
     cuda::clip(device_.stream(), x, most, device_.scratch(Device::Scratch::sums));
   }
+  void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks) override {
+    clip_over(device_.stream(), x, most, counted, ranks, device_.scratch(Device::Scratch::sums));
+  }
 
  private:
   Device& device_;
