@@ -130,6 +130,9 @@ class Backend {
   // And those with one form for all backends in the host's memory.
   /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.
   virtual void reshape(ConstTensor x, Tensor y);
+  /// x becomes its sum over the ranks, in float32 whatever the stored form. `floats`: x.shape.count() of them to work
+  /// with, where the stored form is another than plain float32.
+  virtual void add_over(AllReduce& ranks, Tensor x, Span floats);
   /// history[step.index] = value[0]
   virtual void keep(const Step& step, ConstSpan value, Span history);
 };

@@ -51,6 +51,7 @@ class CudaBackend final : public Backend {
 
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
   void reshape(ConstTensor x, Tensor y) override;
+  void add_over(AllReduce& ranks, Tensor x, Span floats) override;
   void keep(const Step& step, ConstSpan value, Span history) override;
 
  private:
