@@ -91,7 +91,8 @@ class Backend {
   virtual void require_memory(Index floats, const std::string& what) { (void)floats, (void)what; }
   virtual void write(ConstSpan host, Span x);  ///< from the host's memory
   virtual void read(ConstSpan x, Span host);   ///< to the host's memory, when all calls before are done
-  /// The shape in which an activation is stored (its channels padded), and the floats of a span that holds it.
+  /// The shape in which an activation is stored (its channels padded), and the floats of a span that holds it: the
+  /// positions one after the other, each with as many.
   virtual Shape stored(const Shape& shape) const { return shape; }
   virtual Index activation_floats(const Shape& shape) const { return shape.count(); }
   /// Whether activate(), add() and copy_channels() take slices of a wider tensor's channels (Tensor::pitch). Operation

@@ -64,8 +64,8 @@ struct UpsampleGeometry {
   Extent out() const;  ///< in * factor per axis
 };
 
-/// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data comes
-/// after forward with the same w.
+/// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data of a dense
+/// layer comes after forward with the same w.
 class WeightedOp {
  public:
   virtual ~WeightedOp() = default;

@@ -28,7 +28,8 @@ Index place_in_order(std::vector<Block>& blocks, const std::vector<std::size_t>&
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-/// One input of a concat: a slice of its channels.
+/// One input's place within a unit's output: in a concat's a slice of the channels, in an exchange's what lies between
+/// the margins.
 struct Slot {
   std::size_t unit = kNone, input = 0;
   explicit operator bool() const { return unit != kNone; }
@@ -48,25 +49,37 @@ std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
   return moment;
 }
 
-/// Of each output: the slot that it may be written to at once, since its unit and all its readers take slices. A unit
-/// in place hands its slot on to what it writes over, if that is read by nobody afterwards.
+/// Whether the slot is a slice of channels.
+bool is_slice(const std::vector<UnitFacts>& units, const Slot& slot) { return slot && !units[slot.unit].parts.empty(); }
+
+/// Whether a unit's output, and its dy, may lie between an exchange's margins: no slot is within another, and what is
+/// reshaped has one place under all its names.
+bool fits_between_margins(const UnitFacts& unit) { return unit.parts.empty() && !unit.margin && !unit.identity; }
+
+/// Of each output: the slot that it may be written to at once. A slice is one if the output's unit and all its readers
+/// take slices. A unit in place hands its slot on to what it writes over, if that is read by nobody afterwards.
 std::vector<Slot> slots_of(const std::vector<UnitFacts>& units) {
   std::vector<Slot> slots(units.size() + 1);
   for (std::size_t number = units.size(); number > 0; --number) {
-    Slot slot;
-    bool all = units[number - 1].slices.y;
-    for (std::size_t u = number; u < units.size() && all; ++u) {
+    Slot slice, between;
+    bool slices = units[number - 1].slices.y, fits = fits_between_margins(units[number - 1]);
+    for (std::size_t u = number; u < units.size(); ++u) {
       const UnitFacts& reader = units[u];
       if (!reads(reader, number)) continue;
       const auto input = static_cast<std::size_t>(std::ranges::find(reader.reads, number) - reader.reads.begin());
-      all = reader.slices.x;
-      if (slot) continue;
-      if (!reader.parts.empty())
+      slices = slices && reader.slices.x;
+      fits = fits && !reader.identity;
+      Slot slot;
+      if (!reader.parts.empty() || reader.margin)
         slot = {u, input};
       else if (reader.in_place && reader.reads.size() == 1 && last_read(units, number) == u)
         slot = slots[u + 1];
+      if (Slot& first = is_slice(units, slot) ? slice : between; !first) first = slot;
     }
-    if (all) slots[number] = slot;
+    if (slices && slice)
+      slots[number] = slice;
+    else if (fits)
+      slots[number] = between;
   }
   return slots;
 }
@@ -109,7 +122,7 @@ class Planner {
   }
 
  private:
-  /// A block, or a concat's slice of one.
+  /// A block, or a slot in one.
   struct Held {
     std::size_t block = kNone;
     Slot slot;
@@ -128,32 +141,33 @@ class Planner {
   Place place(const Held& held, Index floats) const {
     const Index first = blocks_[held.block].first;
     if (!held.slot) return {first, floats};
+    if (const auto& margin = units_[held.slot.unit].margin) return {first + *margin, floats};
     const std::vector<Index>& parts = units_[held.slot.unit].parts;
     const auto at = parts.begin() + static_cast<std::ptrdiff_t>(held.slot.input);
     const Index pitch = std::reduce(parts.begin(), parts.end());
     return {first + std::reduce(parts.begin(), at), (floats / *at - 1) * pitch + *at, pitch};
   }
   void used(std::size_t i, std::size_t moment) { blocks_[i].end = std::max(blocks_[i].end, moment); }
-  /// Whether the memory is one gradient's alone and whole, so that a sum may be written over it.
-  bool own(const Held& held) const { return users_[held.block] == 1 && !held.slot; }
+  /// Whether the memory is one gradient's alone and no slice, so that a sum may be written over it.
+  bool own(const Held& held) const { return users_[held.block] == 1 && !is_slice(units_, held.slot); }
 
-  /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name or as a
-  /// slice of it.
+  /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name or in a
+  /// slot of it.
   bool may_overwrite(std::size_t u, std::size_t number) const {
     if (number == 0 || slots_[number] != slots_[u + 1]) return false;  // the network's input is the caller's
     const std::vector<std::size_t>& reads = units_[u].reads;
     for (std::size_t i = 2; i < reads.size(); ++i)  // read after the first two have been added
       if (content_[reads[i]] == content_[number]) return false;
     for (std::size_t other = 1; other <= u; ++other) {
-      const bool slice = slots_[other] && slots_[other].unit + 1 == content_[number];
-      if ((content_[other] == content_[number] || slice) && last_read(units_, other) > u) return false;
+      const bool within = slots_[other] && slots_[other].unit + 1 == content_[number];
+      if ((content_[other] == content_[number] || within) && last_read(units_, other) > u) return false;
     }
     return true;
   }
 
   /// The block for a unit's output that is written over no other.
   std::size_t block_of_output(std::size_t u) {
-    const std::size_t whole = slots_[u + 1] ? slots_[u + 1].unit : u;  // the unit whose output it is, or is a slice of
+    const std::size_t whole = slots_[u + 1] ? slots_[u + 1].unit : u;  // the unit whose output it is, or is within
     if (joined_[whole] == kNone) joined_[whole] = make(units_[whole].floats, u);
     return joined_[whole];
   }
@@ -182,7 +196,7 @@ class Planner {
     for (std::size_t i = 0; i < unit.reads.size(); ++i) {
       Given given;
       if (const std::size_t number = unit.reads[i]; number != 0) {
-        if (hands_out_slice(u, number))
+        if (hands_out_slice(u, number) || hands_out_interior(u, number))
           given.dx = {dy.block, {u, i}};
         else if (unit.dx_is_dy || unit.identity || (unit.reads.size() == 1 && unit.in_place && own(dy)))
           given.dx = dy;  // a single input takes over dy's memory where nothing else is to be read from it
@@ -208,6 +222,12 @@ class Planner {
                        [&](const UnitFacts& earlier) { return reads(earlier, number); });
   }
 
+  /// Whether exchange u gives that output what lies between the margins of its dy, where it adds what other ranks send.
+  bool hands_out_interior(std::size_t u, std::size_t number) const {
+    const Held& dy = gradient_[u + 1];
+    return units_[u].margin && own(dy) && !dy.slot && fits_between_margins(units_[number - 1]);
+  }
+
   /// Adds a unit's dx to what later units gave for that output, in memory that nothing else is to be read from.
   void add_up(Given& given, std::size_t number, std::size_t moment) {
     given.before = std::exchange(gradient_[number], given.dx);
@@ -224,7 +244,7 @@ class Planner {
 
   const std::vector<UnitFacts>& units_;
   std::vector<Slot> slots_;          // of each output
-  std::vector<std::size_t> joined_;  // of each unit: the block of its output, once it or a slice of it has been written
+  std::vector<std::size_t> joined_;  // of each unit: the block of its output, once any of it has been written
   std::vector<Block> blocks_;
   std::vector<int> users_;            // of a block of gradients: those to come
   std::vector<std::size_t> holder_;   // the block of each output

@@ -5,9 +5,11 @@
 // A tensor takes its place from the moment that writes it to the last that reads it.
 //
 // What a concat joins is written into its slice of the concat's output at once, where the unit that writes it can do so
-// and all that read it can read it there. Backward hands out slices of dy likewise.
+// and all that read it can read it there. Backward hands out slices of dy likewise. What an exchange reads is written
+// between its halo margins, if it offers that; its place is a tensor like any other, which all units can write and read.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "layers/layer.hpp"
@@ -22,6 +24,7 @@ struct UnitFacts {
   bool in_place = false, identity = false, reads_output = false, reads_input = true, dx_is_dy = false;  ///< Footprint
   Slices slices = {};                                                                                   ///< Footprint
   std::vector<Index> parts = {};                                                                        ///< Footprint
+  std::optional<Index> margin = {};                                                                     ///< Footprint
 };
 
 /// Where backward puts the gradient of one input. The gradient of an output that several units read is their sum.

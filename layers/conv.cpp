@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/conv_slabs.hpp"
 #include "layers/geometry.hpp"
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
@@ -61,9 +62,15 @@ class ConvLayer : public Layer {
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
     op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
   }
-  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    begin_backward(buffers, x, y, dy, dx);
+    end_backward(buffers, x, y, dy, dx);
+  }
+  void begin_backward(const LayerBuffers& buffers, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
     if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
+  }
+  void end_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor) override {
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
   }
 
  protected:
@@ -85,12 +92,28 @@ class ConvLayer : public Layer {
 
 class Conv final : public ConvLayer {
  public:
-  Conv(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry)
-      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels),
-                  backend.conv(geometry, in.n)) {}
+  Conv(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry,
+       const std::optional<Box>& here)
+      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels), backend.conv(geometry, in.n)),
+        slabs_(here ? ConvSlabs::make(backend, in, geometry, *here) : nullptr) {}
 
   std::string signature() const override { return conv_signature(geometry_, output_.axes, same_padding_); }
   Footprint footprint() const override { return {.params = conv_parts(geometry_, output_.axes), .state = {}}; }
+
+  void prepare(Index rows) override {
+    ConvLayer::prepare(rows);
+    if (slabs_) slabs_->prepare();
+  }
+  void begin_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    if (slabs_) slabs_->begin(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+  }
+  void end_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    if (!slabs_) return forward(buffers, x, y);
+    slabs_->end(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+  }
+
+ private:
+  std::unique_ptr<ConvSlabs> slabs_;  // null: forward in one piece
 };
 
 /// The data gradient of a convolution as a layer: the geometry goes from this layer's output to its input. The weights
@@ -114,8 +137,9 @@ class ConvTranspose final : public ConvLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec) {
-  return std::make_unique<Conv>(backend, in, spec, conv_geometry(in, spec));
+std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                 const std::optional<Box>& here) {
+  return std::make_unique<Conv>(backend, in, spec, conv_geometry(in, spec), here);
 }
 
 std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec) {

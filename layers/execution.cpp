@@ -111,6 +111,7 @@ class Units {
     if (!partition_) return;
     const Placement& last = partition_->tensor(network_.size());
     if (last.owned != last.made) exchange(network_.size(), network_.size(), last.owned);
+    pair_exchanges();
   }
 
  private:
@@ -145,6 +146,7 @@ class Units {
     }
     if (local.join == nullptr) {
       local.place = partition_->place_at(i, place_);
+      if (!settings_.ahead.value_or(!backend_.immediate())) local.place.here.reset();
       local.layer = keep(make_layer(backend_, local.input, local.spec, local.place));
       return local;
     }
@@ -173,6 +175,14 @@ class Units {
     add({.first = i, .last = i, .run = keep(make_exchange(backend_, settings)), .reads = {outputs_[number]}});
     exchanged_.push_back({number, to, units().size()});
     return units().size();
+  }
+
+  void pair_exchanges() {
+    for (std::size_t u = 0; u + 1 < units().size(); ++u) {
+      const Unit& reader = units()[u + 1];
+      units()[u].beside = units()[u].is_exchange() && !reader.is_exchange() && reader.join == nullptr &&
+                          reader.reads == std::vector{u + 1};
+    }
   }
 
   /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is.
@@ -223,7 +233,8 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
                      .reads_input = footprint.reads_input,
                      .dx_is_dy = footprint.dx_is_dy,
                      .slices = footprint.slices,
-                     .parts = footprint.parts});
+                     .parts = footprint.parts,
+                     .margin = footprint.margin});
   }
   ArenaPlan plan = plan_arena(facts);
   for (std::size_t u = 0; u < execution.units.size(); ++u) execution.units[u].memory = std::move(plan.units[u]);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "layers/arena_plan.hpp"
@@ -17,10 +18,12 @@ struct Unit {
   bool whole = false;                ///< every rank of a grid has all of each sample here
   Layer* run = nullptr;              ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the same, if it has several inputs
+  bool beside = false;               ///< an exchange, for the next unit alone: both run in halves
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
   Place cache{};                     ///< in the cache arena
   UnitMemory memory{};               ///< places in the activation arena, for max_rows
+  bool is_exchange() const { return first == last; }
 };
 
 struct Execution {
@@ -45,6 +48,9 @@ struct ModelSettings {
   bool fuse = true;        ///< use the backend's fused operations where it offers them
   Grid grid{};             ///< the ranks that share each sample
   int block = 0;           ///< this rank's number in the grid
+  /// Whether convolutions compute what they can before messages have arrived. None: where messages run beside
+  /// computation by themselves, as on a device.
+  std::optional<bool> ahead{};
 };
 
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings);

@@ -10,7 +10,8 @@ Index Part::count() const { return std::accumulate(shape.begin(), shape.end(), I
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
 // Makers of the layer kinds, each defined in its kind's own file.
-std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                 const std::optional<Box>& here);
 std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
@@ -25,7 +26,7 @@ std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const Lay
 
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place) {
   switch (spec.kind) {
-    case LayerKind::conv: return make_conv(backend, in, spec);
+    case LayerKind::conv: return make_conv(backend, in, spec, place.here);
     case LayerKind::conv_transpose: return make_conv_transpose(backend, in, spec);
     case LayerKind::max_pool:
     case LayerKind::average_pool: return make_pool(backend, in, spec);

@@ -99,9 +99,23 @@ ConstTensor Model::input_of(const Unit& unit, std::size_t i, ConstTensor x) {
 ConstTensor Model::forward(const Step& step, ConstTensor x) {
   MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == execution_.input.per_sample(),
              "the batch does not fit the model");
-  ConstTensor y;
-  for (const Unit& unit : execution_.units) y = forward(unit, step, x);
-  return y;
+  const std::vector<Unit>& units = execution_.units;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (!units[u].beside) {
+      forward(units[u], step, x);
+      continue;
+    }
+    const Unit &exchange = units[u], &reader = units[++u];
+    call(&Layer::begin_forward, exchange, step, x);
+    call(&Layer::begin_forward, reader, step, x);
+    call(&Layer::end_forward, exchange, step, x);
+    call(&Layer::end_forward, reader, step, x);
+  }
+  return output(x.shape.n);
+}
+
+void Model::call(Forward half, const Unit& unit, const Step& step, ConstTensor x) {
+  (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), output_of(unit, x.shape.n));
 }
 
 ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
@@ -130,8 +144,13 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
     return count;
   };
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
+    if (i > 0 && execution_.units[i - 1].beside) {
+      backward_beside(execution_.units[i - 1], execution_.units[i], step, x);
+      --i;
+    } else {
+      backward(execution_.units[i], step, x);
+    }
     const Unit& unit = execution_.units[i];
-    backward(unit, step, x);
     Index ready = 0;
     if (i > 0) ready = unit.first < network_.size() ? layout().of(unit.first).first : open;
     if (sums.ranks != nullptr && (i == 0 || floats(ready) >= sums.bucket)) {
@@ -163,20 +182,43 @@ void Model::sum(const GradientSums& sums) {
 }
 
 void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
-  const Tensor y = output_of(unit, x.shape.n);
-  const ConstTensor dy = activation(unit.memory.dy, y.shape);
-  dx_.clear();
-  for (std::size_t i = 0; i < unit.reads.size(); ++i) {
-    const Shape shape = input_of(unit, i, x).shape;
-    dx_.push_back(unit.reads[i] == 0 ? Tensor{shape, {}} : activation(unit.memory.dx[i].dx, shape));
+  if (unit.join != nullptr) {
+    dx_.clear();
+    for (std::size_t i = 0; i < unit.reads.size(); ++i) dx_.push_back(gradient_of(unit, i, x));
+    unit.join->split(activation(unit.memory.dy, unit.out.rows(x.shape.n)), dx_);
+  } else {
+    call(&Layer::backward, unit, step, x);
   }
-  if (unit.join != nullptr)
-    unit.join->split(dy, dx_);
-  else
-    unit.run->backward(buffers_of(unit, step), input_of(unit, 0, x), y, dy, dx_[0]);
-  for (std::size_t i = 0; i < dx_.size(); ++i)
-    if (const InputGradient& to = unit.memory.dx[i]; to.before.count > 0)
-      backend_->add(activation(to.before, dx_[i].shape), dx_[i], activation(to.sum, dx_[i].shape));
+  add_up(unit, x);
+}
+
+void Model::backward_beside(const Unit& exchange, const Unit& reader, const Step& step, ConstTensor x) {
+  call(&Layer::begin_backward, reader, step, x);
+  add_up(reader, x);
+  call(&Layer::begin_backward, exchange, step, x);
+  call(&Layer::end_backward, reader, step, x);
+  call(&Layer::end_backward, exchange, step, x);
+  add_up(exchange, x);
+}
+
+void Model::call(Backward half, const Unit& unit, const Step& step, ConstTensor x) {
+  const Tensor y = output_of(unit, x.shape.n);
+  (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
+                    gradient_of(unit, 0, x));
+}
+
+/// Where the unit puts the gradient of input i.
+Tensor Model::gradient_of(const Unit& unit, std::size_t i, ConstTensor x) {
+  const Shape shape = input_of(unit, i, x).shape;
+  return unit.reads[i] == 0 ? Tensor{shape, {}} : activation(unit.memory.dx[i].dx, shape);
+}
+
+void Model::add_up(const Unit& unit, ConstTensor x) {
+  for (std::size_t i = 0; i < unit.reads.size(); ++i)
+    if (const InputGradient& to = unit.memory.dx[i]; to.before.count > 0) {
+      const Tensor dx = gradient_of(unit, i, x);
+      backend_->add(activation(to.before, dx.shape), dx, activation(to.sum, dx.shape));
+    }
 }
 
 }  // namespace mrmf

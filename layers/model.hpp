@@ -81,6 +81,13 @@ class Model {
   LayerBuffers buffers_of(const Unit& unit, const Step& step);
 
  private:
+  using Forward = void (Layer::*)(const LayerBuffers&, ConstTensor, Tensor);
+  using Backward = void (Layer::*)(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor, Tensor);
+  void call(Forward half, const Unit& unit, const Step& step, ConstTensor x);
+  void call(Backward half, const Unit& unit, const Step& step, ConstTensor x);
+  void backward_beside(const Unit& exchange, const Unit& reader, const Step& step, ConstTensor x);
+  Tensor gradient_of(const Unit& unit, std::size_t i, ConstTensor x);
+  void add_up(const Unit& unit, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
   std::vector<Group> groups(bool top);

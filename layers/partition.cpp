@@ -37,6 +37,12 @@ std::vector<Interval> even_pieces(Index positions, Index blocks) {
   return pieces;
 }
 
+/// The box as positions of another, which has it.
+Box relative(Box box, const Box& in) {
+  for (std::size_t a = 0; a < 3; ++a) box.first[a] -= in.first[a];
+  return box;
+}
+
 // The cuts of an axis of `positions` where those of its input are mapped to it.
 template <class Map>
 std::vector<Interval> mapped_pieces(const std::vector<Interval>& from, Index positions, const Map& map) {
@@ -391,9 +397,12 @@ LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
   const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
   result.first = made.first;
   result.sample = shape_of(i + 1).spatial;
+  if (!at_hand(i, 0)) {
+    const Box needs = layer.needs[0].of(place);
+    result.here = relative(intersection(tensor(network_->wiring()[i][0]).owned.of(place), needs), needs);
+  }
   if (made == owned) return result;
-  result.counted = owned;
-  for (std::size_t a = 0; a < 3; ++a) result.counted->first[a] -= made.first[a];
+  result.counted = relative(owned, made);
   return result;
 }
 

@@ -107,7 +107,7 @@ void ConvPasses::pack(ConstSpan w, ConstSpan b) {
     pack_weights(device_.work(), weight_shape(geometry_), w.data(), weights_.get());
     current_ = weights_.get();
   }
-  if (bias_.bytes() > 0)
+  if (bias_.bytes() > 0 && !b.empty())
     MRMF_CUDA(cudaMemcpyAsync(bias_.get(), b.data(), b.size_bytes(), cudaMemcpyDeviceToDevice, device_.stream()));
 }
 
@@ -141,7 +141,8 @@ class Conv final : public WeightedOp {
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     passes_.forward(x.shape.n, x.data.data(), w, b, y.data.data());
   }
-  void backward_data(ConstTensor dy, ConstSpan, Tensor dx) override {
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    passes_.use_weights(w);
     passes_.backward_data(dy.shape.n, dy.data.data(), dx.data.data());
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {

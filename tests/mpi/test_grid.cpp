@@ -3,9 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "layers/exchange.hpp"
 #include "mpi/messages.hpp"
+#include "src/config/presets.hpp"
 #include "src/run/whole_weights.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
@@ -44,6 +47,52 @@ double distance(const std::vector<float>& got, const std::vector<float>& wanted)
   return apart / most;
 }
 
+/// Counts what is sent and received, in floats.
+class CountedMessages final : public Messages {
+ public:
+  explicit CountedMessages(Messages& messages) : messages_(messages) {}
+  int rank() const override { return messages_.rank(); }
+  void start(std::span<const Message> sent, std::span<const Message> received) override {
+    for (const Message& m : sent) sent_ += std::ssize(m.values);
+    for (const Message& m : received) received_ += std::ssize(m.values);
+    messages_.start(sent, received);
+  }
+  void finish() override { messages_.finish(); }
+  SumTime take_time() override { return messages_.take_time(); }
+  Index take_sent() { return std::exchange(sent_, 0); }
+  Index take_received() { return std::exchange(received_, 0); }
+
+ private:
+  Messages& messages_;
+  Index sent_ = 0, received_ = 0;
+};
+
+/// Floats that a rank sends for a row in forward, by the halo rule. Of networks without branches.
+Index halo_floats(const Network& network, const Grid& grid, int rank) {
+  const Partition partition(network, grid);
+  Index floats = 0;
+  for (std::size_t i = 0; i < network.size(); ++i)
+    if (!partition.at_hand(i, 0))
+      floats += exchanged_floats(
+          {network.output_numbered(i), grid, rank, partition.tensor(i), partition.layer(i).needs[0]});
+  return floats;
+}
+
+/// Exchanges of an execution whose input lies between the halo's margins, and those whose gradient does.
+struct InPlace {
+  Index exchanges = 0, forward = 0, backward = 0;
+  explicit InPlace(const Execution& execution) {
+    for (const Unit& unit : execution.units) {
+      if (!unit.is_exchange()) continue;
+      ++exchanges;
+      const auto within = [](const Place& a, const Place& b) { return a.first >= b.first && a.end() <= b.end(); };
+      if (unit.reads[0] == 0) continue;
+      if (within(execution.units[unit.reads[0] - 1].memory.output, unit.memory.output)) ++forward;
+      if (within(unit.memory.dx[0].dx, unit.memory.dy)) ++backward;
+    }
+  }
+};
+
 /// The same network and batch unsplit, and on a grid of all ranks.
 struct Experiment {
   Comm world = Comm::world();
@@ -52,6 +101,7 @@ struct Experiment {
   LossSettings loss;
   Index target_channels = 0;  ///< of the labels; 0: those of the outputs, as random numbers
   Index rows = 3;
+  Index halo_sent = 0, halo_returned = 0;  ///< floats of the last split(), forward and backward
 
   Results unsplit() {
     Model model(*backend, settings);
@@ -97,7 +147,10 @@ struct Experiment {
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
+    std::optional<CountedMessages> counted;
+    if (blocks != nullptr) step.blocks = &counted.emplace(*blocks);
     const ConstTensor y = model.forward(step, {in, own_x});
+    if (counted) halo_sent = counted->take_sent(), counted->take_received();
     Results results;
     const std::vector<float> outputs = copy(y.data);
     std::ranges::fill(model.grads(), NAN);
@@ -108,6 +161,7 @@ struct Experiment {
     backend->loss(loss, out, labels.channels)
         ->run(of_loss, y, {own_labels, own_target}, model.output_gradient(rows), model.loss());
     model.backward(step, {in, own_x}, {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
+    if (counted) halo_returned = counted->take_received();
     results.loss = model.loss()[0];
     std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
     for (const Entry& entry : model.network().entries()) {
@@ -130,15 +184,29 @@ struct Experiment {
     return all;
   }
 
+  /// With several rows and with one, whose slabs are contiguous; that with convolutions that begin before messages end.
   void check(const Extent& blocks, double tolerance = 2e-5) {
     CAPTURE(blocks[0]);
     CAPTURE(blocks[1]);
     CAPTURE(blocks[2]);
-    const Results one = unsplit(), many = split(blocks);
-    CHECK(distance(many.y, one.y) < tolerance);
-    CHECK(distance(many.grads, one.grads) < tolerance);
-    CHECK(distance(many.state, one.state) < tolerance);
-    CHECK(many.loss == doctest::Approx(one.loss).epsilon(1e-5));
+    const Index most = rows;
+    for (rows = 1; rows <= most; rows += most - 1) {
+      CAPTURE(rows);
+      settings.network.max_rows = rows;
+      const Results one = unsplit();
+      for (const bool ahead : {false, true}) {
+        if (ahead && rows > 1) continue;
+        CAPTURE(ahead);
+        settings.ahead = ahead;
+        const Results many = split(blocks);
+        CHECK(distance(many.y, one.y) < tolerance);
+        CHECK(distance(many.grads, one.grads) < tolerance);
+        CHECK(distance(many.state, one.state) < tolerance);
+        CHECK(many.loss == doctest::Approx(one.loss).epsilon(1e-5));
+      }
+    }
+    rows = most;
+    settings.network.max_rows = rows;
   }
 };
 
@@ -352,5 +420,45 @@ TEST_CASE("grid: random networks with branches and dropout, on random grids") {
       const std::vector<Extent> all = grids(e.world.size(), axes);
       const Extent grid = all[key % all.size()];
       e.check(grid);
+    }
+}
+
+TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo rule") {
+  for (const Index positions : {32, 35})
+    for (const bool ahead : {false, true}) {
+      CAPTURE(positions);
+      CAPTURE(ahead);
+      Experiment e;
+      e.backend = make_onednn_backend(1);
+      const Shape sample{.n = 0, .spatial = {positions, 32, 32}, .channels = 4, .axes = 3};
+      std::vector<LayerSpec> layers = preset_layers("cosmoflow");
+      layers.resize(13);  // up to the third pooling
+      e.settings.network.sample = sample;
+      e.settings.network.layers = layers;
+      e.settings.ahead = ahead;
+      for (const Index rows : {1, 2}) {
+        CAPTURE(rows);
+        e.rows = e.settings.network.max_rows = rows;
+        const Results one = e.unsplit();
+        for (const Extent& blocks : grids(e.world.size(), 3)) {
+          ModelSettings own = e.settings;
+          own.grid = {blocks};
+          own.block = e.world.rank();
+          const Model model(*e.backend, own);
+          const InPlace found(model.execution());
+          const bool slabs = rows == 1 && blocks[1] * blocks[2] == 1;
+          if (positions % (4 * e.world.size()) == 0 && slabs) {  // where poolings need no halo
+            CHECK(found.exchanges == (e.world.size() > 1 ? 2 : 0));
+            CHECK(found.forward == found.exchanges);
+          }
+          CHECK((found.forward > 0) == (slabs && e.world.size() > 1));
+          CHECK(found.backward == found.forward);
+          const Results many = e.split(blocks);
+          CHECK(distance(many.grads, one.grads) < 1e-4);
+          const Index halo = rows * halo_floats(model.network(), own.grid, own.block);
+          CHECK(e.halo_sent == halo);
+          CHECK(e.halo_returned == halo);
+        }
+      }
     }
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 
@@ -24,7 +25,6 @@ class Shadow {
   /// A tensor of so many floats.
   int write(const Place& place, Index floats) { return write(place, floats, name()); }
   int write(const Place& place, Index floats, int tensor) {
-    REQUIRE((place.pitch != 0 || place.first % 16 == 0));
     REQUIRE(place.first >= 0);
     REQUIRE(place.end() <= std::ssize(cells_));
     all_of(place, floats, [&](int& cell) { return cell = tensor, true; });
@@ -67,6 +67,8 @@ class Follower {
   }
   int slices() const { return slices_; }        ///< outputs that were written to their place in a concat's
   int gradients() const { return gradients_; }  ///< that are slices of a concat's
+  int between() const { return between_; }      ///< outputs that were written between an exchange's margins
+  int gradients_between() const { return gradients_between_; }
 
  private:
   struct Gradient {
@@ -92,9 +94,34 @@ class Follower {
            same(plan_.units[number - 1].output, slice(u, i, plan_.units[u].output));
   }
 
+  /// Of exchange u: what lies between the margins of this place, and whether its input does before the call.
+  Place interior(std::size_t u, const Place& whole) const {
+    return {whole.first + *units_[u].margin, floats_of(units_[u].reads[0])};
+  }
+  bool lies_between(std::size_t u) const {
+    const std::size_t number = units_[u].reads[0];
+    return units_[u].margin && number != 0 &&
+           same(plan_.units[number - 1].output, interior(u, plan_.units[u].output));
+  }
+  /// Whether an output lies between the margins of some exchange, or is written over one that does.
+  bool is_between(std::size_t number) const {
+    for (std::size_t u = number; u < units_.size(); ++u)
+      if (units_[u].margin && plan_.units[number - 1].output.first == interior(u, plan_.units[u].output).first) return true;
+    return false;
+  }
+  std::array<Place, 2> margins(std::size_t u) const {
+    const Place &all = plan_.units[u].output, inner = interior(u, all);
+    return {{{all.first, *units_[u].margin}, {inner.end(), all.end() - inner.end()}}};
+  }
+
   bool has_output(std::size_t number) {
     if (number == 0) return true;
     const UnitFacts& unit = units_[number - 1];
+    if (lies_between(number - 1)) {
+      for (const Place& margin : margins(number - 1))
+        if (!arena_.has(margin, margin.count, y_[number])) return false;
+      return has_output(unit.reads[0]);
+    }
     if (unit.identity && plan_.units[number - 1].in_place) return has_output(unit.reads[0]);
     const Place& output = plan_.units[number - 1].output;
     if (unit.parts.empty()) return arena_.has(output, unit.floats, y_[number]);
@@ -118,6 +145,14 @@ class Follower {
       y_[u + 1] = y_[units_[u].reads[0]];
       return;
     }
+    if (lies_between(u)) {
+      ++between_;
+      y_[u + 1] = arena_.name();
+      for (const Place& margin : margins(u)) arena_.write(margin, margin.count, y_[u + 1]);
+      CHECK(has_output(u + 1));
+      return;
+    }
+    CHECK((memory.output.pitch != 0 || memory.output.first % 16 == 0 || is_between(u + 1)));
     if (memory.output.pitch != 0) {
       ++slices_;
       CHECK(units_[u].slices.y);
@@ -161,6 +196,12 @@ class Follower {
         CHECK(same(dx, slice(u, i, memory.dy)));
         continue;
       }
+      if (unit.margin && same(dx, interior(u, memory.dy))) {
+        ++gradients_between_;
+        over = true;
+        written[i] = arena_.write(dx, floats_of(unit.reads[i]));  // sums with what other ranks send
+        continue;
+      }
       const bool is_dy = dx.first == memory.dy.first;
       if (unit.dx_is_dy || unit.identity) {
         CHECK(is_dy);
@@ -200,7 +241,7 @@ class Follower {
   Shadow arena_;
   std::vector<int> y_;
   std::vector<Gradient> gradient_;
-  int slices_ = 0, gradients_ = 0;
+  int slices_ = 0, gradients_ = 0, between_ = 0, gradients_between_ = 0;
 };
 
 /// Makes it a concat whose inputs may lie in their places beforehand.
@@ -225,14 +266,19 @@ UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) 
         unit.reads.push_back(number);
     }
   };
-  switch (most(8)) {
+  switch (most(9)) {
     case 0: unit.floats = kPositions * (1 + most(50)); break;                                    // convolution
     case 1: break;                                                                               // batch norm
     case 2: unit.in_place = true, unit.reads_output = true, unit.reads_input = false; break;     // activation
     case 3: unit.in_place = true, unit.reads_input = false; break;                               // dropout
     case 4: unit.floats = kPositions * (1 + unit.floats / 16), unit.reads_input = false; break;  // pooling
     case 5: unit.in_place = unit.identity = true, unit.reads_input = false; break;               // flatten
-    case 6:                                                                                      // add
+    case 6:                                                                                      // exchange
+      unit.reads_input = false;
+      if (most(4) > 0) unit.margin = kPositions * most(3);
+      unit.floats += unit.margin.value_or(0) + kPositions * most(3);
+      return unit;
+    case 7:  // add
       more_inputs(true);
       unit.in_place = unit.dx_is_dy = true, unit.reads_input = false;
       break;
@@ -282,7 +328,7 @@ Index two_widest(const std::vector<UnitFacts>& units, const ArenaPlan& plan) {
 }  // namespace
 
 TEST_CASE("arena plan: whoever reads finds what was written for it, in random networks") {
-  int slices = 0, gradients = 0;
+  int slices = 0, gradients = 0, between = 0, gradients_between = 0;
   for (std::uint64_t key = 0; key < 3000; ++key) {
     CAPTURE(key);
     const std::vector<UnitFacts> units = random_network(key, false);
@@ -290,8 +336,10 @@ TEST_CASE("arena plan: whoever reads finds what was written for it, in random ne
     const Follower follow(units, plan);
     CHECK(plan.floats <= plan.separate);
     slices += follow.slices(), gradients += follow.gradients();
+    between += follow.between(), gradients_between += follow.gradients_between();
   }
   CHECK((slices > 500 && gradients > 500));
+  CHECK((between > 500 && gradients_between > 500));
 }
 
 TEST_CASE("arena plan: chains take no more than outputs in a row and two gradients of the widest") {
