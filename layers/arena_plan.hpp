@@ -6,7 +6,8 @@
 //
 // What a concat joins is written into its slice of the concat's output at once, where the unit that writes it can do so
 // and all that read it can read it there. Backward hands out slices of dy likewise. What an exchange reads is written
-// between its halo margins, if it offers that; its place is a tensor like any other, which all units can write and read.
+// between its halo margins, if it offers that; its place is a tensor like any other, which all units can write and
+// read.
 #pragma once
 
 #include <optional>

@@ -94,7 +94,8 @@ class Conv final : public ConvLayer {
  public:
   Conv(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry,
        const std::optional<Box>& here)
-      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels), backend.conv(geometry, in.n)),
+      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels),
+                  backend.conv(geometry, in.n)),
         slabs_(here ? ConvSlabs::make(backend, in, geometry, *here) : nullptr) {}
 
   std::string signature() const override { return conv_signature(geometry_, output_.axes, same_padding_); }

@@ -12,8 +12,8 @@ namespace mrmf {
 /// y: first those that see nothing but what is there, then the rest.
 class ConvSlabs {
  public:
-  /// `in`: x; here: of its positions, those that are there at first. Null where that leaves nothing to compute at first,
-  /// or is no slab, and for several rows.
+  /// `in`: x; here: of its positions, those that are there at first. Null where that leaves nothing to compute at
+  /// first, or is no slab, and for several rows.
   static std::unique_ptr<ConvSlabs> make(Backend& backend, const Shape& in, const ConvGeometry& geometry,
                                          const Box& here);
 

@@ -92,8 +92,8 @@ class Layer {
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 
   /// The same in two halves each, between which messages to other ranks are under way: an exchange's, and at the same
-  /// time those of the layer that reads it. begin_forward takes of x what is LayerPlace::here, and begin_backward writes
-  /// dx. By default all of forward is its second half, and all of backward its first.
+  /// time those of the layer that reads it. begin_forward takes of x what is LayerPlace::here, and begin_backward
+  /// writes dx. By default all of forward is its second half, and all of backward its first.
   virtual void begin_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { (void)buffers, (void)x, (void)y; }
   virtual void end_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { forward(buffers, x, y); }
   virtual void begin_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) {
@@ -131,7 +131,7 @@ struct LayerPlace {
   Extent first{0, 0, 0};         ///< where the positions of the input begin in the sample...
   Extent sample{0, 0, 0};        ///< ...of these sizes; all 0: it has all of them (grids: layers/partition.hpp)
   std::optional<Box> counted{};  ///< of the input: what a batch norm's statistics are of; none: all of it
-  std::optional<Box> here{};     ///< of the input: what is there before messages from other ranks arrive; none: all of it
+  std::optional<Box> here{};  ///< of the input: what is there before messages from other ranks arrive; none: all of it
 };
 
 /// Which activation a layer of this kind is; none: it is no activation.

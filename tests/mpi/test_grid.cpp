@@ -73,8 +73,8 @@ Index halo_floats(const Network& network, const Grid& grid, int rank) {
   Index floats = 0;
   for (std::size_t i = 0; i < network.size(); ++i)
     if (!partition.at_hand(i, 0))
-      floats += exchanged_floats(
-          {network.output_numbered(i), grid, rank, partition.tensor(i), partition.layer(i).needs[0]});
+      floats +=
+          exchanged_floats({network.output_numbered(i), grid, rank, partition.tensor(i), partition.layer(i).needs[0]});
   return floats;
 }
 

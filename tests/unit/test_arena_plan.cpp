@@ -100,13 +100,13 @@ class Follower {
   }
   bool lies_between(std::size_t u) const {
     const std::size_t number = units_[u].reads[0];
-    return units_[u].margin && number != 0 &&
-           same(plan_.units[number - 1].output, interior(u, plan_.units[u].output));
+    return units_[u].margin && number != 0 && same(plan_.units[number - 1].output, interior(u, plan_.units[u].output));
   }
   /// Whether an output lies between the margins of some exchange, or is written over one that does.
   bool is_between(std::size_t number) const {
     for (std::size_t u = number; u < units_.size(); ++u)
-      if (units_[u].margin && plan_.units[number - 1].output.first == interior(u, plan_.units[u].output).first) return true;
+      if (units_[u].margin && plan_.units[number - 1].output.first == interior(u, plan_.units[u].output).first)
+        return true;
     return false;
   }
   std::array<Place, 2> margins(std::size_t u) const {
