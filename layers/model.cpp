@@ -69,7 +69,7 @@ void Model::prepare(Index rows) {
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
-    if (unit.first == unit.last) return Place{};
+    if (unit.is_exchange()) return Place{};
     Place whole = place_of(unit.first);
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
       if (const Place next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;

@@ -45,7 +45,7 @@ class Follower {
   }
 
   Operation of(const Unit& unit) {
-    Operation operation = unit.first == unit.last ? exchange(unit) : layers(unit);
+    Operation operation = unit.is_exchange() ? exchange(unit) : layers(unit);
     operation.in = shape_of(unit.reads[0]);
     operation.out = unit.out;
     if (operation.key == to_string(LayerKind::dense)) settle_dense(operation, execution_.params.cut(unit.first));
