@@ -52,8 +52,8 @@ std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
 /// Whether the slot is a slice of channels.
 bool is_slice(const std::vector<UnitFacts>& units, const Slot& slot) { return slot && !units[slot.unit].parts.empty(); }
 
-/// Whether a unit's output, and its dy, may lie between an exchange's margins: no slot is within another, and what is
-/// reshaped has one place under all its names.
+/// Whether a unit's output may lie between an exchange's margins: no slot is within another, and what is reshaped has
+/// one place under all its names.
 bool fits_between_margins(const UnitFacts& unit) { return unit.parts.empty() && !unit.margin && !unit.identity; }
 
 /// Of each output: the slot that it may be written to at once. A slice is one if the output's unit and all its readers
@@ -99,7 +99,7 @@ class Planner {
     plan_.units.resize(units.size());
     for (std::size_t u = 0; u < units.size(); ++u) forward(u);
     block(holder_.back()).end = 2 * units.size();  // the network's output
-    gradient_.back() = {make(units.back().floats, units.size()), {}};
+    gradient_.back() = {make(units.back().floats, units.size())};
     for (std::size_t u = units.size(); u-- > 0;) backward(u);
   }
 
@@ -108,7 +108,7 @@ class Planner {
     for (const Block& b : blocks_) plan_.separate += aligned(b.floats);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       UnitMemory& unit = plan_.units[u];
-      unit.output = place({holder_[u + 1], slots_[u + 1]}, units_[u].floats);
+      unit.output = place(output_at(u + 1), units_[u].floats);
       unit.dy = place(dy_of_[u], units_[u].floats);
       for (std::size_t i = 0; i < unit.dx.size(); ++i) {
         const Given& given = given_[u][i];
@@ -122,10 +122,11 @@ class Planner {
   }
 
  private:
-  /// A block, or a slot in one.
+  /// A block, or a piece of one: from a float on, or a concat's slice.
   struct Held {
     std::size_t block = kNone;
-    Slot slot;
+    Slot slice = {};
+    Index first = 0;
   };
   struct Given {
     Held dx, before, sum;
@@ -139,17 +140,21 @@ class Planner {
   Block& block(std::size_t i) { return blocks_[i]; }
   /// Of a tensor of so many floats.
   Place place(const Held& held, Index floats) const {
-    const Index first = blocks_[held.block].first;
-    if (!held.slot) return {first, floats};
-    if (const auto& margin = units_[held.slot.unit].margin) return {first + *margin, floats};
-    const std::vector<Index>& parts = units_[held.slot.unit].parts;
-    const auto at = parts.begin() + static_cast<std::ptrdiff_t>(held.slot.input);
+    const Index first = blocks_[held.block].first + held.first;
+    if (!held.slice) return {first, floats};
+    const std::vector<Index>& parts = units_[held.slice.unit].parts;
+    const auto at = parts.begin() + static_cast<std::ptrdiff_t>(held.slice.input);
     const Index pitch = std::reduce(parts.begin(), parts.end());
     return {first + std::reduce(parts.begin(), at), (floats / *at - 1) * pitch + *at, pitch};
   }
   void used(std::size_t i, std::size_t moment) { blocks_[i].end = std::max(blocks_[i].end, moment); }
+  Held output_at(std::size_t number) const {
+    const Slot& slot = slots_[number];
+    if (!slot || is_slice(units_, slot)) return {holder_[number], slot};
+    return {holder_[number], {}, *units_[slot.unit].margin};
+  }
   /// Whether the memory is one gradient's alone and no slice, so that a sum may be written over it.
-  bool own(const Held& held) const { return users_[held.block] == 1 && !is_slice(units_, held.slot); }
+  bool own(const Held& held) const { return users_[held.block] == 1 && !held.slice; }
 
   /// Whether unit u may write over output `number`: it is the last that reads what lies there, under any name or in a
   /// slot of it.
@@ -196,12 +201,14 @@ class Planner {
     for (std::size_t i = 0; i < unit.reads.size(); ++i) {
       Given given;
       if (const std::size_t number = unit.reads[i]; number != 0) {
-        if (hands_out_slice(u, number) || hands_out_interior(u, number))
-          given.dx = {dy.block, {u, i}};
+        if (hands_out_slice(u, number))
+          given.dx = {dy.block, {u, i}, dy.first};
+        else if (unit.margin && own(dy))  // where it adds what other ranks send
+          given.dx = {dy.block, {}, dy.first + *unit.margin};
         else if (unit.dx_is_dy || unit.identity || (unit.reads.size() == 1 && unit.in_place && own(dy)))
           given.dx = dy;  // a single input takes over dy's memory where nothing else is to be read from it
         else
-          given.dx = {make(units_[number - 1].floats, moment), {}};
+          given.dx = {make(units_[number - 1].floats, moment)};
         if (given.dx.block == dy.block) ++users_[dy.block];
         if (unit.reads.size() == 1) --users_[dy.block];
         add_up(given, number, moment);
@@ -222,12 +229,6 @@ class Planner {
                        [&](const UnitFacts& earlier) { return reads(earlier, number); });
   }
 
-  /// Whether exchange u gives that output what lies between the margins of its dy, where it adds what other ranks send.
-  bool hands_out_interior(std::size_t u, std::size_t number) const {
-    const Held& dy = gradient_[u + 1];
-    return units_[u].margin && own(dy) && !dy.slot && fits_between_margins(units_[number - 1]);
-  }
-
   /// Adds a unit's dx to what later units gave for that output, in memory that nothing else is to be read from.
   void add_up(Given& given, std::size_t number, std::size_t moment) {
     given.before = std::exchange(gradient_[number], given.dx);
@@ -236,7 +237,7 @@ class Planner {
     used(given.before.block, moment);
     given.sum = own(given.before) ? given.before
                 : own(given.dx)   ? given.dx
-                                  : Held{make(units_[number - 1].floats, moment), {}};
+                                  : Held{make(units_[number - 1].floats, moment)};
     for (const Held& part : {given.before, given.dx})
       if (part.block != given.sum.block) --users_[part.block];
     gradient_[number] = given.sum;

@@ -324,6 +324,15 @@ batch = 4
         self.field_runs("list", "training.metric=r2", ranks=4, grid=[2, 2], x=x, y=y.reshape(24, -1),
                         training='loss = "mse"')
 
+    # Slabs of the first axis are received in place, those of the second are not; of thirteen rows blocks are uneven.
+    def test_one_sample_at_a_time(self):
+        x = np.random.default_rng(1).normal(0, 1, (16, 13, 10, 2)).astype(np.float32)
+        y = x[..., :1] * 2 - np.roll(x[..., 1:], 1, axis=1)
+        middle = support.layers("batch_norm", "leaky_relu", "conv filters=6 kernel=[5,3] padding=\"same\"", "tanh",
+                                "conv filters=4 kernel=[2,2] dilation=[2,1] padding=\"same\"", "relu")
+        for ranks, grid in ((2, [2, 1]), (3, [3, 1]), (2, [1, 2])):
+            self.field_runs("fields", "training.batch=1", ranks=ranks, grid=grid, x=x, y=y, training='loss = "mse"', middle=middle)
+
     def test_classes_of_positions(self):
         rng = np.random.default_rng(3)
         x = rng.normal(0, 1, (24, 12, 10, 1)).astype(np.float32)
