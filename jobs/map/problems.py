@@ -76,6 +76,10 @@ def method_words(problem, method, epochs):
         return [f"method.name={method}"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
+    if re.fullmatch(r"\d+f\d+", method):  # the coarse network goes on behind a front; statistics as configured
+        coarse, last = method.split("f")
+        return ["method.name=mrmf", "method.top=front", *two, f"method.stop.coarse.epochs={coarse}",
+                f"method.stop.finetune.epochs={last}"]
     if re.fullmatch(r"\d+\+\d+", method):  # as auto, with these epochs in its two phases
         coarse, fine = method.split("+")
         return ["method.name=mrmf", "method.top=interpolated", *two, f"method.stop.coarse.epochs={coarse}",

@@ -91,7 +91,7 @@ void export_model(const ExportOptions& options, Comm& world) {
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);
   ModelSettings settings;
-  settings.network = network_for(choice.config, input_shape(options, choice, world));
+  settings.network = network_for(choice.config, choice.resolution, input_shape(options, choice, world));
   Model model(*backend, settings);
   load_model(*backend, choice.file, model, world);
   require_finite(*backend, model, choice.file);

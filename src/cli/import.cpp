@@ -9,11 +9,13 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/check.hpp"
+#include "layers/front.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/config/presets.hpp"
 #include "src/data/normalise.hpp"
 #include "src/exchange/parameters.hpp"
+#include "src/method/auto_schedule.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
@@ -50,19 +52,28 @@ void require_measured(const std::string& path, const DataConfig& data) {
                         "config.toml: --config RUN/config.toml");
 }
 
+// Of "auto" only a front changes the network, and the file tells whether its model has one.
+void settle_method(Config& config, const SafetensorsFile& file, const Shape& sample) {
+  if (config.method.name != MethodName::automatic) return;
+  if (file.tensors().contains(std::string(kFront) + ".weight")) config = choose_schedule(config, sample).config;
+  if (config.method.top != TopRule::front) config.method = {};
+}
+
 void import_model(const ImportOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
-  if (config.method.name == MethodName::automatic) config.method = {};  // a schedule says nothing of the network
   collective_try(world, [&] {
     if (world.root()) require_output(options.output, options.replace, {options.file, options.config});
   });
   const SafetensorsFile file(options.file);
-  const Extent resolution = make_plan(config).last.resolution;
+  const bool automatic = config.method.name == MethodName::automatic;
+  const Extent resolution = automatic ? Extent{1, 1, 1} : make_plan(config).last.resolution;
+  const Shape input = input_shape(options, config, resolution, file, world);
+  settle_method(config, file, input);
   RunConfig run = config.run;
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);
   ModelSettings settings;
-  settings.network = network_for(config, input_shape(options, config, resolution, file, world));
+  settings.network = network_for(config, resolution, input);
   Model model(*backend, settings);
   require_measured(options.config, config.data);
   sample_map(config, model.network().input());  // ConfigErrors where nobody could use the model

@@ -173,8 +173,8 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
                    .labels = {},
                    .model = nullptr};
   ModelSettings settings;
-  settings.network =
-      network_for(one.config, coarse_shape(t.shape.sample, t.resolution), std::max<Index>(1, t.config.training.batch));
+  settings.network = network_for(one.config, t.resolution, coarse_shape(t.shape.sample, t.resolution),
+                                 std::max<Index>(1, t.config.training.batch));
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
   require_finite(*t.backend, *one.model, choice.file);

@@ -342,7 +342,7 @@ std::optional<Cost> cost_to(const Run& run, double target) {
 }
 
 std::optional<double> equivalent_epochs(const Run& run) {
-  const double full = run.epochs.back().gflop - run.epochs.back().statistics_gflop;
+  const double full = run.result.full_gflop.value_or(run.epochs.back().gflop - run.epochs.back().statistics_gflop);
   return full > 0 ? std::optional(total_cost(run).gflop / full) : std::nullopt;
 }
 

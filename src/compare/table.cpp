@@ -300,6 +300,10 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
       text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
                           columns, method == MethodName::mrt ? "MRT" : "baseline");
   }
+  if (std::ranges::any_of(groups, [](const Group& g) { return g.first().top == TopRule::front; }))
+    text +=
+        "Top front: the last model is the coarse one behind a first layer, front: another network than the baseline's, "
+        "and cheaper in\nuse; full-resolution epochs are of the network as it is configured.\n";
   if (costs.equal_loss())
     text +=
         "Saved at equal loss: against the baseline of the length that would end at the same loss, read off the curve "

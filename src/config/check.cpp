@@ -5,6 +5,7 @@
 
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
+#include "layers/front.hpp"
 #include "layers/wiring.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
@@ -161,10 +162,11 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
 void check_switch(const MethodConfig& method, const Checker& checker) {
   if (method.switch_by == Switch::epochs) return;
   const std::string slope = "method.switch = \"slope\" ";
-  if (method.name != MethodName::mrmf || method.top != TopRule::interpolated || method.resolutions.size() != 2)
+  const bool handed_whole = method.top == TopRule::interpolated || method.top == TopRule::front;
+  if (method.name != MethodName::mrmf || !handed_whole || method.resolutions.size() != 2)
     checker.fail("method.switch", slope +
                                       "looks at the one coarse model of mrmf with two resolutions and method.top = "
-                                      "\"interpolated\"; set these, or method.switch = \"epochs\"");
+                                      "\"interpolated\" or \"front\"; set these, or method.switch = \"epochs\"");
   if (method.handover == Handover::best)
     checker.fail("method.switch", slope +
                                       "hands over the model that it looked at, the last epoch's; set "
@@ -173,6 +175,22 @@ void check_switch(const MethodConfig& method, const Checker& checker) {
     checker.fail("method.switch", slope +
                                       "does not go with method.curve = \"run\", which divides one curve by epochs "
                                       "that are known beforehand; set method.curve = \"stage\"");
+}
+
+// What needs the samples' shape is checked with it (require_fusible).
+void check_front(const Config& config, const Checker& checker) {
+  const MethodConfig& method = config.method;
+  if (method.top != TopRule::front) return;
+  const std::string front = "method.top = \"front\" ", advice = "; use method.top = \"interpolated\"";
+  if (method.resolutions.size() != 2)
+    checker.fail("method.top", front + fmt::format("puts one layer between two resolutions, and method.resolutions has "
+                                                   "{}; give two, such as [[2], [1]], or use \"interpolated\"",
+                                                   method.resolutions.size()));
+  try {
+    convolution_behind_front(config.model.layers);
+  } catch (const ConfigError& error) {
+    checker.fail("method.top", front + "cannot put a layer before this model: " + error.what() + advice);
+  }
 }
 
 // The default may stand there: effective configurations spell every key out.
@@ -200,6 +218,7 @@ void complete_method(Config& config, const Checker& checker) {
   check_teams(method, checker);
   check_bottom(method, checker);
   check_switch(method, checker);
+  check_front(config, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",

@@ -113,7 +113,7 @@ template <>
 std::vector<std::string> words_of<MethodName>();
 std::string to_string(MethodName name);
 
-enum class TopRule { dense, fresh, interpolated };
+enum class TopRule { dense, fresh, interpolated, front };
 template <>
 std::vector<std::string> words_of<TopRule>();
 std::string to_string(TopRule top);

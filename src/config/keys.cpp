@@ -148,7 +148,8 @@ void add_method(Keys& keys) {
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");
   add(keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
-      "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated");
+      "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated; "
+      "front: with two resolutions, the whole coarse model goes on behind a new first layer that reads the finer data");
   add(keys, "method.handover", MRMF_FIELD(method.handover), one_of({"last", "best"}),
       "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
@@ -156,7 +157,8 @@ void add_method(Keys& keys) {
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
-      "mrmf with one fusion and top = interpolated, when the coarse phase ends: after its epochs, or before that "
+      "mrmf with one fusion and top = interpolated or front, when the coarse phase ends: after its epochs, or before "
+      "that "
       "when a copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss "
       "by more per arithmetic");
   add(keys, "method.look_epochs", MRMF_FIELD(method.look_epochs), at_least(1),
@@ -226,7 +228,7 @@ std::string to_string(MethodName name) { return word_of(name); }
 
 template <>
 std::vector<std::string> words_of<TopRule>() {
-  return {"dense", "fresh", "interpolated"};
+  return {"dense", "fresh", "interpolated", "front"};
 }
 std::string to_string(TopRule top) { return word_of(top); }
 

@@ -29,9 +29,10 @@ struct CoarseLevels {
 /// much cheaper than the one before. ConfigError: the network does not fit the sample.
 CoarseLevels coarse_levels(const Config& config, const Shape& sample);
 
-/// What config.method.name = "auto" comes to: a coarse model whose convolutions and interpolated top are handed over to
-/// full resolution, or the baseline where no coarse model would save anything. training.epochs is what one would give
-/// the baseline. `sample`: of the data, at full resolution. ConfigError: the network does not fit the sample.
+/// What config.method.name = "auto" comes to: a coarse model that is handed over to full resolution, behind a front
+/// where that is possible and a coarse epoch is no small part of a full one, else by its convolutions and interpolated
+/// top; or the baseline where no coarse model would save anything. training.epochs is what one would give the baseline.
+/// `sample`: of the data, at full resolution. ConfigError: the network does not fit the sample.
 AutoSchedule choose_schedule(const Config& config, const Shape& sample);
 
 }  // namespace mrmf

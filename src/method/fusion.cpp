@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "layers/front.hpp"
 #include "src/run/whole_weights.hpp"
 
 namespace mrmf {
@@ -202,7 +203,19 @@ void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse
   }
 }
 
+namespace {
+
+// The layers fit by themselves; the output is the coarse network's.
+void require_no_positions(const Network& finer) {
+  if (finer.output().axes == 0) return;
+  throw ConfigError("method.top = \"front\" keeps the coarse network's output, which is " + to_string(finer.output()) +
+                    ": labels with positions are finer there; use method.top = \"interpolated\"");
+}
+
+}  // namespace
+
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
+  if (fusion.top == TopRule::front) return require_no_positions(dense);
   MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &Entry::top, &Entry::top),
              "models of different lists");
   const auto handed_over = [](const Entry& e) { return !e.top && e.params.count + e.state.count > 0; };
@@ -225,12 +238,14 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
 
 namespace {
 
-void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool only_matching, bool moments) {
-  const TopTransfer networks{coarse.model.network(), dense.model.network(), only_matching};
+// Changes the dense model's arenas by the coarse one's: `change(content, coarse, dense)` gets whole ones in the host's
+// memory.
+template <class Change>
+void change_arenas(Backend& backend, ModelState& coarse, ModelState& dense, bool moments, const Change& change) {
   const WholeWeights from = whole_weights(backend, coarse), to = whole_weights(backend, dense);
   const auto transfer = [&](Content content, ConstSpan of_coarse, Span of_dense) {
     std::vector<float> values = to.read(of_dense);
-    transfer_top(networks, content, from.read(of_coarse), values);
+    change(content, from.read(of_coarse), values);
     to.write(values, of_dense);
   };
   transfer(Content::params, coarse.model.params(), dense.model.params());
@@ -239,14 +254,33 @@ void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool
   std::vector<float> state(coarse.model.state().size()), into(dense.model.state().size());
   backend.read(coarse.model.state(), state);
   backend.read(dense.model.state(), into);
-  transfer_top(networks, Content::state, state, into);
+  change(Content::state, state, into);
   backend.write(into, dense.model.state());
+}
+
+void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool only_matching, bool moments) {
+  const TopTransfer networks{coarse.model.network(), dense.model.network(), only_matching};
+  change_arenas(backend, coarse, dense, moments, [&](Content content, ConstSpan of_coarse, Span of_dense) {
+    transfer_top(networks, content, of_coarse, of_dense);
+  });
+}
+
+void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer) {
+  const FrontNetworks networks{coarse.model.network(), finer.model.network()};
+  change_arenas(backend, coarse, finer, false, [&](Content content, ConstSpan of_coarse, Span of_finer) {
+    if (content == Content::params)
+      give_params_behind_front(networks, of_coarse, of_finer);
+    else
+      give_state_behind_front(networks, of_coarse, of_finer);
+  });
+  finer.optimizer.reset();
 }
 
 }  // namespace
 
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
+  if (fusion.top == TopRule::front) return put_behind_front(backend, coarse, dense);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);

@@ -362,6 +362,11 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
   RunResult result = make_result(config, outcome.phases, outcome.seconds);
   result.best = best;
+  if (config.method.top == TopRule::front) {
+    const EpochRecord& epoch = outcome.epochs.back();
+    result.full_gflop = (epoch.gflop - epoch.statistics_gflop) * full_flop(config, plan, shape.sample) /
+                        outcome.model_state.model.network().flop();
+  }
   result.automatic = checkpoints.automatic();
   result.ranks = world.size();
   result.machine = this_machine();

@@ -73,7 +73,8 @@ void require_alike(const Shape& output, const DatasetShape& shape, const LabelFo
 void settle_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions) {
   const auto backend = make_reference_backend();
   for (const Extent& resolution : resolutions) {
-    const Shape output = Network(*backend, network_for(config, coarse_shape(shape.sample, resolution))).output();
+    const Shape output =
+        Network(*backend, network_for(config, resolution, coarse_shape(shape.sample, resolution))).output();
     if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels);
     const std::vector<float>& weights = config.training.loss.class_weights;
     if (!weights.empty() && std::ssize(weights) != output.channels)

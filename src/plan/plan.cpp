@@ -8,6 +8,7 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/random.hpp"
+#include "layers/front.hpp"
 
 namespace mrmf {
 namespace {
@@ -67,6 +68,8 @@ void require_moments(const MethodConfig& method, const Stage& stage) {
     throw ConfigError(refused +
                       "fresh layers at the top, which have no moments; use \"reset\", or mrmf with method.top = "
                       "\"dense\" or \"interpolated\"");
+  if (stage.fuse.top == TopRule::front)
+    throw ConfigError(refused + "method.top = \"front\", whose first layers are others; use \"reset\"");
 }
 
 std::vector<Phase*> phases_of(Plan& plan) {
@@ -125,14 +128,15 @@ const char* top_text(const Fusion& fuse, bool dense_trained) {
   switch (fuse.top) {
     case TopRule::fresh: return "top fresh";
     case TopRule::interpolated: return "top interpolated from coarse";
+    case TopRule::front: return "top from coarse, all behind a new first layer, front";
     case TopRule::dense: return dense_trained ? "top from dense" : "top fresh";
   }
   return "";
 }
 
-const char* top_name(const Fusion& fuse) {
+std::string top_name(const Fusion& fuse) {
   if (fuse.matching) return "matching";
-  return fuse.top == TopRule::dense ? "dense" : fuse.top == TopRule::fresh ? "fresh" : "interpolated";
+  return to_string(fuse.top);
 }
 
 std::string stop_text(const StopSettings& stop) {
@@ -269,14 +273,22 @@ int Plan::largest_batch(const Extent& resolution) const {
   return largest;
 }
 
-NetworkSettings network_for(const Config& config, const Shape& input, Index rows) {
-  return {input, rows, config.model.layers, config.model.bottom};
+NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
+  NetworkSettings settings{input, rows, config.model.layers, config.model.bottom};
+  const MethodConfig& method = config.method;
+  if (method.top != TopRule::front || resolution != method.resolutions.back()) return settings;
+  FrontWindow window{.channels = input.channels};
+  for (std::size_t axis = 0; axis < window.ratio.size(); ++axis)
+    window.ratio[axis] = method.resolutions.front()[axis] / resolution[axis];
+  settings.layers = behind_front(std::move(settings.layers), window);
+  if (!settings.bottom.layers.empty()) settings.bottom.layers.emplace_back(kFront);
+  return settings;
 }
 
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
   const Index rows = config.training.rows_at_once(plan.largest_batch(resolution));
-  return network_for(config, coarse_shape(sample, resolution), std::max<Index>(1, rows));
+  return network_for(config, resolution, coarse_shape(sample, resolution), std::max<Index>(1, rows));
 }
 
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {
@@ -287,12 +299,18 @@ std::vector<double> phase_flop(const Config& config, const Plan& plan, const Sha
   return flop;
 }
 
+double full_flop(const Config& config, const Plan& plan, const Shape& sample) {
+  const auto backend = make_reference_backend();
+  const Shape input = coarse_shape(sample, plan.last.resolution);
+  return Network(*backend, {input, 1, config.model.layers, config.model.bottom}).flop();
+}
+
 double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
   const std::vector<Phase> phases = plan.phases();
   const std::vector<double> flop = phase_flop(config, plan, sample);
   double cost = 0;
   for (std::size_t i = 0; i < phases.size(); ++i) cost += phases[i].stop.epochs * flop[i];
-  return cost / flop.back();
+  return cost / full_flop(config, plan, sample);
 }
 
 bool may_end_early(const Plan& plan) {

@@ -75,15 +75,19 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
-/// The configuration's network for such inputs, with room for so many rows.
-NetworkSettings network_for(const Config& config, const Shape& input, Index rows = 1);
+/// The configuration's network at one of its resolutions, for such inputs there, with room for so many rows. With
+/// method.top = "front" the last resolution's is the configured one behind that layer.
+NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
 /// Operations of one sample's forward, for each of the plan's phases. ConfigError as above.
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample);
-/// Arithmetic of the plan's training on such samples, in epochs at its last resolution. ConfigError as above.
+/// The same of the configured network at the last resolution, which is no phase's with method.top = "front".
+double full_flop(const Config& config, const Plan& plan, const Shape& sample);
+/// Arithmetic of the plan's training on such samples, in epochs of the configured network at the last resolution.
+/// ConfigError as above.
 double plan_cost(const Config& config, const Plan& plan, const Shape& sample);
 /// Some phase has a stop rule beside its number of epochs, so its cost is an upper bound.
 bool may_end_early(const Plan& plan);

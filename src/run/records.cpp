@@ -170,7 +170,7 @@ Json versions_json(const Versions& v) {
 RunResult result_of(const Json& j) {
   RunResult r;
   r.method = word(j.at("method"), MethodName::automatic);
-  r.top = word(j.at("top"), TopRule::interpolated);
+  r.top = word(j.at("top"), TopRule::front);
   r.automatic = j.value("schedule", "") == to_string(MethodName::automatic);
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
@@ -185,6 +185,7 @@ RunResult result_of(const Json& j) {
   if (const auto target = j.find("metric_target"); target != j.end())
     r.metric_target = {word(target->at("metric"), Metric::r2), target->at("least")};
   r.target_reached = j.at("target_reached");
+  if (const auto full = j.find("full_gflop"); full != j.end()) r.full_gflop = full->get<double>();
   if (const auto best = j.find("best"); best != j.end()) r.best = note_of(*best);
   r.ranks = whole_number<int>(j.at("ranks"));
   const Json& m = j.at("machine");

@@ -122,6 +122,9 @@ struct RunResult {
   std::optional<MetricTarget> metric_target;
   bool target_reached = false;    ///< of the loss, or of the metric
   std::optional<ModelNote> best;  ///< the best model of the last phase
+  /// Of an epoch at the last resolution of the network as it is configured, where another one ends the run
+  /// (method.top = "front").
+  std::optional<double> full_gflop{};
   int ranks = 1;
   Machine machine;
   Versions versions;

@@ -190,6 +190,7 @@ batch = 4
             "interpolated": 'name = "mrmf"\nresolutions = [[4], [2], [1]]\ntop = "interpolated"',
             "progressive": 'name = "progressive"\nresolutions = [[2], [1]]',
             "slope": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "interpolated"\nswitch = "slope"\nlook_epochs = 1',
+            "front": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "front"',
             "auto": 'name = "auto"',
             "baseline": 'name = "baseline"'}
         for (name, method), ranks in zip(methods.items(), itertools.cycle((6, 4, 3, 2, 8))):

@@ -104,7 +104,7 @@ TEST_CASE("unknown words list the allowed ones and the nearest") {
         "c.toml:8: method.name is \"mrfm\"; it must be one of baseline, mrt, mrmf, progressive, auto; did you mean "
         "\"mrmf\"?");
   CHECK(error("[method]\ntop = \"none\"\n") ==
-        "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated");
+        "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated, front");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
         "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter, "
         "cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet; did you mean \"neuron_inverter\"?");
