@@ -49,6 +49,15 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
          "a baseline fuses nothing");
 }
 
+// The coarse model was trained on logarithms of averages, and what a front makes at first are averages of logarithms.
+void jump_behind_front(const Config& config, std::vector<std::string>& lines) {
+  if (config.method.top != TopRule::front || !config.data.normalise_samples.log1p) return;
+  lines.push_back(
+      "data.normalise.samples takes logarithms, and method.top = \"front\" averages them, where the coarse model has "
+      "seen "
+      "logarithms of averages: the loss will jump at the handover; method.top = \"interpolated\" does not mind");
+}
+
 // Keys of [training.optimizer] that only another rule or optimizer reads, if they are not at their defaults.
 void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines) {
   const OptimizerSettings &is = config.training.optimizer, standard;
@@ -187,6 +196,7 @@ std::vector<std::string> config_warnings(const Config& config) {
   std::vector<std::string> lines;
   unread_roles(config, lines);
   unread_method_keys(config.method, lines);
+  jump_behind_front(config, lines);
   unread_optimizer_keys(config, lines);
   unread_split_keys(config.data.split, lines);
   same_data(config.data, lines);

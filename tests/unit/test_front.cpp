@@ -246,6 +246,18 @@ TEST_CASE("front: refusals of a configuration name the key, the reason and what 
             .find("max_pool1 (max_pool) comes before the first convolution") != std::string::npos);
 }
 
+TEST_CASE("front: logarithms of the samples are a warning, because the loss jumps") {
+  const auto warned = [](const std::string& units) {
+    const std::vector<std::string> lines = config_warnings(parse_config(
+        kSmallest, "c.toml",
+        {"method.name=mrmf", "method.top=front", "method.resolutions=[[2],[1]]", "data.normalise.samples=" + units}));
+    return std::ranges::any_of(lines, [](const std::string& line) { return line.find("jump") != std::string::npos; });
+  };
+  CHECK(warned("log1p"));
+  CHECK(warned("log1p_mean_std"));
+  CHECK_FALSE(warned("mean_std"));
+}
+
 TEST_CASE("front: outputs with positions are refused with the shape") {
   const auto backend = make_reference_backend();
   const Shape fine{.n = 0, .spatial = {1, 1, 16}, .channels = 1, .axes = 1};
