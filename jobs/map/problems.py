@@ -72,8 +72,10 @@ def method_words(problem, method, epochs):
     half, full = json.dumps([2] * problem.axes), json.dumps([1] * problem.axes)
     two = [f"method.resolutions=[{half},{full}]", "method.coarse.rule=constant"]
     lengths = [f"method.stop.coarse.epochs={epochs}", f"method.stop.finetune.epochs={max(1, round(epochs / 3))}"]
-    if method in ("baseline", "auto"):
-        return [f"method.name={method}"]
+    if method == "baseline":
+        return ["method.name=baseline"]
+    if method == "auto":  # what its schedule comes to, also where a look at the data would have said no
+        return ["method.name=auto", "method.detail=ignore"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
     if re.fullmatch(r"\d+f\d+", method):  # the coarse network goes on behind a front; statistics as configured

@@ -42,6 +42,11 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
                   "; the sample's shape is taken from it: correct data.files, or give --sample, e.g. --sample 1600x3");
 }
 
+AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world) {
+  if (!sample.from_data) return choose_schedule(config, sample.shape);
+  return choose_schedule(config, headers_of(config.data.train, world), world);
+}
+
 void add_sample(CLI::App& app, std::string& given) {
   app.add_option("--sample", given, "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
 }

@@ -7,6 +7,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/method/auto_schedule.hpp"
 
 namespace mrmf {
 
@@ -23,6 +24,10 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
 /// The data set as its headers tell: rows are counted that data.not_finite = "skip" leaves out in a run, because to
 /// find them would take reading everything. Collective; DataError as inspect_dataset's.
 DatasetShape headers_of(DatasetSpec spec, Comm& world);
+
+/// What "auto" comes to: for the training data, or for the shape alone where they are not there or it was given.
+/// Collective; errors as choose_schedule()'s.
+AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world);
 
 /// The option that is `given`.
 void add_sample(CLI::App& app, std::string& given);

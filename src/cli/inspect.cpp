@@ -15,7 +15,6 @@
 #include "src/cli/data_sample.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
-#include "src/method/auto_schedule.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
@@ -275,7 +274,7 @@ HeldData held_data(const Config& config, Comm& world) {
 void print_model(const InspectOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DataSample of = data_sample(config, options.sample, world);
-  if (config.method.name == MethodName::automatic) config = choose_schedule(config, of.shape).config;
+  if (config.method.name == MethodName::automatic) config = schedule_for(config, of, world).config;
   const Shape& sample = of.shape;
   std::optional<HeldData> held;
   if (of.from_data) held = held_data(config, world);

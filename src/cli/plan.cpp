@@ -17,7 +17,6 @@
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
-#include "src/method/auto_schedule.hpp"
 
 namespace mrmf {
 namespace {
@@ -64,6 +63,11 @@ std::string plan_json(const Config& config, const Plan& plan, const std::optiona
     json["may_end_early"] = may_end_early(plan);
   }
   if (chosen) json["auto"] = {{"baseline_cost_epochs", chosen->baseline_cost}, {"reasons", chosen->reasons}};
+  if (chosen && chosen->detail && chosen->detail->known())
+    json["auto"]["detail"] = {{"samples", chosen->detail->samples},
+                              {"unexplained_without_finest", chosen->detail->without_finest},
+                              {"unexplained_with_finest", chosen->detail->with_finest},
+                              {"loses", chosen->detail->loses()}};
   if (ranks) json["ranks"] = to_json(*ranks);
   return json.dump(2) + "\n";
 }
@@ -73,7 +77,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
   std::optional<AutoSchedule> chosen;
   if (config.method.name == MethodName::automatic) {
-    chosen = choose_schedule(config, sample->shape);
+    chosen = schedule_for(config, *sample, world);
     config = chosen->config;
   }
   const Plan plan = make_plan(config);

@@ -199,10 +199,11 @@ void check_automatic(const MethodConfig& method, const Checker& checker) {
   MethodConfig plain;
   plain.name = method.name;
   plain.axes = method.axes;
+  plain.detail = method.detail;
   plain.target = method.target;
   plain.metric_target = method.metric_target;
   if (method == plain) return;
-  std::vector<std::string> targets{"method.name", "method.target.validation_loss"};
+  std::vector<std::string> targets{"method.name", "method.detail", "method.target.validation_loss"};
   for (const Key<MethodConfig>& key : metric_target_keys()) targets.push_back("method." + key.path);
   const std::string key = checker.first_given("method.", targets);
   checker.fail(key, key +

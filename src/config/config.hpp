@@ -123,6 +123,8 @@ enum class Handover { last, best };
 enum class Moments { reset, carry };
 /// When a coarse phase ends: after its epochs (or by its stop rule), or also when it stops paying.
 enum class Switch { epochs, slope };
+/// What "auto" does about detail that coarse data lack (src/data/detail_look.hpp).
+enum class DetailRule { look, ignore };
 enum class RateCurve { stage, run };
 enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
@@ -208,6 +210,7 @@ struct MethodConfig {
   MethodName name = MethodName::baseline;
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
   int axes = 0;  ///< factors per resolution, as many as the data have axes; 0: only [1], which suits any data
+  DetailRule detail = DetailRule::look;
   BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
   Handover handover = Handover::last;
@@ -301,7 +304,7 @@ struct KeyDifference {
 };
 
 /// Compares every key that decides what is computed. Leaves out those about where and how ([run], data.load,
-/// data.memory), and the check data.channels.
+/// data.memory), the check data.channels, and method.detail, whose answer is the rest of [method].
 std::vector<KeyDifference> differences(const Config& was, const Config& is);
 
 }  // namespace mrmf

@@ -144,6 +144,9 @@ void add_method(Keys& keys) {
   add(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
       "how to get to a model at the last resolution");
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
+  add(keys, "method.detail", MRMF_FIELD(method.detail), one_of({"look", "ignore"}),
+      "auto only: look at training samples, and plan the baseline where the labels depend on detail that averages of "
+      "2 lose; or choose by the shape of a sample alone");
   add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");

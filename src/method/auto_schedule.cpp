@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "io/coarsen.hpp"
 #include "kernels/check.hpp"
@@ -84,6 +84,65 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
           last.flop() / full.flop()};
 }
 
+AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
+  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
+  chosen.config.method.name = MethodName::baseline;
+  chosen.cost = chosen.baseline_cost;
+  chosen.reasons = std::move(reasons);
+  chosen.reasons.push_back("so the plan is the baseline" + so);
+  return chosen;
+}
+
+/// By arithmetic alone.
+AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
+  MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
+  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
+  MethodConfig& method = chosen.config.method;
+  const CoarseLevels levels = coarse_levels(config, sample);
+  const CoarseLevel coarse = levels.usable.empty() ? CoarseLevel{} : levels.usable.back();
+  const int given = config.training.epochs;
+  const Way way = way_of(config, sample, coarse);
+  const int fine = epochs(way.last, given), before = epochs(way.coarse, given);
+  chosen.cost = fine * way.last_cost + before * coarse.cost;
+  std::string reason = levels.usable.empty() ? levels.end : "";
+  if (reason.empty() && chosen.cost >= chosen.baseline_cost)
+    reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
+  if (!reason.empty()) return baseline(config, {reason}, ": no coarse model would save anything");
+  method.name = MethodName::mrmf;
+  method.axes = sample.axes;
+  method.resolutions = {coarse.resolution, {1, 1, 1}};
+  method.top = way.top;
+  method.coarse.rule = RateRule::constant;
+  method.coarse.epochs = before;
+  method.finetune.rule = last_rule(config.training.optimizer.rule);
+  method.finetune.epochs = fine;
+  // A short last phase leaves running averages behind.
+  TrainingConfig& training = chosen.config.training;
+  if (training.precise_batch_norm == 0)
+    training.precise_batch_norm = (kStatisticsSamples + training.batch - 1) / training.batch;
+  chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
+                                resolution_text(coarse.resolution, sample.axes), coarse.cost)};
+  if (way.top == TopRule::front)
+    chosen.reasons.push_back(fmt::format(
+        "the last model is the coarse one behind a new first layer, front, that reads full resolution: another network "
+        "than the baseline's, an epoch of which costs {:.3f}",
+        way.last_cost));
+  return chosen;
+}
+
+bool saves(const AutoSchedule& chosen) { return chosen.config.method.name != MethodName::baseline; }
+
+constexpr const char* kNotLooked = "whether the labels depend on detail that averages of 2 lose was not looked at: ";
+
+std::string detail_text(const DetailLook& look) {
+  if (!look.known()) return kNotLooked + look.why_not;
+  return fmt::format(
+      "{} on detail that averages of 2 lose: a linear fit on {} training samples leaves {:.2f} of their variance "
+      "unexplained without the finest detail and {:.2f} with it",
+      look.loses() ? "the labels depend" : "no sign that the labels depend", look.samples, look.without_finest,
+      look.with_finest);
+}
+
 }  // namespace
 
 CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
@@ -120,43 +179,22 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
 }
 
 AutoSchedule choose_schedule(const Config& config, const Shape& sample) {
-  MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
-  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
-  MethodConfig& method = chosen.config.method;
-  const CoarseLevels levels = coarse_levels(config, sample);
-  const CoarseLevel coarse = levels.usable.empty() ? CoarseLevel{} : levels.usable.back();
-  const int given = config.training.epochs;
-  const Way way = way_of(config, sample, coarse);
-  const int fine = epochs(way.last, given), before = epochs(way.coarse, given);
-  chosen.cost = fine * way.last_cost + before * coarse.cost;
-  std::string reason = levels.usable.empty() ? levels.end : "";
-  if (reason.empty() && chosen.cost >= chosen.baseline_cost)
-    reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
-  if (!reason.empty()) {
-    method.name = MethodName::baseline;
-    chosen.cost = chosen.baseline_cost;
-    chosen.reasons = {reason, "so the plan is the baseline: no coarse model would save anything"};
+  AutoSchedule chosen = cheapest_schedule(config, sample);
+  if (saves(chosen)) chosen.reasons.push_back(kNotLooked + std::string("only the shape of a sample is known"));
+  return chosen;
+}
+
+AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Comm& comm) {
+  AutoSchedule chosen = cheapest_schedule(config, train.sample);
+  if (!saves(chosen)) return chosen;
+  if (config.method.detail == DetailRule::ignore) {
+    chosen.reasons.push_back(kNotLooked + std::string("method.detail = \"ignore\""));
     return chosen;
   }
-  method.name = MethodName::mrmf;
-  method.axes = sample.axes;
-  method.resolutions = {coarse.resolution, {1, 1, 1}};
-  method.top = way.top;
-  method.coarse.rule = RateRule::constant;
-  method.coarse.epochs = before;
-  method.finetune.rule = last_rule(config.training.optimizer.rule);
-  method.finetune.epochs = fine;
-  // A short last phase leaves running averages behind.
-  TrainingConfig& training = chosen.config.training;
-  if (training.precise_batch_norm == 0)
-    training.precise_batch_norm = (kStatisticsSamples + training.batch - 1) / training.batch;
-  chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
-                                resolution_text(coarse.resolution, sample.axes), coarse.cost)};
-  if (way.top == TopRule::front)
-    chosen.reasons.push_back(fmt::format(
-        "the last model is the coarse one behind a new first layer, front, that reads full resolution: another network "
-        "than the baseline's, an epoch of which costs {:.3f}",
-        way.last_cost));
+  const DetailLook look = look_at_detail(config, train, comm);
+  chosen.reasons.push_back(detail_text(look));
+  if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()}, "");
+  chosen.detail = look;
   return chosen;
 }
 

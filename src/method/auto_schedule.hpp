@@ -1,11 +1,14 @@
-// method.name = "auto": the program chooses the schedule of a run, from the configuration and the shape of a sample
-// alone. So it is the same on every machine and on any number of ranks, and what it chooses can be written by hand.
+// method.name = "auto": the program chooses the schedule of a run, from the configuration and the shape of a sample,
+// and whether it pays from a look at some training samples. No clock and no number of ranks is asked. So it is the same
+// on every machine, and what it chooses can be written by hand.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/config/config.hpp"
+#include "src/data/detail_look.hpp"
 
 namespace mrmf {
 
@@ -14,6 +17,7 @@ struct AutoSchedule {
   double cost = 0;                     ///< arithmetic of its training, in epochs at full resolution; an upper bound
   double baseline_cost = 0;            ///< of training.epochs at full resolution
   std::vector<std::string> reasons{};  ///< why, a line each
+  std::optional<DetailLook> detail{};  ///< where training samples were looked at
 };
 
 /// A resolution at which a coarse model may be trained.
@@ -34,5 +38,10 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample);
 /// top; or the baseline where no coarse model would save anything. training.epochs is what one would give the baseline.
 /// `sample`: of the data, at full resolution. ConfigError: the network does not fit the sample.
 AutoSchedule choose_schedule(const Config& config, const Shape& sample);
+
+/// The same for training data at hand, of full resolution. Where a coarse model would save something, looks at some of
+/// them (unless method.detail leaves that out): the baseline, too, where averages of 2 lose what the labels depend on.
+/// Collective. Errors as look_at_detail()'s, too.
+AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Comm& comm);
 
 }  // namespace mrmf

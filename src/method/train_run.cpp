@@ -197,10 +197,10 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   return report;
 }
 
-// Writes out what "auto" comes to for these samples; why, a line each.
-std::vector<std::string> choose_method(Config& config, const Shape& sample) {
+// Writes out what "auto" comes to for these data; why, a line each.
+std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Comm& world) {
   if (config.method.name != MethodName::automatic) return {};
-  AutoSchedule chosen = choose_schedule(config, sample);
+  AutoSchedule chosen = choose_schedule(config, shape, world);
   config = std::move(chosen.config);
   return std::move(chosen.reasons);
 }
@@ -288,7 +288,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
-  const std::vector<std::string> reasons = choose_method(config, shape.sample);
+  const std::vector<std::string> reasons = choose_method(config, shape, world);
   if (automatic) warnings.add(config_warnings(config));
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   const Plan plan = make_plan(config);

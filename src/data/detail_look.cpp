@@ -1,0 +1,281 @@
+#include "src/data/detail_look.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "io/labels.hpp"
+#include "io/not_finite.hpp"
+#include "io/sample_files.hpp"
+#include "io/sample_order.hpp"
+#include "kernels/check.hpp"
+#include "kernels/random.hpp"
+#include "layers/network.hpp"
+#include "src/data/haar_energies.hpp"
+#include "src/data/linear_fit.hpp"
+#include "src/data/logarithms.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+// By four problems (docs/guide/methods.md): 0.82 or more of it is left where coarse models pay, 0.61 where they do not.
+constexpr double kLost = 0.75;        // of what is unexplained without the finest level, with it
+constexpr double kNoticeable = 0.02;  // of the labels' variance: shares of a fit that is all but exact say nothing
+
+constexpr Index kMostRows = 512, kFewestRows = 200, kReadValues = Index{1} << 23;
+constexpr Index kMostPositions = 32768, kMostValues = 131072;  // of a sample, where its channels allow it
+constexpr Index kSideStep = 16;                                // so that a box has four levels of whole blocks
+constexpr Index kMostChannels = 1024, kMostLabels = 512;
+constexpr Index kMostColumns = 128;  // of a fit to so few rows
+
+DetailLook nothing_known(const std::string& why) { return {.why_not = why}; }
+
+/// The data set of these rows alone, which are numbered over all files.
+DatasetShape of_rows(const DatasetShape& all, std::vector<Index> rows) {
+  DatasetShape some = all;
+  if (some.file_rows.empty()) some.file_rows = all.file_samples;
+  some.skipped.clear();
+  some.samples = std::ssize(rows);
+  Index end = 0;
+  auto from = rows.begin();
+  for (std::size_t file = 0; file < some.file_rows.size(); ++file) {
+    end += some.file_rows[file];
+    const auto next = std::lower_bound(from, rows.end(), end);
+    some.file_samples[file] = next - from;
+    from = next;
+  }
+  some.rows = std::move(rows);
+  return some;
+}
+
+/// One row of each of kMostRows equal pieces of the split, those that are not finite included. By chance: rows may come
+/// in an order with a period.
+std::vector<Index> drawn(const DatasetShape& train) {
+  std::vector<Index> all = train.rows;  // empty: all that there are
+  all.insert(all.end(), train.skipped.begin(), train.skipped.end());
+  std::ranges::sort(all);
+  const Index count = all.empty() ? train.samples : std::ssize(all), pieces = std::min(kMostRows, count);
+  std::vector<Index> rows;
+  for (Index i = 0; i < pieces; ++i) {
+    const Range one = piece(count, i, pieces);
+    Rng random(mix(static_cast<std::uint64_t>(i)));
+    const Index at = one.first + static_cast<Index>(random.below(static_cast<std::uint64_t>(one.count)));
+    rows.push_back(all.empty() ? at : all[static_cast<std::size_t>(at)]);
+  }
+  return rows;
+}
+
+void drop_not_finite(const DatasetSpec& spec, const DatasetShape& all, std::vector<Index>& rows) {
+  Comm self = Comm::self();
+  const std::vector<Index> bad = rows_not_finite(spec, of_rows(all, rows), self);
+  std::erase_if(rows, [&](Index row) { return std::ranges::binary_search(bad, row); });
+}
+
+/// In the middle of a sample. It begins at a multiple of 16, where blocks begin in data at lower resolutions, too.
+Box box_in(const Shape& sample) {
+  Box box;
+  const auto cut = [&](Index side) {
+    for (std::size_t a = 0; a < box.count.size(); ++a) {
+      box.count[a] = std::min(sample.spatial[a], side);
+      box.first[a] = (sample.spatial[a] - box.count[a]) / 2 / kSideStep * kSideStep;
+    }
+    return product(box.count);
+  };
+  const Index most = std::min(kMostPositions, kMostValues / sample.channels);
+  Index side = kMostPositions;
+  while (cut(side) > most && side > kSideStep) side -= kSideStep;
+  return box;
+}
+
+/// Labels as the loss sees them, one row after the other, and the rows of the files that have some.
+struct SomeLabels {
+  Table y{};
+  std::vector<Index> rows{};
+};
+
+Table one_hot(const Table& classes) {
+  const auto most = static_cast<Index>(std::ranges::max(classes.values));
+  Table y{classes.rows, most + 1, std::vector<double>(static_cast<std::size_t>(classes.rows * (most + 1)))};
+  for (Index row = 0; row < y.rows; ++row) y.at(row, static_cast<Index>(classes.at(row, 0))) = 1;
+  return y;
+}
+
+/// Numbers in the units of data.normalise; its shifts make no difference here.
+void to_units(const Normalisation& units, Table& y) {
+  if (units.log1p)
+    for (double& value : y.values) value = std::log1p(value);
+  if (!units.mean_std && units.std.empty()) return;
+  for (Index column = 0; column < y.columns; ++column) {
+    double deviation = 0, mean = 0;
+    for (Index row = 0; row < y.rows; ++row) mean += y.at(row, column) / static_cast<double>(y.rows);
+    for (Index row = 0; row < y.rows; ++row) deviation += std::pow(y.at(row, column) - mean, 2);
+    deviation = std::sqrt(deviation / static_cast<double>(y.rows));
+    if (!units.std.empty()) deviation = units.std[units.std.size() == 1 ? 0 : static_cast<std::size_t>(column)];
+    if (deviation > 0)
+      for (Index row = 0; row < y.rows; ++row) y.at(row, column) /= deviation;
+  }
+}
+
+SomeLabels read_labels(const Config& config, const DatasetShape& all, const std::vector<Index>& rows) {
+  DatasetSpec spec = config.data.train;
+  if (spec.form.kind == LabelKind::classes) {  // as many as the network has outputs, which is settled later
+    const auto backend = make_reference_backend();
+    spec.form.classes = Network(*backend, network_for(config, {1, 1, 1}, all.sample)).output().channels;
+  }
+  const DatasetShape some = of_rows(all, rows);
+  const Labels labels(spec, some, {0, std::ssize(rows)});
+  SomeLabels found{{0, all.label.per_sample()}, {}};
+  std::vector<float> values(static_cast<std::size_t>(found.y.columns));
+  const bool may_lack = spec.form.kind != LabelKind::numbers && spec.form.ignore.has_value();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    labels.write({1, 1, 1}, static_cast<Index>(i), values);
+    if (config.data.normalise_labels.log1p && !(std::ranges::min(values) > -1))
+      refuse_logarithm({spec, some, NumbersOf::labels, static_cast<Index>(i)});
+    if (may_lack && std::ranges::min(values) < 0) continue;  // not all of them are known
+    found.y.values.insert(found.y.values.end(), values.begin(), values.end());
+    found.rows.push_back(rows[i]);
+  }
+  found.y.rows = std::ssize(found.rows);
+  if (found.y.rows > 0 && spec.form.kind == LabelKind::classes) found.y = one_hot(found.y);
+  to_units(config.data.normalise_labels, found.y);
+  return found;
+}
+
+bool changes(const Table& y) {
+  for (Index row = 1; row < y.rows; ++row)
+    for (Index column = 0; column < y.columns; ++column)
+      if (y.at(row, column) != y.at(0, column)) return true;
+  return false;
+}
+
+/// Reads the box of each of these samples; visits them several at a time, one after the other in memory.
+template <class Visit>
+void for_each_box(const Config& config, const DatasetShape& some, const Visit& visit) {
+  const Index width = some.read_sample().per_sample();
+  std::vector<std::byte> stored;
+  std::vector<float> values;
+  Scratch scratch;
+  const Index most = std::max<Index>(1, kReadValues / width);
+  for (Index first = 0; first < some.samples; first += most) {
+    const Range rows{first, std::min(most, some.samples - first)};
+    const SampleFiles files(config.data.train, some, rows);  // not all at once: they may be in many files
+    stored.resize(static_cast<std::size_t>(rows.count * files.row_bytes()));
+    values.resize(static_cast<std::size_t>(rows.count * width));
+    files.read(rows, stored.data(), scratch);
+    to_float32(files.type(), stored.data(), values);
+    const auto bad = std::ranges::find_if(values, [](float x) { return !(x > -1); });
+    if (config.data.normalise_samples.log1p && bad != values.end())
+      refuse_logarithm({config.data.train, some, NumbersOf::samples, first + (bad - values.begin()) / width});
+    visit(rows, ConstSpan(values));
+  }
+}
+
+/// The numbers of HaarEnergies, a row per sample.
+Table energies_of(const Config& config, const DatasetShape& some, const HaarEnergies& energies) {
+  Table x{some.samples, energies.numbers(), {}};
+  x.values.resize(static_cast<std::size_t>(x.rows * x.columns));
+  const auto width = static_cast<std::size_t>(some.read_sample().per_sample());
+  for_each_box(config, some, [&](Range rows, ConstSpan values) {
+#pragma omp parallel for schedule(dynamic)
+    for (Index i = 0; i < rows.count; ++i)
+      energies.measure(values.subspan(static_cast<std::size_t>(i) * width, width),
+                       std::span(x.values).subspan(static_cast<std::size_t>((rows.first + i) * x.columns),
+                                                   static_cast<std::size_t>(x.columns)));
+  });
+  return x;
+}
+
+/// Logarithms of all columns but the last ones. What is zero is small beside the others of its column.
+void take_logarithms(Table& x, Index columns) {
+  for (Index column = 0; column < columns; ++column) {
+    double mean = 0;
+    for (Index row = 0; row < x.rows; ++row) mean += x.at(row, column) / static_cast<double>(x.rows);
+    for (Index row = 0; row < x.rows; ++row) {
+      double& value = x.at(row, column);
+      value = mean > 0 ? std::log(value / mean + 1e-12) : 0;
+    }
+  }
+}
+
+/// Means over the channels of each group.
+Table over_channels(const Table& x, Index channels) {
+  Table pooled{x.rows, x.columns / channels, {}};
+  pooled.values.resize(static_cast<std::size_t>(pooled.rows * pooled.columns));
+  for (Index row = 0; row < x.rows; ++row)
+    for (Index column = 0; column < x.columns; ++column)
+      pooled.at(row, column / channels) += x.at(row, column) / static_cast<double>(channels);
+  return pooled;
+}
+
+Table without_first(const Table& x, Index columns) {
+  Table rest{x.rows, x.columns - columns, {}};
+  for (Index row = 0; row < x.rows; ++row) {
+    const auto begin = x.values.begin() + row * x.columns;
+    rest.values.insert(rest.values.end(), begin + columns, begin + x.columns);
+  }
+  return rest;
+}
+
+/// On one rank.
+DetailLook look(const Config& config, const DatasetShape& train) {
+  if (train.sample.axes == 0) return nothing_known("samples have no positions");
+  if (train.label.axes > 0) return nothing_known("labels have positions, as samples have");
+  if (train.label.per_sample() > kMostLabels)
+    return nothing_known(fmt::format("there are more than {} labels per sample", kMostLabels));
+  if (train.sample.channels > kMostChannels)
+    return nothing_known(fmt::format("samples have more than {} channels", kMostChannels));
+  DatasetShape some = train;
+  if (const Box box = box_in(train.sample); box.count != train.sample.spatial) some.block = box;
+  const HaarEnergies energies(some.read_sample(), config.data.normalise_samples.log1p);
+  if (energies.levels() == 0) return nothing_known("samples have fewer than four positions along an axis");
+  std::vector<Index> rows = drawn(train);
+  if (config.data.train.not_finite == NotFiniteRule::skip) drop_not_finite(config.data.train, train, rows);
+  const auto few = [&](Index count) {
+    return nothing_known(
+        fmt::format("{} training samples with labels are too few for that; it takes {}", count, kFewestRows));
+  };
+  if (std::ssize(rows) < kFewestRows) return few(std::ssize(rows));
+  const SomeLabels labels = read_labels(config, train, rows);
+  if (labels.y.rows < kFewestRows) return few(labels.y.rows);
+  if (!changes(labels.y))
+    return nothing_known(fmt::format("{} training samples all have the same labels", labels.y.rows));
+  Table x = energies_of(config, of_rows(some, labels.rows), energies);
+  const Index channels = train.sample.channels;
+  take_logarithms(x, x.columns - channels);
+  Index finest = energies.finest_groups() * channels;
+  if (x.columns > kMostColumns) {
+    x = over_channels(x, channels);
+    finest /= channels;
+  }
+  return {.why_not = {},
+          .samples = x.rows,
+          .without_finest = unexplained_share(without_first(x, finest), labels.y),
+          .with_finest = unexplained_share(x, labels.y)};
+}
+
+}  // namespace
+
+bool DetailLook::loses() const {
+  return known() && with_finest < kLost * without_finest && without_finest - with_finest > kNoticeable;
+}
+
+DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm) {
+  DetailLook found;
+  collective_try(comm, [&] {
+    if (comm.root()) found = look(config, train);
+  });
+  std::vector<std::int64_t> bits{found.samples, std::bit_cast<std::int64_t>(found.without_finest),
+                                 std::bit_cast<std::int64_t>(found.with_finest)};
+  comm.broadcast(bits, 0);
+  comm.broadcast(found.why_not, 0);
+  found.samples = bits[0];
+  found.without_finest = std::bit_cast<double>(bits[1]);
+  found.with_finest = std::bit_cast<double>(bits[2]);
+  return found;
+}
+
+}  // namespace mrmf
