@@ -193,7 +193,7 @@ AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Co
   }
   const DetailLook look = look_at_detail(config, train, comm);
   chosen.reasons.push_back(detail_text(look));
-  if (look.loses()) chosen = baseline(config, std::move(chosen.reasons), "");
+  if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()}, "");
   chosen.detail = look;
   return chosen;
 }

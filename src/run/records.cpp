@@ -263,6 +263,7 @@ std::string to_json(const RunResult& r) {
                {"ranks", r.ranks},
                {"machine", machine_json(r.machine)},
                {"versions", versions_json(r.versions)}};
+  if (r.full_gflop) json["full_gflop"] = *r.full_gflop;
   if (r.best) json["best"] = note_json(*r.best);
   if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
   if (r.metric_target)

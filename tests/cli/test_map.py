@@ -64,7 +64,7 @@ class Map(support.MrmfTest):
     def test_records_stand_for_folders_and_the_page_has_two_parts(self):
         if importlib.util.find_spec("matplotlib") is None:
             self.skipTest("no matplotlib")
-        settings = "heat 40 baseline 1,2 1\nheat 40 auto 4 1\nheat 50 baseline 1,2 1\nheat 50 auto,paper 4 1\n"
+        settings = "heat 40 baseline 1,2 1\nheat 40 auto 4 1\nheat 50 baseline 1,2 1\nheat 50 auto,paper,2f1 4 1\n"
         self.script("map/run.py", settings=settings)
         shutil.rmtree(self.path("runs"))
         self.assertEqual(self.script("map/run.py", settings=settings), "")
@@ -76,6 +76,7 @@ class Map(support.MrmfTest):
         self.assertIn("### heat, 40 samples", fitted)
         self.assertNotIn("### heat, 50 samples", fitted)
         self.assertIn("### heat, 50 samples", held_out)
+        self.assertRegex(held_out, r"\| 2f1 \| ")
         self.assertNotIn("### heat, 40 samples", held_out)
 
     def test_records_of_the_laboratory_stand_for_its_folders(self):

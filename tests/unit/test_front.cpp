@@ -207,9 +207,9 @@ TEST_CASE("front: what cannot stand behind one is refused by the layer's name") 
   LayerSpec called = conv(2, k);
   called.name = "front";
   CHECK(why({called}).find("called \"front\"") != std::string::npos);
-  CHECK(why({layer(LayerKind::max_pool), conv(2, k)}).find("max_pool1 (max_pool) comes before") != std::string::npos);
+  CHECK(why({layer(LayerKind::max_pool), conv(2, k)}).find("pool1 (max_pool) comes before") != std::string::npos);
   CHECK(why({layer(LayerKind::dropout), conv(2, k)}).find("dropout1 (dropout)") != std::string::npos);
-  CHECK(why({layer(LayerKind::flatten), layer(LayerKind::dense, 3)}).find("flatten1") != std::string::npos);
+  CHECK(why({layer(LayerKind::flatten), layer(LayerKind::dense, 3)}).find("flatten (flatten)") != std::string::npos);
   CHECK(why({layer(LayerKind::batch_norm), layer(LayerKind::relu)}) == "the model has no convolution");
   LayerSpec norm = layer(LayerKind::batch_norm), join = layer(LayerKind::concat);
   norm.name = "norm", join.from = {"norm", "conv1"};
@@ -243,7 +243,7 @@ TEST_CASE("front: refusals of a configuration name the key, the reason and what 
   CHECK(error({two, "method.name=progressive"}).find("no choice of top layers") != std::string::npos);
   CHECK(error({two, "model.preset=\"\"",
                "model.layers=[{type=\"max_pool\", window=2}, {type=\"conv\", filters=2, kernel=3}]"})
-            .find("max_pool1 (max_pool) comes before the first convolution") != std::string::npos);
+            .find("pool1 (max_pool) comes before the first convolution") != std::string::npos);
 }
 
 TEST_CASE("front: logarithms of the samples are a warning, because the loss jumps") {
