@@ -115,14 +115,6 @@ BatchSampler::First BatchSampler::first(const Phase& phase) const {
   return first;
 }
 
-std::set<Index> BatchSampler::rows(const Phase& phase, OrderSettings training, OrderSettings validation) const {
-  training.batch = phase.batch;
-  validation.batch = validation_batch(validation, phase.batch);
-  First first{epoch_order(training, seed_, phase_key(phase), 0), in_parts(epoch_order(validation, seed_, 0, 0)), {}};
-  first.parts = in_parts(first.training);
-  return first.rows();
-}
-
 std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& parts) const {
   constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
   std::vector<std::int64_t> hashes;

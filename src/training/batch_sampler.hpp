@@ -60,8 +60,6 @@ class BatchSampler {
   };
   /// ConfigError when training leaves this rank without samples.
   First first(const Phase& phase) const;
-  /// first().rows() of data that are cut in another way than those that are loaded.
-  std::set<Index> rows(const Phase& phase, OrderSettings training, OrderSettings validation) const;
 
   /// A key for each part of each step, under which a backend may record it. A recorded step holds the sums over the
   /// ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank in

@@ -74,10 +74,16 @@ std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase
   if (ctx_.grids == nullptr) return sampler_.first(phase).rows();
   SampleGrid* const grid = ctx_.grid(phase.resolution);
   const Comm& sharing = grid != nullptr ? grid->same_block() : ctx_.team;
-  const auto order = [&](Split& split) {
-    return order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
+  const auto parts = [&](const Split& split, const auto& batch_of) {
+    OrderSettings order = order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
+    order.batch = batch_of(order);
+    return sampler_.in_parts(epoch_order(order, config_.seed, phase_key(phase), 0));
   };
-  return sampler_.rows(phase, order(ctx_.data.train()), order(ctx_.data.validation()));
+  BatchSampler::First first;
+  first.parts = parts(ctx_.data.train(), [&](const OrderSettings&) { return Index{phase.batch}; });
+  first.validation =
+      parts(ctx_.data.validation(), [&](const OrderSettings& order) { return validation_batch(order, phase.batch); });
+  return first.rows();
 }
 
 // Announces the order in which streamed samples are read ahead: the rest of the epoch, and validation.
