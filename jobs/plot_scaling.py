@@ -27,7 +27,7 @@ def fail(message):
 def read_table(path):
     try:
         with open(path, newline="") as file:
-            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            rows = [{key: value if key == "grid" else float(value) for key, value in row.items()} for row in csv.DictReader(file)]
         return [dict(row, other_seconds=max(0.0, row["epoch_seconds"] - sum(row[key] for key, _, _ in PARTS)))
                 for row in rows]
     except OSError as error:
@@ -43,8 +43,9 @@ def draw_parts(axes, rows):
         axes.bar(places, heights, bottom=bottoms, color=colour, label=label, width=0.6)
         bottoms = [a + b for a, b in zip(bottoms, heights)]
     axes.plot(places, [row["ideal_seconds"] for row in rows], "k--o", linewidth=1.2, markersize=4, label="ideal")
-    axes.set_xticks(places, [f"{row['ranks']:.0f}" for row in rows])
-    axes.set_xlabel("ranks")
+    cut = any(set(row.get("grid", "1")) - set("1x") for row in rows)
+    axes.set_xticks(places, [f"{row['ranks']:.0f}" + (f"\n{row['grid']}" if cut else "") for row in rows])
+    axes.set_xlabel("ranks, and blocks of a sample" if cut else "ranks")
     axes.set_ylabel("seconds of an epoch")
 
 

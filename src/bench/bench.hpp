@@ -12,8 +12,10 @@
 #include "kernels/backend.hpp"
 #include "kernels/tensor.hpp"
 #include "layers/network.hpp"
+#include "layers/partition.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {
@@ -158,26 +160,49 @@ void bench_io(const BenchIo& bench, Comm& world, std::ostream& out);
 
 /// `mrmf bench scaling`: epochs of one model on 1, 2, ... ranks of the same job, and where their time goes.
 struct ScalingSettings {
-  std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... and all
-  bool weak = false;       ///< batch per rank as configured; else the mini-batch that this makes on the largest team
+  std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... groups of ranks, and all
+  bool weak = false;       ///< batch of a group as configured; else the mini-batch that this makes on the largest team
   int epochs = 3;          ///< measured, after one that is not; the median epoch is shown
+  std::vector<Grid> grids;  ///< of all teams, or one for each of `ranks`; empty: that of run.grid
+  bool planned = false;     ///< the planner's grid for every team, by the times in `tables`
+  std::string tables;       ///< file; empty: this machine's
+  int mini_batch = 0;       ///< strong: over all ranks; 0: as the largest team makes it of the configured batch
   OutputOption csv, json, plot;
+};
+
+/// One number of ranks, and how they share the samples out.
+struct ScalingTeam {
+  int ranks = 1;
+  Grid grid{};    ///< ranks that share a sample are a group
+  int batch = 1;  ///< of a group
+  int groups() const { return ranks / grid.ranks(); }
 };
 
 /// One team's median epoch. Seconds are means over its ranks.
 struct ScalingPoint {
-  int ranks = 1, batch = 1;  ///< batch per rank
+  int ranks = 1, batch = 1;  ///< batch of a group
+  std::string grid = "1";    ///< blocks of a sample along its axes: "2x1x1"
   double read = 0;           ///< reading the files, once
   double epoch = 0, io = 0, compute = 0, waited = 0, hidden = 0;
   double samples_per_second = 0;
   double speedup = 1, efficiency = 1, ideal = 0;  ///< against the smallest team, with its work shared out evenly
 };
 
-/// The teams to measure, in increasing order. ConfigError for a number outside 1 to `world`.
-std::vector<int> scaling_teams(const std::vector<int>& wanted, int world);
+/// The teams to measure, in increasing order: those wanted, or powers of two of groups of so many ranks, and the most
+/// that `world` has. ConfigError for a number outside 1 to `world`.
+std::vector<int> scaling_teams(const std::vector<int>& wanted, int world, int group = 1);
 
-/// The batch per rank on `ranks` ranks. ConfigError when they cannot share the mini-batch evenly.
-int scaling_batch(const ScalingSettings& settings, int configured, int ranks, int most_ranks);
+/// The batch of a group. Strong: the mini-batch of the largest team, shared out among the groups. ConfigError when they
+/// cannot share it evenly.
+int scaling_batch(const ScalingSettings& settings, int configured, int groups, int most_groups);
+
+/// The teams with their grids and batches, in increasing order. `last` is the phase that is measured. ConfigError where
+/// grids, ranks and batches do not fit each other, and for weak scaling with several grids: it keeps the ranks of a
+/// sample.
+std::vector<ScalingTeam> scaling_plan(const ScalingSettings& settings, const Phase& last, int world);
+
+/// "2,1,1" as blocks along the axes of samples. ConfigError for anything else.
+Grid parse_grid(const std::string& text);
 
 /// The last phase of the plan as a run of its own, of exactly so many epochs.
 Config last_step_alone(const Config& config, int epochs);

@@ -1,46 +1,25 @@
 // `mrmf bench scaling`: its measurements, figures and output.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
+#include <span>
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
+#include "src/planner/cost_tables.hpp"
+#include "src/planner/grid_search.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
-
-std::vector<int> scaling_teams(const std::vector<int>& wanted, int world) {
-  std::vector<int> teams = wanted;
-  if (teams.empty()) {
-    for (int ranks = 1; ranks < world; ranks *= 2) teams.push_back(ranks);
-    teams.push_back(world);
-  }
-  for (const int ranks : teams)
-    if (ranks < 1 || ranks > world)
-      throw ConfigError(fmt::format("--ranks {}: this job has {} rank{}; start it with mpirun -n {}, or measure fewer",
-                                    ranks, world, world == 1 ? "" : "s", *std::ranges::max_element(teams)));
-  std::ranges::sort(teams);
-  teams.erase(std::unique(teams.begin(), teams.end()), teams.end());
-  return teams;
-}
-
-int scaling_batch(const ScalingSettings& settings, int configured, int ranks, int most_ranks) {
-  if (settings.weak) return configured;
-  const int whole = configured * most_ranks;
-  if (whole % ranks != 0)
-    throw ConfigError(fmt::format(
-        "strong scaling keeps the mini-batch, batch {} on {} ranks = {}, and {} ranks cannot share that out "
-        "evenly; set training.batch so that they can, or give --weak",
-        configured, most_ranks, whole, ranks));
-  return whole / ranks;
-}
 
 void compare_with_first(std::vector<ScalingPoint>& points) {
   for (ScalingPoint& point : points) {
@@ -52,13 +31,14 @@ void compare_with_first(std::vector<ScalingPoint>& points) {
 }
 
 std::string scaling_table(const std::vector<ScalingPoint>& points) {
-  std::string text =
-      fmt::format("{:>5} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>10}\n", "ranks", "batch",
-                  "read", "epoch", "I/O", "compute", "waited", "hidden", "ideal", "samples/s", "speedup", "efficiency");
+  std::string text = fmt::format("{:>5} {:>8} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>10}\n",
+                                 "ranks", "grid", "batch", "read", "epoch", "I/O", "compute", "waited", "hidden",
+                                 "ideal", "samples/s", "speedup", "efficiency");
   for (const ScalingPoint& p : points)
     text += fmt::format(
-        "{:>5} {:>6} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>11.0f} {:>8.2f} {:>8.1f} %\n",
-        p.ranks, p.batch, p.read, p.epoch, p.io, p.compute, p.waited, p.hidden, p.ideal, p.samples_per_second,
+        "{:>5} {:>8} {:>6} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>11.3g} {:>8.2f} {:>8.1f} "
+        "%\n",
+        p.ranks, p.grid, p.batch, p.read, p.epoch, p.io, p.compute, p.waited, p.hidden, p.ideal, p.samples_per_second,
         p.speedup, 100 * p.efficiency);
   return text;
 }
@@ -66,11 +46,11 @@ std::string scaling_table(const std::vector<ScalingPoint>& points) {
 std::string scaling_csv(const std::vector<ScalingPoint>& points) {
   std::string text =
       "ranks,batch_per_rank,read_seconds,epoch_seconds,io_seconds,compute_seconds,waited_seconds,hidden_seconds,"
-      "ideal_seconds,samples_per_second,speedup,efficiency\n";
+      "ideal_seconds,samples_per_second,speedup,efficiency,grid\n";
   for (const ScalingPoint& p : points)
-    text += fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.1f},{:.4f},{:.4f}\n", p.ranks,
+    text += fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6g},{:.4f},{:.4f},{}\n", p.ranks,
                         p.batch, p.read, p.epoch, p.io, p.compute, p.waited, p.hidden, p.ideal, p.samples_per_second,
-                        p.speedup, p.efficiency);
+                        p.speedup, p.efficiency, p.grid);
   return text;
 }
 
@@ -88,7 +68,8 @@ std::string scaling_json(const std::vector<ScalingPoint>& points) {
                    {"ideal_seconds", p.ideal},
                    {"samples_per_second", p.samples_per_second},
                    {"speedup", p.speedup},
-                   {"efficiency", p.efficiency}});
+                   {"efficiency", p.efficiency},
+                   {"grid", p.grid}});
   return nlohmann::ordered_json{{"points", all}}.dump(2) + "\n";
 }
 
@@ -98,6 +79,7 @@ Config last_step_alone(const Config& config, int epochs) {
   alone.method = {};
   alone.method.resolutions = {phase.resolution};
   alone.method.axes = config.method.axes;
+  alone.run.grid = {phase.grid};
   alone.training.optimizer = phase.optimizer;
   alone.training.batch = phase.batch;
   alone.training.epochs = epochs;
@@ -131,14 +113,26 @@ EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
   return *middle;
 }
 
+// The ranks that share samples, and the blocks that each of them reads; nothing for ranks with samples of their own.
+std::optional<StageGrids> grids_of_team(Backend& backend, const Config& config, const Plan& plan, const Shape& sample,
+                                        Comm& team) {
+  if (!plan.shares_samples()) return {};
+  if (!backend.immediate())
+    throw ConfigError("run.grid does not go with a GPU yet; set run.device = \"cpu\", or measure without a grid");
+  return std::optional<StageGrids>(std::in_place, backend, config, plan, sample, team);
+}
+
 // Trains a fresh model on the team.
 ScalingPoint measure(const Config& config, Comm& team) {
   const auto backend = make_backend(config.run, team);
-  Data data(config, team);
-  RunReport silent;
-  const RunContext ctx{*backend, team, data, silent};
   const Plan plan = make_plan(config);
   const Phase& phase = plan.last;
+  Data data(config, team, plan.shares_samples() ? Data::Reading::later : Data::Reading::now);
+  std::optional<StageGrids> grids = grids_of_team(*backend, config, plan, data.train().shape.sample, team);
+  if (grids) data.load(grids->share(phase.resolution));
+  RunReport silent;
+  const RunContext ctx{
+      .backend = *backend, .team = team, .data = data, .report = silent, .grids = grids ? &*grids : nullptr};
   ModelState model_state = make_model_state(plan, config, ctx, phase.resolution, phase.seed);
   Trainer trainer(ctx, config.training);
   trainer.autotune(config, plan, phase);
@@ -148,6 +142,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
   ScalingPoint point;
   point.ranks = team.size();
   point.batch = phase.batch;
+  point.grid = fmt::format("{}", fmt::join(factors(phase.grid, phase.axes), "x"));
   point.read = team.sum(data.load_seconds()) / team.size();
   point.epoch = epoch.seconds;
   point.io = epoch.split.io.mean;
@@ -166,43 +161,103 @@ OutputOption table_of(const ScalingSettings& settings) {
 
 void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {
   out << scaling_table(points)
-      << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks, which also went on "
-         "hidden "
-         "behind computation; ideal: the first line's epoch shared out evenly\n";
+      << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks and for "
+         "messages between those that share samples; sums also went on hidden behind computation; ideal: the first "
+         "line's epoch shared out evenly\n";
   const OutputOption table = table_of(settings);
   table.write(scaling_csv(points));
   settings.json.write(scaling_json(points));
   if (settings.plot.given()) draw_plot("plot_scaling.py", {table.file}, settings.plot);
 }
 
-}  // namespace
+// With a size for every axis of the samples, as grids need them.
+Config settled(Config config, const Shape& sample) {
+  settle_axes(config.model.layers, sample.axes);
+  if (config.method.axes == 0) config.method.axes = sample.axes;
+  return config;
+}
 
-void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
-  Config config = last_step_alone(configured, settings.epochs + 1);
+// The planner's grid for every team.
+void choose_grids(ScalingSettings& settings, const Config& config, const DatasetShape& data, Comm& world) {
+  if (settings.weak) throw ConfigError("--weak keeps the ranks of a sample; give one --grid in place of \"planned\"");
+  const Plan plan = make_plan(config);
+  settings.mini_batch = plan.last.batch * std::max(1, settings.ranks.back() / Grid{plan.last.grid}.ranks());
+  const int per_node = ranks_of_same(host_name(), world).size();
+  RunConfig cpu = config.run;
+  cpu.device = Device::cpu;
+  const auto backend = make_backend(cpu, world);  // tables are of its fused layers
+  settings.grids.resize(settings.ranks.size());
+  collective_try(world, [&] {  // by the first node's tables, for all
+    if (!world.root()) return;
+    const CostTables tables = read_tables(settings.tables.empty() ? tables_file() : settings.tables);
+    for (std::size_t i = 0; i < settings.ranks.size(); ++i) {
+      const RankPlaces places{settings.ranks[i], std::min(settings.ranks[i], per_node)};
+      const SearchSettings search{.ranks = places,
+                                  .mini_batch = settings.mini_batch,
+                                  .sample = data.sample,
+                                  .samples = static_cast<double>(data.samples)};
+      settings.grids[i] =
+          search_grids(*backend, *table_costs(tables, places), config, plan, search).front().fitting.front().grid;
+    }
+  });
+  for (Grid& grid : settings.grids) world.broadcast(std::span<std::int64_t>(grid.blocks), 0);
+}
+
+// The grid cuts the network, and goes with the configuration.
+void require_grid(const Config& config, const ScalingTeam& team, const Shape& sample) {
+  if (team.grid.ranks() == 1) return;
+  Config own = config;
+  own.run.grid = {team.grid.blocks};
+  if (!own.training.global_batch_norm)
+    throw ConfigError(
+        "a grid does not go with training.batch_norm = \"local\", because statistics are of whole samples; use "
+        "\"global\"");
+  const auto backend = make_reference_backend();
+  const Plan plan = make_plan(own);
+  const Network network(*backend, network_settings(own, plan, sample, plan.last.resolution));
+  const Partition fits(network, team.grid);
+}
+
+std::string title(const ScalingSettings& settings, const Config& config) {
+  return fmt::format("{} scaling of {} at resolution {}\n", settings.weak ? "weak" : "strong",
+                     config.model.preset.empty() ? "the model" : config.model.preset,
+                     resolution_text(config.method.resolutions.back(), config.method.axes));
+}
+
+void require_outputs(const ScalingSettings& settings, Comm& world) {
   collective_try(world, [&] {
     if (!world.root()) return;
     table_of(settings).require();
     settings.json.require();
     if (settings.plot.given()) pictures_of(settings.plot);
   });
+}
+
+}  // namespace
+
+void bench_scaling(const Config& configured, ScalingSettings settings, Comm& world, std::ostream& out) {
+  require_outputs(settings, world);
+  Config config = last_step_alone(configured, settings.epochs + 1);
   world.limit(config.run.timeout);
+  const DatasetShape data = inspect_dataset(config.data.train, world);
+  config = settled(std::move(config), data.sample);
   // Chosen for all ranks together, so that a small team's ranks take no more cores than they would among all.
   config.run.threads = choose_threads(config.run.threads, world);
-  const std::vector<int> teams = scaling_teams(settings.ranks, world.size());
-  const int batch = config.training.batch;
-  for (const int ranks : teams) scaling_batch(settings, batch, ranks, teams.back());  // all before measuring any
+  if (settings.planned) {
+    settings.ranks = scaling_teams(settings.ranks, world.size());
+    choose_grids(settings, config, data, world);
+  }
+  const std::vector<ScalingTeam> teams = scaling_plan(settings, make_plan(config).last, world.size());
+  for (const ScalingTeam& team : teams) require_grid(config, team, data.sample);  // all before measuring any
   const std::string warning = caution(config.run, world);
-  if (world.root())
-    out << fmt::format("{} scaling of {} at resolution {}\n", settings.weak ? "weak" : "strong",
-                       config.model.preset.empty() ? "the model" : config.model.preset,
-                       resolution_text(config.method.resolutions.back(), config.method.axes))
-        << warning << std::flush;
+  if (world.root()) out << title(settings, config) << warning << std::flush;
   Comm unlimited = world.duplicate();
   unlimited.limit(0);  // a small team may train for a long time
   std::vector<ScalingPoint> points;
-  for (const int ranks : teams) {
-    config.training.batch = scaling_batch(settings, batch, ranks, teams.back());
-    const bool takes_part = world.rank() < ranks;
+  for (const ScalingTeam& shared : teams) {
+    config.training.batch = shared.batch;
+    config.run.grid = {shared.grid.blocks};
+    const bool takes_part = world.rank() < shared.ranks;
     Comm team = world.split(takes_part ? 0 : 1);
     if (takes_part) points.push_back(measure(config, team));
     unlimited.barrier();

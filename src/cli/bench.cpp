@@ -3,8 +3,10 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
 
 #include "io/element.hpp"
@@ -168,6 +170,7 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
   struct Options {
     std::string config;
     std::vector<std::string> overrides;
+    std::vector<std::string> grids;
     ScalingSettings settings;
   };
   auto options = std::make_shared<Options>();
@@ -177,7 +180,16 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
   sub->add_option("--ranks", options->settings.ranks,
                   "teams to measure, such as 1,2,4; powers of two and all unless given")
       ->delimiter(',');
-  sub->add_flag("--weak", options->settings.weak, "keep the batch per rank; otherwise the mini-batch over all is kept");
+  sub->add_flag(
+      "--weak", options->settings.weak,
+      "keep the batch of a rank, or of a group that shares samples; otherwise the mini-batch over all is kept");
+  sub->add_option("--grid", options->grids,
+                  "ranks that share a sample, as blocks along its axes: 2,1,1 on all teams, or --grid once for each of "
+                  "--ranks, or \"planned\" for the fastest by mrmf bench tables; run.grid's unless given")
+      ->take_all()
+      ->expected(1)
+      ->type_name("BLOCKS");
+  sub->add_option("--tables", options->settings.tables, "times for --grid planned; this machine's unless given");
   sub->add_option("--epochs", options->settings.epochs, "measured epochs per team, after one that is not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -185,10 +197,16 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
   sub->add_option("--json", options->settings.json.file, "file to write the figures to");
   sub->add_option("--plot", options->settings.plot.file, "image to draw, .png or .svg (needs Python with matplotlib)");
   add_overwrite(*sub, options->settings.csv.replace);
-  add_example(*sub, "mpirun -n 2 mrmf bench scaling mine.toml --csv scaling.csv");
+  add_example(*sub,
+              "mpirun -n 2 mrmf bench scaling mine.toml --csv scaling.csv\n"
+              "mpirun -n 2 mrmf bench scaling mine.toml --ranks 1,2 --grid 1 --grid 2");
   commands.run(*sub, [=, &world = commands.world] {
     options->settings.plot.replace = options->settings.json.replace = options->settings.csv.replace;
-    bench_scaling(read_config(options->config, options->overrides), options->settings, world, std::cout);
+    ScalingSettings settings = options->settings;
+    settings.planned = options->grids == std::vector<std::string>{"planned"};
+    if (!settings.planned) std::ranges::transform(options->grids, std::back_inserter(settings.grids), parse_grid);
+    if (!settings.tables.empty() && !settings.planned) throw ConfigError("--tables goes with --grid planned alone");
+    bench_scaling(read_config(options->config, options->overrides), settings, world, std::cout);
   });
 }
 

@@ -148,7 +148,7 @@ class Scaling(support.MrmfTest):
 
     def rows(self):
         with open(self.path("out.csv"), newline="") as file:
-            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            return [{key: value if key == "grid" else float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
     @staticmethod
     def parts(row):
@@ -175,13 +175,38 @@ class Scaling(support.MrmfTest):
             self.assertGreater(rows[1]["waited_seconds"], 0)
         self.assertFalse(os.path.exists(self.path("run")))
 
+    def test_ranks_that_share_samples(self):
+        one, each = ["--ranks", "2,4", "--grid", "2"], ["--ranks", "1,2,4", "--grid", "1", "--grid", "2", "--grid", "4"]
+        for words, teams in ((one, [(2, "2", 8), (4, "2", 4)]), ([*one, "--weak"], [(2, "2", 4), (4, "2", 4)]),
+                             (each, [(1, "1", 4), (2, "2", 4), (4, "4", 4)]),
+                             (["--set", "run.grid=[2]"], [(2, "2", 8), (4, "2", 4)])):
+            self.measure(*words)
+            rows = self.rows()
+            self.assertEqual([(row["ranks"], row["grid"], row["batch_per_rank"]) for row in rows], teams)
+            for row in rows:
+                # Every sample is trained once, whatever the ranks that share it.
+                self.assertAlmostEqual(row["samples_per_second"] * row["epoch_seconds"] / 96, 1, places=3)
+                self.assertTrue(row["grid"] == "1" or row["waited_seconds"] > 0, row)
+
+    def test_the_planner_chooses_the_grids(self):
+        self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--threads", "1", "-o", "tables.json", ranks=2)
+        with open(self.path("tables.json"), encoding="utf-8") as file:
+            tables = json.load(file)
+        for latency, per_byte, grid in ((1.0, 0.0, "1"), (0.0, 1e-3, "2")):
+            for team in tables["teams"]:  # messages are dear, or sums of gradients: those of cut weights are fewer
+                team["message_by_byte"] = {"latency": latency, "per_unit": 0.0}
+                team["sum_by_byte"] = {"latency": 0.0, "per_unit": per_byte}
+            self.write("tables.json", json.dumps(tables))
+            self.measure("--ranks", "1,2", "--grid", "planned", "--tables", "tables.json", ranks=2)
+            self.assertEqual([(row["grid"], row["batch_per_rank"]) for row in self.rows()], [("1", 8), (grid, 4 * int(grid))])
+
     def test_it_draws(self):
         try:
             import matplotlib  # noqa: F401
         except ImportError:
             self.skipTest("no matplotlib")
         for name, begin in (("s.png", b"\x89PNG"), ("s.svg", b"<?xml")):
-            self.measure("--ranks", "1,2", "--plot", name, ranks=2)
+            self.measure("--ranks", "1,2", "--grid", "1", "--grid", "2", "--plot", name, ranks=2)
             with open(self.path(name), "rb") as file:
                 self.assertTrue(file.read(5).startswith(begin[:4]))
         self.fails(2, "bench", "scaling", "config.toml", "--epochs", "1", "--plot", "s.gif", message="the name of a plot ends in .png or .svg")
@@ -195,6 +220,14 @@ class Scaling(support.MrmfTest):
         self.fails(2, "bench", "scaling", "config.toml", "--ranks", "1,8", message="--ranks 8: this job has 2 ranks", ranks=2)
         self.fails(2, "bench", "scaling", "config.toml", "--ranks", "2,3", "--set", "training.batch=5",
                    message="2 ranks cannot share", ranks=3)
+        scaling = ("bench", "scaling", "config.toml", "--epochs", "1")
+        self.fails(2, *scaling, "--grid", "2,2", "--ranks", "1", message="--ranks 1: the grid", ranks=2)
+        self.fails(2, *scaling, "--grid", "2x2", message="--grid 2x2: it must be one to three integers")
+        self.fails(2, *scaling, "--grid", "1", "--grid", "2", "--weak", message="--weak keeps the ranks of a sample", ranks=2)
+        self.fails(2, *scaling, "--grid", "planned", "--weak", message="--weak keeps the ranks of a sample", ranks=2)
+        self.fails(3, *scaling, "--grid", "planned", "--tables", "none.json", message="none.json", ranks=2)
+        self.fails(2, *scaling, "--tables", "none.json", message="--tables goes with --grid planned")
+        self.fails(2, *scaling, "--grid", "2", "--set", "training.batch_norm=local", message="batch_norm", ranks=2)
 
     def start(self, timeout):
         process = self.launch("bench", "scaling", "config.toml", "--ranks", "2", "--epochs", "1000000", "--set",

@@ -31,6 +31,64 @@ TEST_CASE("bench scaling: strong keeps the mini-batch, weak the batch per rank")
   CHECK(scaling_batch(settings, 5, 3, 4) == 5);
 }
 
+namespace {
+
+Phase phase_of(int batch, const Extent& grid = {1, 1, 1}) {
+  Phase phase;
+  phase.batch = batch;
+  phase.grid = grid;
+  return phase;
+}
+
+std::vector<std::vector<int>> numbers(const std::vector<ScalingTeam>& teams) {
+  std::vector<std::vector<int>> all;
+  for (const ScalingTeam& team : teams) all.push_back({team.ranks, team.grid.ranks(), team.batch});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("bench scaling: a grid for all teams makes groups, whose batches follow") {
+  ScalingSettings settings;
+  settings.grids = {{{2, 1, 1}}};
+  using Numbers = std::vector<std::vector<int>>;
+  CHECK(numbers(scaling_plan(settings, phase_of(3), 9)) == Numbers{{2, 2, 12}, {4, 2, 6}, {8, 2, 3}});
+  settings.weak = true;
+  CHECK(numbers(scaling_plan(settings, phase_of(3), 9)) == Numbers{{2, 2, 3}, {4, 2, 3}, {8, 2, 3}});
+  settings = {};  // run.grid's
+  CHECK(numbers(scaling_plan(settings, phase_of(3, {1, 2, 1}), 4)) == Numbers{{2, 2, 6}, {4, 2, 3}});
+  settings.ranks = {2, 3};
+  CHECK_THROWS_WITH_AS(scaling_plan(settings, phase_of(3, {1, 2, 1}), 4), doctest::Contains("give a multiple of 2"),
+                       ConfigError);
+  settings.grids = {{{8, 1, 1}}};
+  settings.ranks = {};
+  CHECK_THROWS_WITH_AS(scaling_plan(settings, phase_of(3), 4), doctest::Contains("mpirun -n 8"), ConfigError);
+}
+
+TEST_CASE("bench scaling: strong scaling may cut each team's samples another way") {
+  ScalingSettings settings;
+  settings.ranks = {1, 2, 4};
+  settings.grids = {{{1, 1, 1}}, {{2, 1, 1}}, {{2, 2, 1}}};
+  using Numbers = std::vector<std::vector<int>>;
+  CHECK(numbers(scaling_plan(settings, phase_of(3), 4)) == Numbers{{1, 1, 3}, {2, 2, 3}, {4, 4, 3}});
+  settings.mini_batch = 8;
+  CHECK(numbers(scaling_plan(settings, phase_of(3), 4)) == Numbers{{1, 1, 8}, {2, 2, 8}, {4, 4, 8}});
+  settings.weak = true;
+  CHECK_THROWS_WITH_AS(scaling_plan(settings, phase_of(3), 4), doctest::Contains("keeps the ranks of a sample"),
+                       ConfigError);
+  settings.weak = false;
+  settings.ranks = {1, 4};
+  CHECK_THROWS_WITH_AS(scaling_plan(settings, phase_of(3), 4), doctest::Contains("3 grids, and there are 2 teams"),
+                       ConfigError);
+}
+
+TEST_CASE("bench scaling: a grid in words") {
+  CHECK(parse_grid("2") == Grid{{1, 1, 2}});
+  CHECK(parse_grid("2,1,4") == Grid{{2, 1, 4}});
+  for (const char* wrong : {"", "0", "2,", "2x1", "1,2,3,4", "-1", "two"})
+    CHECK_THROWS_AS(parse_grid(wrong), ConfigError);
+}
+
 TEST_CASE("bench scaling: all epochs are measured, whatever would stop a run") {
   Config config;
   config.training.early_stopping.patience = 1;
@@ -53,6 +111,7 @@ TEST_CASE("bench scaling: speedup, efficiency and the ideal line are against the
   CHECK(points[2].efficiency == 1);
   const std::string csv = scaling_csv(points), table = scaling_table(points);
   CHECK(csv.starts_with("ranks,batch_per_rank,"));
+  CHECK(csv.find("efficiency,grid\n") != std::string::npos);
   CHECK(csv.find("\n4,1,0.000000,5.000000,") != std::string::npos);
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
   CHECK(table.find("80.0 %") != std::string::npos);
