@@ -12,6 +12,7 @@
 
 #include "kernels/check.hpp"
 #include "mpi/direct_sum.hpp"
+#include "mpi/few_ranks.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/wait.hpp"
 
@@ -22,8 +23,6 @@ using mpi::check;
 
 // MPI counts elements in an int, and some transports count bytes in one, so long spans go in pieces.
 constexpr std::size_t max_bytes = std::size_t{1} << 30;
-constexpr std::size_t long_sum = std::size_t{1} << 14;  // values from which on few ranks add them directly
-constexpr int few_ranks = 8;
 constexpr std::size_t max_fixed = std::size_t{1} << 20;  // values in fixed point at a time
 
 template <typename T>
@@ -216,7 +215,7 @@ PendingSum Comm::start_sum(std::span<float> values) {
     state_->add(values);  // two dependent steps, so nothing can overlap
   else
     for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
-      if (state_->size > 1 && state_->size <= few_ranks && part.size() >= long_sum)
+      if (state_->size > 1 && state_->size <= mpi::few_ranks && part.size() >= mpi::long_sum)
         pending->direct.push_back(state_->start_direct_sum(part));
       else
         pending->parts.push_back(state_->start_reduce(part, MPI_SUM));

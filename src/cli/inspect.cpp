@@ -237,7 +237,7 @@ double block_share(const Inspection& found) {
 // The plan's networks with this backend. `held` is missing when the data are. `ranks` is the run's number of ranks.
 Inspection inspect(Backend& backend, const Config& config, const DataSample& of, const std::optional<HeldData>& held,
                    int ranks) {
-  MemoryCount memory(backend, config.training, own_replicas(config, ranks));
+  MemoryCount memory(backend, config.training, own_replicas(config, ranks), ranks);
   const Plan plan = make_plan(config);
   Inspection found{of};
   for (const Extent& resolution : plan.resolutions()) {

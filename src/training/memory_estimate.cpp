@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "mpi/few_ranks.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/shard_replicas.hpp"
 
@@ -27,13 +28,14 @@ RunMemory RunMemory::operator+(const RunMemory& other) const {
           batches + other.batches, saving + other.saving, data + other.data};
 }
 
-RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training) {
+RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks) {
   const int moments = moment_count(training.optimizer.name);
   const Index whole = network.params_size(), own = execution.params.size(), state = network.state_size();
   const Index sample = execution.input.per_sample() + network.output().per_sample();
   constexpr Index splits = 2, images = 2;
   RunMemory memory;
   memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
+  memory.models += static_cast<Index>(mpi::floats_of_sums(static_cast<std::size_t>(own), ranks));
   memory.batches = splits * network.input().n * sample;
   memory.saving = images * ((2 + moments) * whole + 2 * state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
@@ -42,6 +44,7 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
 
 /// A model's operations, without its arenas.
 struct MemoryCount::Built {
+  std::unique_ptr<Backend> layout;  // of the whole network, which on a grid computes nothing (as Model has it)
   Network network;
   Execution execution;
   Index workspace = 0;  // bytes that making it took
@@ -50,16 +53,19 @@ struct MemoryCount::Built {
 
  private:
   Built(Backend& backend, const ModelSettings& settings, Index before)
-      : network(backend, settings.network), execution(plan_execution(backend, network, settings)) {
+      : layout(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
+        network(layout ? *layout : backend, settings.network),
+        execution(plan_execution(backend, network, settings)) {
     for (const Unit& unit : execution.units) unit.run->prepare(settings.network.max_rows);
     workspace = std::max<Index>(resident_bytes() - before, 0);
   }
 };
 
-MemoryCount::MemoryCount(Backend& backend, const TrainingConfig& training, int replicas)
+MemoryCount::MemoryCount(Backend& backend, const TrainingConfig& training, int replicas, int ranks)
     : backend_(backend),
       training_(training),
       replicas_(replicas),
+      ranks_(ranks),
       program_(resident_bytes()),
       replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}
 
@@ -72,7 +78,7 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings, const Grid& g
     return *built_.emplace_back(std::make_unique<Built>(backend, sized));
   };
   const Built& model = build(backend_, replicas_ > 0 ? 1 : settings.max_rows);
-  RunMemory memory = memory_of(model.network, model.execution, training_);
+  RunMemory memory = memory_of(model.network, model.execution, training_, ranks_);
   memory.workspace = model.workspace;
   if (replicas_ > 0) {  // each has a copy of its rows
     const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;

@@ -18,7 +18,8 @@ Index resident_bytes();
 /// Memory of a rank in training, in bytes.
 struct RunMemory {
   Index program = 0;    ///< any run's base: this process before models are built
-  Index models = 0;     ///< arenas and optimizer moments of the models that exist at once, and of their replicas
+  Index models = 0;     ///< arenas and optimizer moments of the models that exist at once, of their replicas, and what
+                        ///< sums of their gradients over ranks keep
   Index workspace = 0;  ///< private memory of the backend's operations: packed weights and scratch
   Index batches = 0;    ///< the batch of samples in training or validation
   Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
@@ -27,8 +28,9 @@ struct RunMemory {
   RunMemory operator+(const RunMemory& other) const;
 };
 
-/// Of one model in training with this execution, without the program, its libraries' scratch and data.
-RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training);
+/// Of one model in training with this execution, without the program, its libraries' scratch and data. So many ranks of
+/// the CPU sum its gradients.
+RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks = 1);
 
 /// The splits as a rank holds them.
 struct HeldData {
@@ -40,8 +42,9 @@ struct HeldData {
 /// as those of a run's two models do.
 class MemoryCount {
  public:
-  /// `replicas` is a rank's number of them (src/training/shard_replicas.hpp); 0: it computes whole batches.
-  MemoryCount(Backend& backend, const TrainingConfig& training, int replicas);
+  /// `replicas` is a rank's number of them (src/training/shard_replicas.hpp); 0: it computes whole batches. `ranks` is
+  /// the run's number of ranks.
+  MemoryCount(Backend& backend, const TrainingConfig& training, int replicas, int ranks = 1);
   ~MemoryCount();
 
   /// Adds the model at the plan's next resolution, and its batches; with a grid, as the first block's rank has it.
@@ -55,7 +58,7 @@ class MemoryCount {
   struct Built;
   Backend& backend_;
   TrainingConfig training_;
-  int replicas_;
+  int replicas_, ranks_;
   Index program_;
   std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;
