@@ -87,7 +87,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (options.json) {
     std::cout << plan_json(config, plan, sample, chosen, ranks);
   } else if (options.toml) {
-    std::cout << to_toml(ranks ? with_grid(config, *ranks) : config);
+    std::cout << to_toml(ranks ? with_grid(*ranks) : config);
   } else {
     std::cout << to_text(plan);
     if (sample) std::cout << cost_text(config, plan, sample->shape);

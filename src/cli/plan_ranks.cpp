@@ -1,15 +1,9 @@
 #include "src/cli/plan_ranks.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "io/element.hpp"
 #include "kernels/check.hpp"
-#include "layers/geometry.hpp"
 #include "src/planner/cost_tables.hpp"
 #include "src/planner/roofline.hpp"
 #include "src/system/backend_choice.hpp"
@@ -51,99 +45,6 @@ std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& op
   return table_costs(read_tables(file), ranks);
 }
 
-std::string percent(double part, double all) { return fmt::format("{:.1f} %", all > 0 ? 100 * part / all : 0); }
-
-std::string grid_text(const Grid& grid, int ranks, int axes) {
-  return fmt::format("{} x {} group{}", to_string(grid.blocks, axes), ranks / grid.ranks(),
-                     ranks == grid.ranks() ? "" : "s");
-}
-
-std::string choice_text(const GridChoice& choice, const RanksPlan& plan) {
-  return fmt::format("grid {}, batch {}: {:.4g} s an epoch", grid_text(choice.grid, plan.ranks, plan.axes),
-                     choice.batch, choice.seconds());
-}
-
-// "conv1 to relu4", or names one by one where they are not neighbours.
-std::string names_text(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 4;
-  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{}, {}, ..., {} ({})", names[0], names[1], names.back(), names.size());
-}
-
-std::string layers_text(const GridLayers& layers) {
-  std::string text;
-  const auto add = [&](const char* what, const std::vector<std::string>& names) {
-    if (!names.empty()) text += fmt::format("    {}: {}\n", what, names_text(names));
-  };
-  add("cut into blocks", layers.cut);
-  add("of these with messages", layers.exchanged);
-  add("gathered from all blocks at", layers.gathered);
-  add("computed whole by every rank", layers.whole);
-  return text;
-}
-
-std::string split_text(const EpochSeconds& e) {
-  const double all = e.all();
-  return fmt::format("    compute {}, messages {}, sums over ranks {}, optimizer {}, batches {}, validation {}\n",
-                     percent(e.compute, all), percent(e.messages, all), percent(e.sums, all), percent(e.update, all),
-                     percent(e.load, all), percent(e.validation, all));
-}
-
-std::string phase_text(const PhaseChoices& phase, const RanksPlan& plan) {
-  const GridChoice& best = phase.fitting.front();
-  const Prediction& p = best.prediction;
-  std::string text = fmt::format("{}: {} samples a step over all ranks, {} steps an epoch\n", place_text(phase.phase),
-                                 phase.mini_batch, p.steps);
-  text += fmt::format("  {}\n{}", choice_text(best, plan), split_text(p.epoch));
-  text += fmt::format("    memory of a rank {:.4g} GB and the program; it sends {:.4g} MB to its group in a step\n",
-                      static_cast<double>(p.memory.all()) / kGiga, 1e-6 * p.sent);
-  text += layers_text(p.layers);
-  if (p.measured + p.between > 0)
-    text += fmt::format("    of the computation {:.0f} % is of measured sizes, {:.0f} % between them\n",
-                        100 * p.measured, 100 * p.between);
-  if (phase.fitting.size() > 1) {
-    const GridChoice& second = phase.fitting[1];
-    text += fmt::format("  second best: {} (+{:.1f} %)\n", choice_text(second, plan),
-                        100 * (second.seconds() / best.seconds() - 1));
-  }
-  for (const std::string& line : phase.refused) text += fmt::format("  does not fit: {}\n", line);
-  return text;
-}
-
-// The last phase's batch with this grid.
-Index last_batch(const RanksPlan& plan, const Grid& grid) {
-  return plan.phases.back().mini_batch * grid.ranks() / plan.ranks;
-}
-
-nlohmann::ordered_json grid_json(const Grid& grid, int axes) {
-  std::vector<Index> blocks(grid.blocks.end() - axes, grid.blocks.end());
-  return blocks;
-}
-
-nlohmann::ordered_json choice_json(const GridChoice& choice, int axes) {
-  const EpochSeconds& e = choice.prediction.epoch;
-  const Prediction& p = choice.prediction;
-  return {{"grid", grid_json(choice.grid, axes)},
-          {"batch", choice.batch},
-          {"epoch_seconds", e.all()},
-          {"compute_seconds", e.compute},
-          {"message_seconds", e.messages},
-          {"sum_seconds", e.sums},
-          {"optimizer_seconds", e.update},
-          {"load_seconds", e.load},
-          {"validation_seconds", e.validation},
-          {"steps", p.steps},
-          {"rank_bytes", p.memory.all()},
-          {"sent_bytes_per_step", p.sent},
-          {"slowest_block", p.slowest},
-          {"measured_share", p.measured},
-          {"between_share", p.between},
-          {"cut", p.layers.cut},
-          {"with_messages", p.layers.exchanged},
-          {"gathered", p.layers.gathered},
-          {"whole", p.layers.whole}};
-}
-
 }  // namespace
 
 void add_ranks(CLI::App& plan, RanksOptions& options) {
@@ -164,6 +65,8 @@ void add_ranks(CLI::App& plan, RanksOptions& options) {
            ->check(CLI::PositiveNumber));
   with(plan.add_option("--samples", options.samples, "training samples; the data's unless given")
            ->check(CLI::PositiveNumber));
+  with(plan.add_flag("--layers", options.layers,
+                     "a table of every phase's layers: how each is cut, what it takes and sends"));
   with(plan.add_option("--validation", options.validated, "validation samples; the data's unless given")
            ->check(CLI::NonNegativeNumber));
 }
@@ -175,57 +78,35 @@ RanksPlan plan_ranks(const Config& config, const DataSample& sample, const Ranks
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
   const Plan plan = make_plan(config);
-  RanksPlan found{
-      costs->description(), costs->assumptions(), search_grids(*backend, *costs, config, plan, settings), {},
-      settings.ranks.ranks, sample.shape.axes};
+  RanksPlan found;
+  found.model = costs->description(), found.assumptions = costs->assumptions();
+  found.phases = search_grids(*backend, *costs, config, plan, settings);
   found.all = one_grid(found.phases);
+  found.splits = search_splits(*backend, *costs, config, plan, settings, found.phases);
+  const double all = settings.samples + settings.validated;
+  found.by_resolution =
+      grid_per_resolution(plan, found.phases, settings.streamed ? 0 : costs->read(all * settings.sample_bytes));
+  found.ranks = settings.ranks.ranks, found.axes = sample.shape.axes, found.layers = options.layers;
+  if (const std::vector<Grid> grids = found.grids(); !grids.empty()) {
+    found.run = planned_run(plan, found.phases, grids);
+    if (!found.splits.empty()) found.run.split = {found.splits.front().dense, found.splits.front().coarse};
+    found.config = planned_config(config, found.run);
+  }
   return found;
 }
 
-std::string to_text(const RanksPlan& plan) {
-  std::string text = fmt::format("\ngrids for {} ranks, by {}\n", plan.ranks, plan.model);
-  for (const std::string& line : plan.assumptions) text += "  assumed: " + line + "\n";
-  for (const PhaseChoices& phase : plan.phases) text += phase_text(phase, plan);
-  if (plan.all.empty()) return text + "no one grid fits all phases; give run.grid one for each resolution\n";
-  const OneGrid& one = plan.all.front();
-  text += fmt::format("one grid for the whole run: {}, at most {:.4g} s of epochs",
-                      grid_text(one.grid, plan.ranks, plan.axes), one.seconds);
-  if (plan.all.size() > 1)
-    text += fmt::format("; then {}, {:.4g} s", grid_text(plan.all[1].grid, plan.ranks, plan.axes), plan.all[1].seconds);
-  return text + fmt::format("\n  run.grid = {}\n  training.batch = {}\n", grid_json(one.grid, plan.axes).dump(),
-                            last_batch(plan, one.grid));
+std::vector<Grid> RanksPlan::grids() const {
+  constexpr double kWorth = 0.99;  // less would be the predictions' noise
+  if (by_resolution && (all.empty() || by_resolution->seconds < kWorth * all.front().seconds))
+    return by_resolution->grids;
+  return all.empty() ? std::vector<Grid>{} : std::vector{all.front().grid};
 }
 
-nlohmann::ordered_json to_json(const RanksPlan& plan) {
-  nlohmann::ordered_json phases = nlohmann::ordered_json::array(), all = nlohmann::ordered_json::array();
-  for (const PhaseChoices& phase : plan.phases) {
-    nlohmann::ordered_json choices = nlohmann::ordered_json::array();
-    for (const GridChoice& choice : phase.fitting) choices.push_back(choice_json(choice, plan.axes));
-    phases.push_back({{"phase", place_text(phase.phase)},
-                      {"mini_batch", phase.mini_batch},
-                      {"epochs", phase.phase.stop.epochs},
-                      {"grids", choices},
-                      {"refused", phase.refused}});
-  }
-  for (const OneGrid& one : plan.all)
-    all.push_back({{"grid", grid_json(one.grid, plan.axes)}, {"seconds", one.seconds}});
-  return {{"ranks", plan.ranks},
-          {"costs", plan.model},
-          {"assumptions", plan.assumptions},
-          {"phases", phases},
-          {"whole_run", all}};
-}
-
-Config with_grid(const Config& config, const RanksPlan& plan) {
-  if (plan.all.empty())
+Config with_grid(const RanksPlan& plan) {
+  if (!plan.config)
     throw ConfigError(
-        "no one grid of these ranks fits all phases; give run.grid one for each resolution, those that plan --ranks "
-        "prints");
-  Config result = config;
-  const Grid& grid = plan.all.front().grid;
-  result.run.grid = {grid.blocks};
-  result.training.batch = static_cast<int>(last_batch(plan, grid));
-  return result;
+        "no grids of these ranks fit all phases of a resolution; see which fit each phase with mrmf plan --ranks");
+  return *plan.config;
 }
 
 }  // namespace mrmf

@@ -1,13 +1,17 @@
-// `mrmf plan --ranks`: which grid of ranks suits every phase of a plan, by prediction. Private to src/cli.
+// `mrmf plan --ranks`: which grid of ranks suits every phase of a plan, or which split concurrent teams, by prediction.
+// Private to src/cli.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "mpi/comm.hpp"
 #include "src/cli/data_sample.hpp"
-#include "src/planner/grid_search.hpp"
+#include "src/planner/planned_config.hpp"
+#include "src/planner/team_split.hpp"
 
 namespace mrmf {
 
@@ -18,6 +22,7 @@ struct RanksOptions {
   double memory = 0;  ///< GB of a rank
   Index batch = 0;
   double samples = 0, validated = 0;
+  bool layers = false;  ///< a table of them is printed
 };
 
 void add_ranks(CLI::App& plan, RanksOptions& options);
@@ -28,7 +33,15 @@ struct RanksPlan {
   std::vector<std::string> assumptions;
   std::vector<PhaseChoices> phases;
   std::vector<OneGrid> all;  ///< grids for the whole run
+  std::optional<GridPerResolution> by_resolution;
+  std::vector<TeamSplit> splits;  ///< of concurrent teams
   int ranks = 1, axes = 1;
+  bool layers = false;
+  PlannedRun run;                ///< the best of it
+  std::optional<Config> config;  ///< with that; none: no grids fit
+
+  /// The best single grid, or one for each resolution where these are predicted at least 1 % faster. Empty: none fit.
+  std::vector<Grid> grids() const;
 };
 
 /// Collective. ConfigError where nothing fits, DataError without tables.
@@ -36,7 +49,7 @@ RanksPlan plan_ranks(const Config& config, const DataSample& sample, const Ranks
 
 std::string to_text(const RanksPlan& plan);
 nlohmann::ordered_json to_json(const RanksPlan& plan);
-/// The configuration with the best grid for the whole run and the batch that goes with it.
-Config with_grid(const Config& config, const RanksPlan& plan);
+/// The configuration with the best grids, batches and split. ConfigError where nothing fits.
+Config with_grid(const RanksPlan& plan);
 
 }  // namespace mrmf

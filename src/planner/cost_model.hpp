@@ -51,6 +51,12 @@ class CostModel {
   virtual double load(double bytes) const = 0;
   /// Reading so many bytes from files, by all ranks of a node together; 0 where that is not known.
   virtual double read(double bytes) const = 0;
+  /// Seconds in which so many bytes of a batch come from the host's memory, beside the step; 0: it computes there
+  /// itself.
+  virtual double feed(double bytes) const {
+    (void)bytes;
+    return 0;
+  }
   /// Bytes of an activation's element, and of memory a rank may use (0: unknown).
   virtual double element_bytes() const { return 4; }
   virtual double memory() const { return 0; }

@@ -81,6 +81,8 @@ class Search {
  private:
   void add(PhaseChoices& choices, Refusals& refusals, const Grid& grid, int axes) {
     const Index groups = settings_.ranks.ranks / grid.ranks();
+    if (grid.ranks() > 1)
+      if (const char* reason = refused(); reason != nullptr) return refusals.add(grid, axes, "settings", reason);
     if (choices.mini_batch % groups != 0 || choices.mini_batch < groups)
       return refusals.add(grid, axes, "batch",
                           fmt::format("{} groups of ranks cannot share a step's {} samples evenly; change "
@@ -103,17 +105,16 @@ class Search {
     choices.fitting.push_back(std::move(made));
   }
 
+  // What run.grid does not go with (src/config/check.cpp).
+  const char* refused() const {
+    if (config_.method.teams == TeamMode::concurrent) return "method.teams = \"concurrent\" goes without run.grid";
+    if (!config_.training.global_batch_norm) return "training.batch_norm = \"local\" goes without run.grid";
+    return nullptr;
+  }
+
   Prediction predicted(const Phase& phase, const GridChoice& choice) {
-    Workload work{.network = network_settings(config_, plan_, settings_.sample, phase.resolution),
-                  .grid = choice.grid,
-                  .ranks = settings_.ranks,
-                  .batch = choice.batch,
-                  .samples = settings_.samples,
-                  .validated = settings_.validated,
-                  .sample_bytes = settings_.sample_bytes,
-                  .streamed = settings_.streamed,
-                  .training = config_.training};
-    work.training.optimizer = phase.optimizer;
+    Workload work = workload_of(config_, plan_, settings_, phase);
+    work.grid = choice.grid, work.batch = choice.batch;
     return predict(backend_, costs_, work);
   }
 
@@ -125,7 +126,39 @@ class Search {
   std::map<std::tuple<Extent, Extent, Index>, Prediction> predictions_;  // phases share resolutions
 };
 
+/// What a resolution's phases take with each grid that fits all of them.
+struct ResolutionCosts {
+  Extent resolution;
+  std::vector<OneGrid> grids;
+};
+
+std::vector<ResolutionCosts> costs_by_resolution(const std::vector<PhaseChoices>& phases) {
+  std::vector<ResolutionCosts> all;
+  std::vector<PhaseChoices> same;
+  for (std::size_t i = 0; i < phases.size(); ++i) {  // phases of one resolution follow each other
+    same.push_back(phases[i]);
+    if (i + 1 < phases.size() && phases[i + 1].phase.resolution == phases[i].phase.resolution) continue;
+    all.push_back({phases[i].phase.resolution, one_grid(same)});
+    same.clear();
+  }
+  return all;
+}
+
 }  // namespace
+
+Workload workload_of(const Config& config, const Plan& plan, const SearchSettings& settings, const Phase& phase) {
+  Workload work{.network = network_settings(config, plan, settings.sample, phase.resolution),
+                .grid = {phase.grid},
+                .ranks = settings.ranks,
+                .batch = phase.batch,
+                .samples = settings.samples,
+                .validated = settings.validated,
+                .sample_bytes = settings.sample_bytes,
+                .streamed = settings.streamed,
+                .training = config.training};
+  work.training.optimizer = phase.optimizer;
+  return work;
+}
 
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
                                        const SearchSettings& settings) {
@@ -148,6 +181,40 @@ std::vector<OneGrid> one_grid(const std::vector<PhaseChoices>& phases) {
     if (sum.second == phases.size()) grids.push_back({{blocks}, sum.first});
   std::ranges::sort(grids, {}, &OneGrid::seconds);
   return grids;
+}
+
+std::optional<GridPerResolution> grid_per_resolution(const Plan& plan, const std::vector<PhaseChoices>& phases,
+                                                     double reading) {
+  const std::vector<ResolutionCosts> steps = costs_by_resolution(phases);
+  struct Path {
+    double seconds = 0;
+    std::vector<Grid> grids;
+    int changes = 0;
+  };
+  std::vector<Path> paths(1);
+  for (const ResolutionCosts& step : steps) {
+    std::vector<Path> longer;
+    for (const OneGrid& next : step.grids) {
+      Path best;
+      for (const Path& path : paths) {
+        const bool change = !path.grids.empty() && !(path.grids.back() == next.grid);
+        Path way{path.seconds + next.seconds + (change ? reading : 0), path.grids, path.changes + (change ? 1 : 0)};
+        way.grids.push_back(next.grid);
+        if (best.grids.empty() || way.seconds < best.seconds) best = std::move(way);
+      }
+      longer.push_back(std::move(best));
+    }
+    paths = std::move(longer);
+  }
+  if (paths.empty()) return {};
+  const Path& best = *std::ranges::min_element(paths, {}, &Path::seconds);
+  GridPerResolution found{{}, best.seconds, best.changes * reading};
+  for (const Extent& resolution : plan.resolutions()) {
+    const auto at = std::ranges::find(steps, resolution, &ResolutionCosts::resolution);
+    // Where nothing is trained, the fewest ranks do.
+    found.grids.push_back(at == steps.end() ? Grid{} : best.grids[static_cast<std::size_t>(at - steps.begin())]);
+  }
+  return found;
 }
 
 }  // namespace mrmf

@@ -1,7 +1,9 @@
 // The choice of a grid for every phase of a plan: all grids whose groups fill the ranks are predicted, and the fastest
-// that fits is taken.
+// that fits is taken. A grid cuts all of a network: where its layers are gathered follows from it
+// (layers/partition.hpp).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,9 @@ struct PhaseChoices {
   std::vector<std::string> refused;
 };
 
+/// A phase of the plan as predict() takes it: with its configured grid and batch, on all ranks.
+Workload workload_of(const Config& config, const Plan& plan, const SearchSettings& settings, const Phase& phase);
+
 /// One for each phase of the plan. The mini-batch over all ranks is the configured one, whatever the grid. ConfigError,
 /// with the reasons, where no grid fits a phase.
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
@@ -47,5 +52,16 @@ struct OneGrid {
   double seconds = 0;
 };
 std::vector<OneGrid> one_grid(const std::vector<PhaseChoices>& phases);
+
+/// A grid for each of the plan's resolutions, coarse to fine.
+struct GridPerResolution {
+  std::vector<Grid> grids;
+  double seconds = 0;  ///< of all epochs, and of reading
+  double reading = 0;  ///< reading the data anew wherever the grid changes
+};
+/// Those that take the fewest seconds together: the shortest path over resolutions and grids, where a change of grid
+/// costs `reading` seconds. None where no grid fits all phases of some resolution.
+std::optional<GridPerResolution> grid_per_resolution(const Plan& plan, const std::vector<PhaseChoices>& phases,
+                                                     double reading);
 
 }  // namespace mrmf

@@ -69,6 +69,8 @@ class Follower {
   Operation layers(const Unit& unit) const {
     Operation operation;
     operation.layer = network_.entry(unit.first).name;
+    operation.last = network_.entry(unit.last - 1).name;
+    operation.whole = network_.entry(unit.last - 1).output();
     operation.gives_no_work = unit.run->footprint().identity;
     for (std::size_t i = unit.first; i < unit.last; ++i) {
       const Entry& entry = network_.entry(i);

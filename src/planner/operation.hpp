@@ -12,8 +12,9 @@ namespace mrmf {
 /// One unit of an execution: a layer, a fused run of layers, or an exchange. Amounts are those of one row.
 struct Operation {
   std::string key;             ///< kinds and settings, without positions: "conv 16->32 3x3x3+batch_norm 32"
-  std::string layer;           ///< name of its first layer, for people
+  std::string layer, last;     ///< names of its first and last layer, for people
   Shape in, out;               ///< on this block
+  Shape whole;                 ///< `out` of whole samples; of a layer
   double flop = 0;             ///< forward; a multiply-add counts as two; convolution and dense only
   double elements = 0;         ///< of inputs and outputs
   Index parameters = 0;        ///< whatever the number of rows

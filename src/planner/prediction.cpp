@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "layers/model.hpp"
 
@@ -11,19 +14,21 @@ namespace {
 
 constexpr double kFloat = sizeof(float);
 
-/// Of one step.
+/// Of one step, or of one of its parts.
 struct StepSeconds {
   double forward = 0, backward = 0, loss = 0;
   double messages = 0;  ///< forward and backward
   double sent = 0;      ///< bytes, the same
   int sums = 0;         ///< in forward, and again in backward
   double measured = 0, between = 0;
+  std::vector<LayerCost> layers;
   double all() const { return forward + backward + loss + messages; }
 };
 
 StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Workload& work, double rows) {
   StepSeconds step;
   const RankPlaces group{work.grid.ranks(), std::min(work.grid.ranks(), work.ranks.per_node)};
+  LayerCost layer;
   for (const Operation& operation : block.operations) {
     const PassSeconds seconds = costs.operation(operation, rows);
     const double both = seconds.forward + seconds.backward();
@@ -35,8 +40,16 @@ StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Worklo
     if (source == CostSource::between) step.between += both;
     std::vector<double> bytes;
     for (const double floats : operation.sent) bytes.push_back(costs.element_bytes() * rows * floats);
-    step.messages += 2 * costs.messages(bytes, group);
-    for (const double each : bytes) step.sent += 2 * each;
+    layer.compute += both;
+    layer.waiting += 2 * costs.messages(bytes, group);
+    layer.messages += 2 * static_cast<int>(bytes.size());
+    layer.sent += 2 * std::accumulate(bytes.begin(), bytes.end(), 0.0);
+    if (operation.exchange() && &operation != &block.operations.back()) continue;  // a part of the layer behind it
+    layer.first = operation.layer, layer.last = operation.last;
+    layer.block = operation.out, layer.whole = operation.exchange() ? operation.out : operation.whole;
+    step.messages += layer.waiting;
+    step.sent += layer.sent;
+    step.layers.push_back(std::exchange(layer, {}));
   }
   step.loss = costs.loss(rows * static_cast<double>(block.output));
   return step;
@@ -67,15 +80,57 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
   return memory;
 }
 
+// A device computes, so it has no data, and its sums are NCCL's.
+bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
+
+EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
+  const Steps train(work.samples, work), validate(work.validated, work);
+  const StepSeconds& step = block.step;
+  const int parts = work.training.accumulate;
+  const double crowding = costs.crowding(work.ranks);
+  const double computed = step.forward + step.backward + step.loss, params = static_cast<double>(block.params);
+  EpochSeconds epoch;
+  epoch.compute = train.count * parts * computed * crowding;
+  epoch.messages = train.count * parts * step.messages * crowding;
+  const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
+  epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
+                              small * costs.small_sum(work.ranks));
+  epoch.update = train.count * costs.update(work.training.optimizer.name, block.params) * crowding;
+  const double input = kFloat * static_cast<double>(block.work.input);
+  const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
+  epoch.load = load(train);
+  const StepSeconds look = step_of(block.work, costs, work, validate.rows);
+  epoch.validation = validate.count == 0
+                         ? 0
+                         : validate.count * (look.forward + look.loss / 2 + look.messages / 2) * crowding +
+                               load(validate) + costs.small_sum(work.ranks);
+  // Beside everything else: to a device, and from files.
+  const double fed = costs.feed((train.count * train.rows + validate.count * validate.rows) * input);
+  const double read = work.streamed ? costs.read((work.samples + work.validated) * work.sample_bytes) : 0;
+  epoch.load += std::max(0.0, std::max(fed, read) - epoch.all());
+  return epoch;
+}
+
+// Of whole steps, with their parts.
+std::vector<LayerCost> costs_of_step(const StepSeconds& step, int parts, double crowding) {
+  std::vector<LayerCost> layers = step.layers;
+  for (LayerCost& layer : layers) {
+    layer.compute *= parts * crowding, layer.waiting *= parts * crowding;
+    layer.messages *= parts, layer.sent *= parts;
+  }
+  return layers;
+}
+
 }  // namespace
 
 Prediction predict(Backend& backend, const CostModel& costs, const Workload& work) {
   NetworkSettings sized = work.network;
   sized.max_rows = work.training.rows_at_once(static_cast<int>(work.batch));
-  const Network network(backend, sized);
   const bool cut = work.grid.ranks() > 1;
+  const std::unique_ptr<Backend> layout = cut ? make_reference_backend() : nullptr;  // as Model has it
+  const Network network(layout ? *layout : backend, sized);
   const int parts = work.training.accumulate;
-  const Steps train(work.samples, work), validate(work.validated, work);
+  const Steps train(work.samples, work);
 
   Prediction prediction;
   BlockStep slowest;
@@ -86,42 +141,23 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
     const Execution execution = plan_execution(backend, network, settings);
     BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size()};
     block.step = step_of(block.work, costs, work, train.rows / parts);
+    const int sum = on_device(costs) ? 1 : work.ranks.ranks;
     const RunMemory memory =
-        with_elements(memory_of(network, execution, work.training), execution, costs.element_bytes());
+        with_elements(memory_of(network, execution, work.training, sum), execution, costs.element_bytes());
     if (memory.all() > prediction.memory.all()) prediction.memory = memory;
     if (block.step.all() > slowest.step.all() || number == 0) slowest = std::move(block);
   }
   if (cut) prediction.layers = grid_layers(*partition, network);
 
   const StepSeconds& step = slowest.step;
-  const double crowding = costs.crowding(work.ranks);
-  const auto params = static_cast<double>(slowest.params);
-  EpochSeconds& epoch = prediction.epoch;
+  prediction.epoch = epoch_of(slowest, costs, work);
   prediction.steps = static_cast<Index>(train.count);
   prediction.slowest = slowest.number;
   prediction.sent = step.sent * parts;
-  const double computed = step.forward + step.backward + step.loss;
-  epoch.compute = train.count * parts * computed * crowding;
-  epoch.messages = train.count * parts * step.messages * crowding;
-  const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
-  epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
-                              small * costs.small_sum(work.ranks));
-  epoch.update = train.count * costs.update(work.training.optimizer.name, slowest.params) * crowding;
-  const double input = kFloat * static_cast<double>(slowest.work.input);
-  const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
-  epoch.load = load(train);
-  const StepSeconds look = step_of(slowest.work, costs, work, validate.rows);
-  epoch.validation = validate.count == 0
-                         ? 0
-                         : validate.count * (look.forward + look.loss / 2 + look.messages / 2) * crowding +
-                               load(validate) + costs.small_sum(work.ranks);
-  if (work.streamed) {  // read ahead, beside everything else
-    const double read = costs.read((work.samples + work.validated) * work.sample_bytes);
-    epoch.load += std::max(0.0, read - epoch.all());
-  }
+  prediction.costs = costs_of_step(step, parts, costs.crowding(work.ranks));
   const double all = step.forward + step.backward;
   if (all > 0) prediction.measured = step.measured / all, prediction.between = step.between / all;
-  if (!work.streamed)
+  if (!work.streamed && !on_device(costs))
     prediction.memory.data = static_cast<Index>((work.samples + work.validated) / work.groups() * kFloat *
                                                 static_cast<double>(slowest.work.input));
   return prediction;

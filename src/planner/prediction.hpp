@@ -33,11 +33,24 @@ struct Workload {
   int groups() const { return ranks.ranks / grid.ranks(); }
 };
 
+/// What a unit of the slowest block costs in a training step: a layer, or several fused into one, with the exchange in
+/// front of it.
+struct LayerCost {
+  std::string first, last;  ///< names of its layers; both empty: what the last layer's output is exchanged for
+  Shape block, whole;       ///< its output on this block, and of whole samples
+  double compute = 0;       ///< seconds, with the copies of an exchange
+  double waiting = 0;       ///< seconds of messages
+  int messages = 0;         ///< that this rank sends, forward and backward
+  double sent = 0;          ///< bytes of them
+  double seconds() const { return compute + waiting; }
+};
+
 struct Prediction {
   EpochSeconds epoch;
   Index steps = 0;
   RunMemory memory;  ///< of the rank that needs most; without the program and its libraries' scratch
   GridLayers layers;
+  std::vector<LayerCost> costs;      ///< of the slowest block, in the order of execution
   int slowest = 0;                   ///< block
   double sent = 0;                   ///< bytes that the slowest block sends in a step's forward and backward
   double measured = 0, between = 0;  ///< shares of the computed time that come from exact or neighbouring sizes

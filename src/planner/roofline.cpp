@@ -14,20 +14,20 @@ const std::vector<GpuMachine>& gpu_machines() {
   constexpr double giga = 1e9, tera = 1e12;
   static const std::vector<GpuMachine> machines{
       {"v100", "V100 16 GB, 4 in a node with NVLink 2 and two EDR InfiniBand links", 16 * giga, 0.9 * tera, 125 * tera,
-       15.7 * tera, 15.7 * tera, 4, 75 * giga, 6.25 * giga},
+       15.7 * tera, 15.7 * tera, 4, 75 * giga, 6.25 * giga, 32 * giga},
       {"a100", "A100 80 GB, 8 in a node with NVLink 3 and eight HDR InfiniBand links", 80 * giga, 2.04 * tera,
-       312 * tera, 156 * tera, 19.5 * tera, 8, 300 * giga, 25 * giga},
+       312 * tera, 156 * tera, 19.5 * tera, 8, 300 * giga, 25 * giga, 32 * giga},
       {"h100", "H100 SXM 80 GB, 8 in a node with NVLink 4 and eight NDR InfiniBand links", 80 * giga, 3.35 * tera,
-       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga},
+       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga, 64 * giga},
       {"h200", "H200 SXM 141 GB, 8 in a node with NVLink 4 and eight NDR InfiniBand links", 141 * giga, 4.8 * tera,
-       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga}};
+       989 * tera, 495 * tera, 67 * tera, 8, 450 * giga, 50 * giga, 64 * giga}};
   return machines;
 }
 
 namespace {
 
-/// Channels below this fill a tensor core's tiles in part only.
-constexpr double kFullChannels = 64;
+/// Output channels below these fill the tiles of a kernel in part only.
+constexpr double kTensorChannels = 64, kCoreChannels = 32;
 
 class Roofline final : public CostModel {
  public:
@@ -36,6 +36,7 @@ class Roofline final : public CostModel {
     flops_ = precision == Precision::bf16   ? gpu.flops_bf16
              : precision == Precision::tf32 ? gpu.flops_tf32
                                             : gpu.flops_fp32;
+    on_cores_ = flops_ == gpu.flops_fp32;
   }
 
   std::string description() const override {
@@ -44,28 +45,34 @@ class Roofline final : public CostModel {
 
   std::vector<std::string> assumptions() const override {
     return {
-        fmt::format("memory: {:.0f} % of {:.3g} TB/s; arithmetic: {:.0f} % of {:.4g} TFLOP/s, in proportion less with "
-                    "fewer than {:.0f} output channels (8 at least)",
-                    100 * shares_.memory, 1e-12 * gpu_.bytes_per_second, 100 * shares_.tensor, 1e-12 * flops_,
-                    kFullChannels),
+        fmt::format("memory: {:.0f} % of {:.3g} TB/s; arithmetic: {:.0f} % of the {:.4g} TFLOP/s of {} cores, in "
+                    "proportion less with fewer than {:.0f} output channels (8 at least)",
+                    100 * shares_.memory, 1e-12 * gpu_.bytes_per_second, 100 * share(), 1e-12 * flops_,
+                    on_cores_ ? "CUDA" : "tensor", full_channels()),
         fmt::format("a pass of a layer reads its inputs and writes its outputs once, in {:.0f} bytes each, and is "
                     "a kernel of {:.2g} us at least; layers are fused as on the CPU",
                     element_bytes(), 1e6 * shares_.launch),
-        fmt::format("links: {:.0f} % of {:.3g} GB/s within a node of {} and of {:.3g} GB/s beyond it; a message "
-                    "takes {:.2g} us or {:.2g} us more",
-                    100 * shares_.link, 1e-9 * gpu_.node_link, gpu_.per_node, 1e-9 * gpu_.outer_link,
-                    1e6 * shares_.node_latency, 1e6 * shares_.outer_latency),
-        "messages of a grid are not hidden; sums over ranks are rings of logarithmic latency, hidden behind "
-        "backward but for the last 8 MB",
-        "the loss costs a kernel, the optimizer its memory traffic; samples lie in the GPU's memory, and "
-        "validation, reading files and waiting for slower ranks cost nothing else"};
+        fmt::format(
+            "messages: {:.0f} % of {:.3g} GB/s within a node of {} and of {:.3g} GB/s for each GPU beyond it; those of "
+            "an exchange go at once and take {:.2g} us or {:.2g} us more; nothing hides them",
+            100 * shares_.link, 1e-9 * gpu_.node_link, gpu_.per_node, 1e-9 * gpu_.outer_link,
+            1e6 * shares_.node_latency, 1e6 * shares_.outer_latency),
+        fmt::format(
+            "sums over ranks: rings that leave a node once, at {:.0f} % of {:.3g} GB/s, with the latency of a tree; "
+            "backward hides those of gradients but for the last 8 MB",
+            100 * shares_.link, 1e-9 * ring_link(false)),
+        fmt::format(
+            "samples lie in the host's memory and are copied beside the step at {:.0f} % of {:.3g} GB/s; the loss "
+            "costs a kernel, the optimizer its memory traffic; reading files and waiting for slower ranks cost "
+            "nothing",
+            100 * shares_.link, 1e-9 * gpu_.host_link)};
   }
 
   PassSeconds operation(const Operation& o, double rows) const override {
     PassSeconds seconds;
     if (o.gives_no_work) return seconds;
     const double bytes = element_bytes() * rows * o.elements + element_bytes() * static_cast<double>(o.parameters);
-    const double pass = std::max(bytes / memory_rate(), rows * o.flop / (flops_ * shares_.tensor * filled(o)));
+    const double pass = std::max(bytes / memory_rate(), rows * o.flop / (flops_ * share() * filled(o)));
     seconds.forward = shares_.launch + pass;
     if (o.weighted && o.parameters > 0) seconds.weights = shares_.launch + pass;
     if (o.data_gradient || !o.weighted) seconds.data = shares_.launch + pass;
@@ -98,6 +105,7 @@ class Roofline final : public CostModel {
   }
   double load(double bytes) const override { return shares_.launch + 2 * bytes / memory_rate(); }
   double read(double) const override { return 0; }
+  double feed(double bytes) const override { return bytes / (shares_.link * gpu_.host_link); }
   double element_bytes() const override { return precision_ == Precision::bf16 ? 2 : 4; }
   double memory() const override { return gpu_.memory; }
 
@@ -106,21 +114,31 @@ class Roofline final : public CostModel {
   double memory_rate() const { return shares_.memory * gpu_.bytes_per_second; }
   double link(bool inside) const { return shares_.link * (inside ? gpu_.node_link : gpu_.outer_link); }
 
-  static double filled(const Operation& o) {
-    return std::min(1.0, std::max(static_cast<double>(o.out.channels), 8.0) / kFullChannels);
+  double share() const { return on_cores_ ? shares_.cores : shares_.tensor; }
+  double full_channels() const { return on_cores_ ? kCoreChannels : kTensorChannels; }
+  double filled(const Operation& o) const {
+    return std::min(1.0, std::max(static_cast<double>(o.out.channels), 8.0) / full_channels());
   }
 
-  // A ring's bytes over the slowest link, with the latency of a tree.
+  // Within a node a GPU's own link. Beyond it all of the node's: of a ring's GPUs one sends to another node, and as
+  // many rings as links share the bytes.
+  double ring_link(bool inside) const {
+    return inside ? gpu_.node_link : std::min(gpu_.node_link, gpu_.per_node * gpu_.outer_link);
+  }
+
+  // A ring's bytes over its slowest link, with the latency of a tree.
   double sum(double bytes, const RankPlaces& ranks) const {
     const bool inside = ranks.ranks <= gpu_.per_node;
     const double latency = inside ? shares_.node_latency : shares_.outer_latency;
-    return 2 * latency * std::log2(ranks.ranks) + 2 * (1 - 1.0 / ranks.ranks) * bytes / link(inside);
+    return 2 * latency * std::log2(ranks.ranks) +
+           2 * (1 - 1.0 / ranks.ranks) * bytes / (shares_.link * ring_link(inside));
   }
 
   GpuMachine gpu_;
   RooflineShares shares_;
   Precision precision_;
   double flops_ = 0;
+  bool on_cores_ = false;
 };
 
 }  // namespace

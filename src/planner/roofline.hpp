@@ -17,7 +17,9 @@ struct GpuMachine {
   double bytes_per_second = 0;                            ///< data sheet
   double flops_bf16 = 0, flops_tf32 = 0, flops_fp32 = 0;  ///< data sheet, dense; bf16: fp16 on a V100
   int per_node = 8;
-  double node_link = 0, outer_link = 0;  ///< bytes per second that a GPU sends within its node, and beyond it
+  double node_link = 0,
+         outer_link = 0;  ///< bytes per second that a GPU sends within its node, and beyond it when all do
+  double host_link = 0;   ///< bytes per second from the host's memory to a GPU
 };
 
 const std::vector<GpuMachine>& gpu_machines();
@@ -25,10 +27,12 @@ const std::vector<GpuMachine>& gpu_machines();
 /// Shares of the data sheets' numbers that are taken as reached, and times of small things.
 struct RooflineShares {
   double memory = 0.85;
-  double tensor = 0.5;  ///< of convolutions and dense layers with 64 output channels and more
+  double tensor = 0.5;  ///< tensor cores: of convolutions and dense layers with 64 output channels and more
+  double cores = 0.7;   ///< other cores (fp32; a V100's tf32): with 32 output channels and more
   double link = 0.75;
-  double launch = 2.5e-6;                             ///< seconds of a kernel in a recorded step
-  double node_latency = 5e-6, outer_latency = 10e-6;  ///< of one message
+  double launch = 2.5e-6;  ///< seconds of a kernel in a recorded step
+  double node_latency = 10e-6,
+         outer_latency = 20e-6;  ///< of the messages of an exchange, which go at once, or of a sum's round
 };
 
 /// `name` of gpu_machines(). ConfigError, with the names, for another.

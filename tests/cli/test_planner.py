@@ -67,6 +67,85 @@ class Planner(support.MrmfTest):
         self.write("chosen.toml", toml)
         self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", ranks=2)
 
+    def read_text(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def fused(self, *lines):
+        """A configuration of two resolutions, with further lines of [method]."""
+        self.config(replace=[('name = "baseline"', "\n".join(['name = "mrmf"', "resolutions = [[2], [1]]", *lines]))])
+
+    def dear_messages(self):
+        """Tables in which a message costs a second, and a sum over ranks nothing."""
+        tables = self.read()
+        for team in tables["teams"]:
+            if team["message_by_byte"]:
+                team["message_by_byte"]["latency"] = 1.0
+                team["sum_by_byte"] = {"latency": 0.0, "per_unit": 0.0}
+                team["small_sum"] = 0.0
+        self.write("tables.json", json.dumps(tables))
+
+    def test_a_grid_for_each_resolution(self):
+        self.fused("coarse = { batch = 16 }", "dense = { batch = 1 }")
+        words = ("plan", "config.toml", "--set", "training.batch=1", "--ranks", "2", "--tables", "tables.json", "--batch", "1")
+        self.tables("config.toml", ranks=2)
+        self.dear_messages()
+        # One sample a step can only be shared at full resolution, and sharing is dear at half of it.
+        text = self.mrmf(*words)
+        self.assertIn("one grid for the whole run: 2 x 1 group, at most ", text)
+        self.assertRegex(text, r"a grid for each resolution: \[\[1\],\[2\]\], at most .* s of reading where the grid changes, .* % less")
+        for key in ("run.grid = [[1], [2]]", "training.batch = 1", "method.coarse.batch = 8"):
+            self.assertIn(f"  {key}\n", text)
+        found = json.loads(self.mrmf(*words, "--json"))["ranks"]
+        self.assertEqual(found["by_resolution"]["grids"], [[1], [2]])
+        self.assertLess(found["by_resolution"]["seconds"], 0.99 * found["whole_run"][0]["seconds"])
+        self.assertGreater(found["by_resolution"]["reading_seconds"], 0)
+        self.write("chosen.toml", self.mrmf(*words, "--toml"))
+        self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", ranks=2)
+        lines = self.lines("run/epochs.jsonl")
+        self.assertEqual([(line["role"], line.get("grid"), line["batch"]) for line in lines],
+                         [("coarse", None, 8), ("dense", [2], 1), ("finetune", [2], 1)])
+
+    def test_two_teams(self):
+        self.fused('teams = "concurrent"', "coarse = { epochs = 6 }")
+        self.tables("config.toml", ranks=2)
+        words = ("plan", "config.toml", "--tables", "tables.json", "--ranks")
+        splits = json.loads(self.mrmf(*words, "4", "--json"))["ranks"]["splits"]
+        self.assertEqual(sorted(split["split"] for split in splits), [[1, 3], [2, 2], [3, 1]])
+        seconds = [split["seconds"] for split in splits]
+        self.assertEqual(seconds, sorted(seconds))
+        for split in splits:
+            (stage,) = split["stages"]
+            self.assertAlmostEqual(split["seconds"], max(stage["dense_seconds"], stage["coarse_seconds"]), places=12)
+        text = self.mrmf(*words, "4")
+        self.assertIn(f"  method.split = {splits[0]['split']}\n", text)
+        self.assertIn("stage 1 dense", text)
+        self.assertNotIn("one grid for the whole run", text)
+        self.write("chosen.toml", self.mrmf(*words, "2", "--toml"))
+        self.assertIn("split = [1, 1]", " ".join(self.read_text("chosen.toml").split()))
+        output = self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", "--set", "method.coarse.epochs=1", ranks=2)
+        self.assertIn("a coarse team of 1 rank and a dense team of 1 train at once", output)
+        self.assertIn("a rank for each of two teams", self.mrmf(*words, "1", code=2))
+
+    def test_a_table_of_the_layers(self):
+        self.tables("config.toml", ranks=2)
+        words = ("plan", "config.toml", "--ranks", "2", "--tables", "tables.json", "--layers")
+        self.dear_messages()
+        phase = json.loads(self.mrmf(*words, "--json"))["ranks"]["phases"][0]
+        self.assertEqual({layer["grid"] for layer in phase["layers"]}, {"-"})
+        self.assertEqual(sum(layer["messages"] for layer in phase["layers"]), 0)
+        phase = json.loads(self.mrmf(*words, "--json", "--batch", "1"))["ranks"]["phases"][0]
+        layers, grid = phase["layers"], phase["grids"][0]
+        self.assertEqual(grid["grid"], [2])
+        self.assertEqual(sum(layer["sent_bytes"] for layer in layers), grid["sent_bytes_per_step"])
+        self.assertAlmostEqual(sum(layer["message_seconds"] for layer in layers) * grid["steps"], grid["message_seconds"], places=9)
+        kinds = {layer["layer"].split(" ")[0]: layer["grid"] for layer in layers}
+        self.assertEqual((kinds["conv1"], kinds["flatten"], kinds["dense2"]), ("2", "gathered", "whole"))
+        text = self.mrmf(*words, "--batch", "1")
+        self.assertIn("block of output", text)
+        self.assertRegex(text, r"flatten +gathered .* 2, [0-9.e-]+ MB\n")
+        self.assertNotIn("block of output", self.mrmf(*words[:-1]))
+
     def test_newer_tables_are_added_and_others_refused(self):
         self.tables("config.toml")
         before = len(self.read()["teams"][0]["operations"])

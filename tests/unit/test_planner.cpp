@@ -7,6 +7,7 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "layers/exchange.hpp"
+#include "mpi/few_ranks.hpp"
 #include "src/config/presets.hpp"
 #include "src/planner/cost_tables.hpp"
 #include "src/planner/grid_search.hpp"
@@ -14,57 +15,12 @@
 #include "src/planner/roofline.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/config_text.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/round_costs.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
 
 namespace {
-
-doctest::Approx near(double value) { return doctest::Approx(value).epsilon(1e-9); }
-
-/// Round numbers: milliseconds per element and pass, a second per message.
-class RoundCosts final : public CostModel {
- public:
-  std::string description() const override { return "round numbers"; }
-  std::vector<std::string> assumptions() const override { return {}; }
-  PassSeconds operation(const Operation& o, double rows) const override {
-    if (o.gives_no_work) return {};
-    const double pass = 1e-3 * rows * o.elements;
-    return {pass, o.data_gradient ? 2 * pass : 0, o.parameters > 0 ? 3 * pass : 0};
-  }
-  CostSource source(const Operation& o, double) const override {
-    return o.exchange() ? CostSource::between : CostSource::measured;
-  }
-  double loss(double outputs) const override { return 0.01 * outputs; }
-  double messages(const std::vector<double>& bytes, const RankPlaces&) const override {
-    double seconds = 0;
-    for (const double each : bytes) seconds += 1 + 1e-3 * each;
-    return seconds;
-  }
-  double gradient_sum(double, double, const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 5 : 0; }
-  double small_sum(const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 0.5 : 0; }
-  double update(OptimizerKind, Index) const override { return 0.25; }
-  double load(double bytes) const override { return 1e-3 * bytes; }
-  double read(double bytes) const override { return bytes; }
-  double memory() const override { return limit; }
-  double limit = 0;
-};
-
-LayerSpec conv3() {
-  LayerSpec conv = layer(LayerKind::conv, 4);
-  conv.window = {1, 1, 3};
-  conv.same_padding = true;
-  conv.stride = {1, 1, 1};
-  return conv;
-}
-
-/// 16 positions of 2 channels: convolution to 4, ReLU, dense layer to 2.
-NetworkSettings small_network() {
-  std::vector<LayerSpec> layers{conv3(), layer(LayerKind::relu), layer(LayerKind::flatten), layer(LayerKind::dense, 2)};
-  name_layers(layers);
-  return {{.n = 0, .spatial = {1, 1, 16}, .channels = 2, .axes = 1}, 1, layers, {}};
-}
 
 Workload on_two_ranks() {
   Workload work{
@@ -276,10 +232,47 @@ TEST_CASE("planner: a GPU's roofline, by hand") {
   CHECK(costs->operation(o, 1).weights == near(1e-6 + 2e-6));
   CHECK(costs->memory() == 80e9);
   CHECK(costs->gradient_sum(1e6, 1, {1, 1}) == 0);
-  CHECK(costs->gradient_sum(8e9, 0, {16, 8}) > costs->gradient_sum(8e9, 0, {8, 8}));  // beyond the node
+  // A ring leaves a node once, by all of its links; a message by its GPU's own.
+  CHECK(costs->gradient_sum(8e9, 0, {16, 8}) == near(2 * 20e-6 * 4 + 2 * 15.0 / 16 * 8e9 / (0.75 * 400e9)));
+  CHECK(costs->gradient_sum(8e9, 0, {8, 8}) == near(2 * 10e-6 * 3 + 2 * 7.0 / 8 * 8e9 / (0.75 * 450e9)));
+  CHECK(costs->messages({3e9, 3e9}, {16, 8}) == near(20e-6 + 6e9 / (0.75 * 50e9)));
+  CHECK(costs->feed(4.8e9) == near(0.1));
   CHECK_FALSE(costs->assumptions().empty());
+  const auto cores = roofline_costs("v100", Precision::fp32, {.cores = 1, .launch = 1e-6});
+  o.flop = 15.7e6;
+  CHECK(cores->operation(o, 1).weights == near(1e-6 + 1e-6));  // 32 channels fill these
   CHECK_THROWS_WITH_AS(roofline_costs("h900", Precision::bf16), doctest::Contains("v100, a100, h100, h200"),
                        ConfigError);
+}
+
+TEST_CASE("planner: a GPU has neither the samples nor the CPU's sums in its memory") {
+  const auto backend = make_reference_backend();
+  Workload work = on_two_ranks();
+  const Prediction cpu = predict(*backend, RoundCosts(), work);
+  const Prediction gpu = predict(*backend, *roofline_costs("v100", Precision::fp32), work);
+  CHECK(cpu.memory.data == 4 * (24 + 8) * 18);
+  CHECK(gpu.memory.data == 0);
+  work.samples = 2.4e9;  // of which the link brings fewer than a GPU could train
+  const auto v100 = roofline_costs("v100", Precision::fp32);
+  const Prediction many = predict(*backend, *v100, work);
+  CHECK(many.epoch.all() >= v100->feed(4 * 2.4e9 * 18));
+}
+
+TEST_CASE("planner: what sums over few ranks keep is counted") {
+  CHECK(mpi::floats_of_sums(1 << 16, 4) == 3 * (1 << 14));
+  CHECK(mpi::floats_of_sums(1 << 16, 1) == 0);
+  CHECK(mpi::floats_of_sums(1 << 16, 9) == 0);
+  CHECK(mpi::floats_of_sums(1000, 4) == 0);
+  const auto backend = make_reference_backend();
+  NetworkSettings settings = small_network();
+  settings.layers.back().units = 4096;
+  const Network network(*backend, settings);
+  const Execution execution = plan_execution(*backend, network, {.network = settings});
+  const auto models = [&](int ranks) { return memory_of(network, execution, {}, ranks).models; };
+  const auto params = static_cast<std::size_t>(network.params_size());
+  CHECK(models(4) - models(1) == 4 * static_cast<Index>(mpi::floats_of_sums(params, 4)));
+  CHECK(models(4) > models(1));
+  CHECK(models(9) == models(1));
 }
 
 TEST_CASE("planner: all grids whose groups fill the ranks") {

@@ -1,0 +1,90 @@
+#include "src/planner/team_split.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+class Splits {
+ public:
+  Splits(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+         const SearchSettings& settings, const std::vector<PhaseChoices>& phases)
+      : backend_(backend), costs_(costs), config_(config), plan_(plan), settings_(settings), phases_(phases) {}
+
+  std::optional<TeamSplit> of(int dense) {
+    TeamSplit split{dense, settings_.ranks.ranks - dense, {}};
+    for (const Stage& stage : plan_.stages) {
+      if (!stage.at_once) continue;
+      const std::optional<double> fine = seconds_of(*stage.dense, split.dense),
+                                  rough = seconds_of(stage.coarse, split.coarse);
+      if (!fine || !rough) return {};
+      split.stages.push_back({stage.fuse.stage, *fine, *rough});
+    }
+    return split;
+  }
+
+ private:
+  // Of all its epochs; none where the team cannot train it. The other team is busy on the same nodes.
+  std::optional<double> seconds_of(const Phase& phase, int ranks) {
+    const auto [known, unknown] = seconds_.try_emplace({phase.number, ranks});
+    if (!unknown) return known->second;
+    if (settings_.samples < ranks) return known->second;
+    Workload work = workload_of(config_, plan_, settings_, phase);
+    work.ranks.ranks = ranks;
+    work.batch = batch_of(phase);
+    const Prediction prediction = predict(backend_, costs_, work);
+    const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
+    if (there > 0 && static_cast<double>(prediction.memory.all()) > there) return known->second;
+    return known->second = phase.stop.epochs * prediction.epoch.all();
+  }
+
+  Index batch_of(const Phase& phase) const {
+    const auto found =
+        std::ranges::find_if(phases_, [&](const PhaseChoices& p) { return p.phase.number == phase.number; });
+    MRMF_CHECK(found != phases_.end(), "every phase of the plan was searched");
+    return found->fitting.front().batch;
+  }
+
+  Backend& backend_;
+  const CostModel& costs_;
+  const Config& config_;
+  const Plan& plan_;
+  const SearchSettings& settings_;
+  const std::vector<PhaseChoices>& phases_;
+  std::map<std::pair<int, int>, std::optional<double>> seconds_;  // by phase and ranks
+};
+
+}  // namespace
+
+double TeamSplit::seconds() const {
+  double all = 0;
+  for (const StageTeams& stage : stages) all += stage.seconds();
+  return all;
+}
+
+std::vector<TeamSplit> search_splits(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+                                     const SearchSettings& settings, const std::vector<PhaseChoices>& phases) {
+  if (std::ranges::none_of(plan.stages, &Stage::at_once)) return {};
+  const int ranks = settings.ranks.ranks;
+  if (ranks < 2)
+    throw ConfigError("--ranks 1: method.teams = \"concurrent\" needs a rank for each of two teams; give 2 or more");
+  Splits splits(backend, costs, config, plan, settings, phases);
+  std::vector<TeamSplit> found;
+  for (int dense = 1; dense < ranks; ++dense)
+    if (std::optional<TeamSplit> split = splits.of(dense)) found.push_back(*std::move(split));
+  if (found.empty())
+    throw ConfigError(
+        fmt::format("no split of {} ranks into two teams fits: a team has more ranks than there are samples, or "
+                    "a rank would need more memory than it may use",
+                    ranks));
+  std::ranges::stable_sort(found, {}, &TeamSplit::seconds);
+  return found;
+}
+
+}  // namespace mrmf
