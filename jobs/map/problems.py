@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import sys
+import tomllib
 
 JOBS = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
@@ -31,7 +32,7 @@ PROBLEMS = {
 }
 
 # Whose trials auto's rules were fitted to (problem, samples); all others are held out and test these rules.
-FITTED = (("cubes", 1280), ("neuron", 16000))
+FITTED = (("cubes", 1280), ("neuron", 16000), ("heat", 4000))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,12 @@ def data_words(problem, made):
     return [f"data.files={train}", f"data.validation.files={validation}"]
 
 
+def statistics_batches(problem):
+    """Batches of which batch norms take new statistics, as auto chooses them."""
+    training = tomllib.loads(problem.config.read_text())["training"]
+    return training.get("precise_batch_norm") or -(-512 // training["batch"])
+
+
 def method_words(problem, method, epochs):
     """KEY=VALUE words of a method, where a baseline would get so many epochs. The methods between the baseline and auto
     differ in what they hand over: they have a coarse phase of as many epochs, and a last one of a third."""
@@ -78,11 +85,13 @@ def method_words(problem, method, epochs):
         return ["method.name=auto", "method.detail=ignore"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
-    if re.fullmatch(r"\d+f\d+", method):  # the coarse network goes on behind a front; statistics as configured
-        coarse, last = method.split("f")
-        return ["method.name=mrmf", "method.top=front", *two, f"method.stop.coarse.epochs={coarse}",
-                f"method.stop.finetune.epochs={last}"]
-    if re.fullmatch(r"\d+\+\d+", method):  # as auto, with these epochs in its two phases
+    if re.fullmatch(r"\d+[if]\d+", method):  # as auto, with these epochs: interpolated top, or behind a front
+        kind = "i" if "i" in method else "f"
+        coarse, last = method.split(kind)
+        return ["method.name=mrmf", f"method.top={'interpolated' if kind == 'i' else 'front'}", *two,
+                f"method.stop.coarse.epochs={coarse}", f"method.stop.finetune.epochs={last}",
+                f"training.precise_batch_norm={statistics_batches(problem)}"]
+    if re.fullmatch(r"\d+\+\d+", method):  # interpolated top, statistics of many batches
         coarse, fine = method.split("+")
         return ["method.name=mrmf", "method.top=interpolated", *two, f"method.stop.coarse.epochs={coarse}",
                 f"method.stop.finetune.epochs={fine}", "training.precise_batch_norm=64"]

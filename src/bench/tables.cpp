@@ -128,8 +128,8 @@ class Measurement {
     const auto rows = static_cast<double>(model.input().n);
     for (std::size_t u = 0; u < steps.units.size(); ++u)
       if (!work.operations[u].gives_no_work) add(steps, u, work.operations[u], rows);
-    updates_.push_back({to_string(job.optimizer.name), static_cast<double>(model.params().size()),
-                        mean(median(steps.update))});
+    updates_.push_back(
+        {to_string(job.optimizer.name), static_cast<double>(model.params().size()), mean(median(steps.update))});
     losses_.emplace_back(rows * static_cast<double>(work.output), mean(median(steps.loss)));
     if (world_.root())
       out_ << fmt::format("{}: sample {}, {} rows, block {}; {} steps\n", job.title, to_string(model.input()),

@@ -72,14 +72,14 @@ Shape of_one(Shape shape) {
 
 // A line for each layer, or run of fused layers, of the slowest block. Losses and optimizer belong to no layer.
 std::string costs_text(const GridChoice& choice, int axes) {
-  std::string text = fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12}{:>10}{:>8}{:>10}\n", "layer", "grid",
+  std::string text = fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12}{:>10}{:>8}{:>16}\n", "layer", "grid",
                                  "block of output", "of", "compute ms", "wait ms", "share", "messages");
   double all = 0;
   for (const LayerCost& layer : choice.prediction.costs) all += layer.seconds();
   for (const LayerCost& layer : choice.prediction.costs) {
     const std::string sent =
         layer.messages == 0 ? "-" : fmt::format("{}, {:.3g} MB", layer.messages, 1e-6 * layer.sent);
-    text += fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12.4g}{:>10.4g}{:>8}{:>10}\n", layer_name(layer),
+    text += fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12.4g}{:>10.4g}{:>8}{:>16}\n", layer_name(layer),
                         cut_text(layer, choice, axes), to_string(of_one(layer.block)), to_string(of_one(layer.whole)),
                         1e3 * layer.compute, 1e3 * layer.waiting, percent(layer.seconds(), all), sent);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -127,8 +126,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   NetworkSettings sized = work.network;
   sized.max_rows = work.training.rows_at_once(static_cast<int>(work.batch));
   const bool cut = work.grid.ranks() > 1;
-  const std::unique_ptr<Backend> layout = cut ? make_reference_backend() : nullptr;  // as Model has it
-  const Network network(layout ? *layout : backend, sized);
+  const Network network(backend, sized);
   const int parts = work.training.accumulate;
   const Steps train(work.samples, work);
 

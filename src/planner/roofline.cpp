@@ -14,7 +14,7 @@ const std::vector<GpuMachine>& gpu_machines() {
   constexpr double giga = 1e9, tera = 1e12;
   static const std::vector<GpuMachine> machines{
       {"v100", "V100 16 GB, 4 in a node with NVLink 2 and two EDR InfiniBand links", 16 * giga, 0.9 * tera, 125 * tera,
-       15.7 * tera, 15.7 * tera, 4, 75 * giga, 6.25 * giga, 32 * giga},
+       15.7 * tera, 15.7 * tera, 4, 75 * giga, 6.25 * giga, 16 * giga},
       {"a100", "A100 80 GB, 8 in a node with NVLink 3 and eight HDR InfiniBand links", 80 * giga, 2.04 * tera,
        312 * tera, 156 * tera, 19.5 * tera, 8, 300 * giga, 25 * giga, 32 * giga},
       {"h100", "H100 SXM 80 GB, 8 in a node with NVLink 4 and eight NDR InfiniBand links", 80 * giga, 3.35 * tera,

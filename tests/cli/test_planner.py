@@ -102,12 +102,12 @@ class Planner(support.MrmfTest):
         self.assertGreater(found["by_resolution"]["reading_seconds"], 0)
         self.write("chosen.toml", self.mrmf(*words, "--toml"))
         self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", ranks=2)
-        lines = self.lines("run/epochs.jsonl")
+        lines = [json.loads(line) for line in self.read_text("run/epochs.jsonl").splitlines()]
         self.assertEqual([(line["role"], line.get("grid"), line["batch"]) for line in lines],
                          [("coarse", None, 8), ("dense", [2], 1), ("finetune", [2], 1)])
 
     def test_two_teams(self):
-        self.fused('teams = "concurrent"', "coarse = { epochs = 6 }")
+        self.fused('teams = "concurrent"', "stop = { coarse = { epochs = 6 } }")
         self.tables("config.toml", ranks=2)
         words = ("plan", "config.toml", "--tables", "tables.json", "--ranks")
         splits = json.loads(self.mrmf(*words, "4", "--json"))["ranks"]["splits"]
@@ -123,7 +123,7 @@ class Planner(support.MrmfTest):
         self.assertNotIn("one grid for the whole run", text)
         self.write("chosen.toml", self.mrmf(*words, "2", "--toml"))
         self.assertIn("split = [1, 1]", " ".join(self.read_text("chosen.toml").split()))
-        output = self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", "--set", "method.coarse.epochs=1", ranks=2)
+        output = self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", "--set", "method.stop.coarse.epochs=1", ranks=2)
         self.assertIn("a coarse team of 1 rank and a dense team of 1 train at once", output)
         self.assertIn("a rank for each of two teams", self.mrmf(*words, "1", code=2))
 
