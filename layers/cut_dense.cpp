@@ -21,7 +21,8 @@ class CutDense final : public Layer {
       return place;
     };
     sum_ = room(backend.activation_floats(output_));
-    summands_ = room(backend.activation_floats(output_) == output_.count() ? 0 : output_.count());
+    const bool plain = backend.stored(output_) == output_ && backend.activation_floats(output_) == output_.count();
+    summands_ = room(plain ? 0 : output_.count());  // four channels in bf16 are padded to as many floats
     no_bias_ = room(first_rank_ ? 0 : spec.units);
     const Shape flat{.n = in.n, .channels = own_};
     some_ = in.per_sample() != own_;

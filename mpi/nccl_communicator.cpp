@@ -160,6 +160,8 @@ NcclWait::NcclWait(NcclStream& stream) : stream_(stream), stamps_(sizeof(StampBl
   MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), stream.device().stream()));
 }
 
+NcclWait::~NcclWait() { stream_.device().recorder().forget(); }  // records hold the stamps
+
 void NcclWait::begin() {
   done_.record(stream_.get());
   begun_ = true;

@@ -92,6 +92,9 @@ class NcclCommunicator {
 class NcclWait {
  public:
   explicit NcclWait(NcclStream& stream);
+  ~NcclWait();
+  NcclWait(const NcclWait&) = delete;
+  NcclWait& operator=(const NcclWait&) = delete;
 
   /// Call behind what was queued...
   void begin();

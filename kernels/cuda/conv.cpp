@@ -1,6 +1,7 @@
 // Convolutions by cuDNN plans: alone, transposed, and with the max pooling and ReLU behind them.
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "kernels/backend.hpp"
 #include "kernels/cuda/autotune.hpp"
@@ -140,9 +141,10 @@ class Conv final : public WeightedOp {
   void prepare(Index rows) override { passes_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     passes_.forward(x.shape.n, x.data.data(), w, b, y.data.data());
+    packed_ = true;
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
-    passes_.use_weights(w);
+    if (!std::exchange(packed_, false)) passes_.use_weights(w);
     passes_.backward_data(dy.shape.n, dy.data.data(), dx.data.data());
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
@@ -158,6 +160,7 @@ class Conv final : public WeightedOp {
   Device& device_;
   ConvGeometry geometry_;
   ConvPasses passes_;
+  bool packed_ = false;  // by forward; where slabs are computed in its place (layers/conv_slabs.hpp), it does not run
 };
 
 /// The same passes with their roles exchanged. The bias comes in a pass of its own.

@@ -48,6 +48,7 @@ void CudaBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
 // Pads of float32 are zeros, which the sum keeps.
 void CudaBackend::add_over(AllReduce& ranks, Tensor x, Span floats) {
   if (!device_.storage().bf16) return Backend::add_over(ranks, x, floats);
+  MRMF_CHECK(std::ssize(floats) >= x.shape.count(), "no room for a sum in float32");
   const Span sum = floats.first(static_cast<std::size_t>(x.shape.count()));
   export_activation(device_.work(), x.shape, x.data.data(), sum.data());
   ranks.start(sum);

@@ -129,7 +129,8 @@ class GroupNorm final : public NormOp {
   GroupNormWork work(const Step& step) const {
     MRMF_CHECK(settings_.of_sample == 0 || step.of_sample != nullptr,
                "a norm of a block needs the sums over its sample");
-    return {device_.work(), settings_, device_.scratch(Device::Scratch::sums), step.of_sample};
+    return {device_.work(), settings_, device_.scratch(Device::Scratch::sums),
+            settings_.of_sample > 0 ? step.of_sample : nullptr};
   }
 
   Device& device_;

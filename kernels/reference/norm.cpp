@@ -169,7 +169,7 @@ class GroupNorm final : public NormOp {
   /// Over all ranks that share the sample.
   double total(const Step& step, double sum) const {
     MRMF_CHECK(s_.of_sample == 0 || step.of_sample != nullptr, "a norm of a block needs the sums over its sample");
-    if (step.of_sample != nullptr) step.of_sample->sum({&sum, 1});
+    if (s_.of_sample > 0) step.of_sample->sum({&sum, 1});
     return sum;
   }
 

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <span>
 
+#include "io/coarsen.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
@@ -117,8 +118,6 @@ EpochRecord median_epoch(std::vector<EpochRecord> epochs) {
 std::optional<StageGrids> grids_of_team(Backend& backend, const Config& config, const Plan& plan, const Shape& sample,
                                         Comm& team) {
   if (!plan.shares_samples()) return {};
-  if (!backend.immediate())
-    throw ConfigError("run.grid does not go with a GPU yet; set run.device = \"cpu\", or measure without a grid");
   return std::optional<StageGrids>(std::in_place, backend, config, plan, sample, team);
 }
 
@@ -224,6 +223,16 @@ std::string title(const ScalingSettings& settings, const Config& config) {
                      resolution_text(config.method.resolutions.back(), config.method.axes));
 }
 
+// What is measured is the model of the last phase, which may have a front.
+void take_last_network(Config& config, const Config& configured, const Shape& sample) {
+  Config whole = configured;
+  whole.model = config.model;
+  const Extent resolution = make_plan(configured).last.resolution;
+  NetworkSettings last = network_for(whole, resolution, coarse_shape(sample, resolution));
+  config.model.layers = std::move(last.layers);
+  config.model.bottom = std::move(last.bottom);
+}
+
 void require_outputs(const ScalingSettings& settings, Comm& world) {
   collective_try(world, [&] {
     if (!world.root()) return;
@@ -241,6 +250,7 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
   world.limit(config.run.timeout);
   const DatasetShape data = inspect_dataset(config.data.train, world);
   config = settled(std::move(config), data.sample);
+  take_last_network(config, configured, data.sample);
   // Chosen for all ranks together, so that a small team's ranks take no more cores than they would among all.
   config.run.threads = choose_threads(config.run.threads, world);
   if (settings.planned) {

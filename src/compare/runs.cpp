@@ -60,6 +60,8 @@ Settings read_settings(const std::string& toml) {
     const auto same = former.find(entry.first);
     return (same != former.end() && same->second == entry.second) || entry.first == "training.seed" ||
            entry.first == "method.resolutions" || entry.first == "method.join" || entry.first == "data.channels" ||
+           entry.first == "method.detail" ||  // how "auto" came to the rest
+
            entry.first.starts_with("run.");
   });
   return settings;

@@ -186,6 +186,11 @@ void check_front(const Config& config, const Checker& checker) {
     checker.fail("method.top", front + fmt::format("puts one layer between two resolutions, and method.resolutions has "
                                                    "{}; give two, such as [[2], [1]], or use \"interpolated\"",
                                                    method.resolutions.size()));
+  if (config.data.train.layout == SampleLayout::reinterpret)
+    checker.fail("method.top", front +
+                                   "does not go with data.layout = \"reinterpret\", under which positions that are "
+                                   "averaged are no neighbours in what the network reads" +
+                                   advice);
   try {
     convolution_behind_front(config.model.layers);
   } catch (const ConfigError& error) {

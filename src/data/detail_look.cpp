@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "io/labels.hpp"
@@ -97,10 +98,13 @@ struct SomeLabels {
   std::vector<Index> rows{};
 };
 
+/// A column for each class that occurs.
 Table one_hot(const Table& classes) {
-  const auto most = static_cast<Index>(std::ranges::max(classes.values));
-  Table y{classes.rows, most + 1, std::vector<double>(static_cast<std::size_t>(classes.rows * (most + 1)))};
-  for (Index row = 0; row < y.rows; ++row) y.at(row, static_cast<Index>(classes.at(row, 0))) = 1;
+  const std::set<double> occurring(classes.values.begin(), classes.values.end());
+  const auto columns = static_cast<Index>(occurring.size());
+  Table y{classes.rows, columns, std::vector<double>(static_cast<std::size_t>(classes.rows * columns))};
+  for (Index row = 0; row < y.rows; ++row)
+    y.at(row, std::distance(occurring.begin(), occurring.find(classes.at(row, 0)))) = 1;
   return y;
 }
 
@@ -265,7 +269,9 @@ bool DetailLook::loses() const {
 
 DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm) {
   DetailLook found;
-  collective_try(comm, [&] {
+  Comm unlimited = comm.duplicate();
+  unlimited.limit(0);  // the root may read for long
+  collective_try(unlimited, [&] {
     if (comm.root()) found = look(config, train);
   });
   std::vector<std::int64_t> bits{found.samples, std::bit_cast<std::int64_t>(found.without_finest),

@@ -63,6 +63,7 @@ struct Way {
 // Whether the model behind a front would begin as the coarse one ends, with labels that are as coarse as its output.
 bool front_possible(const Config& config, const Network& full) {
   if (full.output().axes > 0) return false;
+  if (config.data.train.layout == SampleLayout::reinterpret) return false;  // averages are of other neighbours
   if (config.data.normalise_samples.log1p) return false;  // logarithms of averages are no averages of logarithms
   try {
     convolution_behind_front(config.model.layers);
@@ -87,6 +88,7 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
 AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
   AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
   chosen.config.method.name = MethodName::baseline;
+  chosen.config.method.detail = {};
   chosen.cost = chosen.baseline_cost;
   chosen.reasons = std::move(reasons);
   chosen.reasons.push_back("so the plan is the baseline" + so);
@@ -109,6 +111,7 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
     reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
   if (!reason.empty()) return baseline(config, {reason}, ": no coarse model would save anything");
   method.name = MethodName::mrmf;
+  method.detail = {};
   method.axes = sample.axes;
   method.resolutions = {coarse.resolution, {1, 1, 1}};
   method.top = way.top;

@@ -60,9 +60,10 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   if (ctx_.backend.immediate()) return;
   const NetworkSettings settings = network_settings(config, plan, ctx_.data.shape().sample, phase.resolution);
   const Timer looking;
-  const Network network(ctx_.backend, settings);
   ModelSettings own{settings, 0, true};
   if (SampleGrid* grid = ctx_.grid(phase.resolution)) own.grid = grid->grid(), own.block = grid->block();
+  const std::unique_ptr<Backend> layout = own.grid.ranks() > 1 ? make_reference_backend() : nullptr;
+  const Network network(layout ? *layout : ctx_.backend, settings);  // whole samples may not fit a device
   const Execution execution = plan_execution(ctx_.backend, network, own);
   for (const Index rows : rows_at_once(config.data, phase))
     for (const Unit& unit : execution.units) unit.run->prepare(rows);

@@ -81,9 +81,10 @@ class Trainer {
     Index rows(std::size_t first, std::size_t last) const;  ///< the team's rows in steps [first, last)
     Index steps() const { return std::ssize(order.steps); }
   };
+  /// Numbers of rows that calls of the phase have.
+  std::set<Index> rows_at_once(const DataConfig& data, const Phase& phase) const;
   /// The state that an earlier start of the run saved of this phase, with the model as it was then; none if it saved
   /// none.
-  std::set<Index> rows_at_once(const DataConfig& data, const Phase& phase) const;
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);
