@@ -7,6 +7,7 @@
 
 #include "tests/emulated/machine.hpp"
 #include "tests/emulated/nccl_collective.hpp"
+#include "tests/emulated/nccl_messages.hpp"
 #include "tests/emulated/settings.hpp"
 
 using namespace mrmf::emulated;
@@ -25,8 +26,16 @@ struct Group {
   struct Launch {
     std::shared_ptr<Communicator> communicator;
     std::function<void()> run;
+    bool messages = false;
   };
   std::vector<Launch> launches;
+  /// Messages of one communicator on one stream: they go on side by side.
+  struct Talk {
+    std::shared_ptr<Communicator> communicator;
+    cudaStream_t stream;
+    std::vector<Transfer> transfers;
+  };
+  std::vector<Talk> talks;
 };
 
 Group& group() {
@@ -48,9 +57,15 @@ ncclResult_t end_group() {
     if (each->state() != ncclSuccess) result = each->state();
     if (!each->identity().blocking && each->state() == ncclSuccess) result = ncclInProgress;  // as if it took longer
   }
+  for (auto& talk : ended.talks) {
+    auto operation = std::make_shared<Messages>(talk.communicator, std::move(talk.transfers));
+    ended.launches.push_back(
+        {talk.communicator,
+         [operation, stream = talk.stream] { enqueue(stream, [operation] { return operation->advance(); }); }, true});
+  }
   for (auto& launch : ended.launches) {
-    if (launch.communicator->must_defer()) {
-      launch.communicator->defer({std::move(launch.run)});
+    if (launch.communicator->must_defer(launch.messages)) {
+      launch.communicator->defer(std::move(launch.run), launch.messages);
       result = ncclInProgress;
       continue;
     }
@@ -83,13 +98,40 @@ struct Buffers {
   std::size_t sent, received;
 };
 
-ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, const Call& call, const Buffers& buffers) {
+/// Whether a call may begin.
+ncclResult_t ready(ncclComm_t comm) {
   if (!comm) return refuse(ncclInvalidArgument, "a null communicator");
-  const auto communicator = comm->communicator;
-  const ncclResult_t state = communicator->state();
-  if (state == ncclInProgress || communicator->has_deferred())
+  const ncclResult_t state = comm->communicator->state();
+  if (state == ncclInProgress || comm->communicator->has_deferred())
     return refuse(ncclInvalidArgument, "the communicator's previous call is in progress: ask ncclCommGetAsyncError");
-  if (state != ncclSuccess) return state;
+  return state;
+}
+
+ncclResult_t talk(ncclComm_t comm, cudaStream_t stream, Transfer transfer, ncclDataType_t type) {
+  if (const ncclResult_t state = ready(comm); state != ncclSuccess) return state;
+  const auto communicator = comm->communicator;
+  const std::size_t size = nccl::bytes_of(type);
+  if (size == 0) return refuse(ncclInvalidArgument, "data type " + std::to_string(type) + " is not emulated");
+  transfer.bytes *= size;
+  if (transfer.peer < 0 || transfer.peer >= communicator->identity().ranks || transfer.bytes == 0 ||
+      transfer.peer == communicator->identity().rank)
+    return refuse(ncclInvalidArgument, "a message to no other rank, or an empty one, is not emulated");
+  if (!is_device_memory(transfer.data, transfer.bytes))
+    return refuse(ncclInvalidArgument, "a buffer does not lie in device memory with its whole size");
+  auto& talks = group().talks;
+  auto at = std::find_if(talks.begin(), talks.end(),
+                         [&](const auto& t) { return t.communicator == communicator && t.stream == stream; });
+  if (at == talks.end()) at = talks.insert(at, {communicator, stream, {}});
+  for (const Transfer& other : at->transfers)
+    if (other.peer == transfer.peer && other.sends == transfer.sends)
+      return refuse(ncclInvalidArgument, "two messages of a group between the same ranks are not emulated");
+  at->transfers.push_back(transfer);
+  return group().depth ? ncclSuccess : end_group();
+}
+
+ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, const Call& call, const Buffers& buffers) {
+  if (const ncclResult_t state = ready(comm); state != ncclSuccess) return state;
+  const auto communicator = comm->communicator;
   const std::size_t size = nccl::bytes_of(static_cast<ncclDataType_t>(call.type));
   if (size == 0) return refuse(ncclInvalidArgument, "data type " + std::to_string(call.type) + " is not emulated");
   if (call.root < 0 || call.root >= communicator->identity().ranks) return refuse(ncclInvalidArgument, "no such root");
@@ -249,6 +291,16 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
   const Call call{all_gather, static_cast<std::uint32_t>(type), 0, 0, count};
   const size_t ranks = comm ? static_cast<size_t>(comm->communicator->identity().ranks) : 0;
   return launch(comm, stream, call, {send, receive, count, count * ranks});
+}
+
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return talk(comm, stream, {true, peer, const_cast<char*>(static_cast<const char*>(send)), count}, type);
+}
+
+ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return talk(comm, stream, {false, peer, static_cast<char*>(receive), count}, type);
 }
 
 }  // extern "C"

@@ -132,6 +132,10 @@ void Communicator::check_peers() {
 bool Communicator::is_awaited() const {
   for (int rank = 0; rank < identity_.ranks; ++rank)
     if (peer(rank).published > own().published || peer(rank).consumed > own().consumed) return true;
+  for (int rank = 0; rank < identity_.ranks; ++rank) {
+    const Pair &there = segment_.pair(identity_.rank, rank), &here = segment_.pair(rank, identity_.rank);
+    if (there.wanted > there.sent || here.sent > here.received) return true;
+  }
   return false;
 }
 
@@ -156,13 +160,14 @@ ncclResult_t Communicator::poll() {
   if (++polls_ < 2) return ncclInProgress;
   for (const auto& launch : deferred_) launch();
   deferred_.clear();
-  connected_ = true;
+  polls_ = 0;
   return ncclSuccess;
 }
 
-void Communicator::defer(std::vector<std::function<void()>> launches) {
+void Communicator::defer(std::function<void()> launch, bool messages) {
   const std::scoped_lock lock(mutex_);
-  for (auto& launch : launches) deferred_.push_back(std::move(launch));
+  deferred_.push_back(std::move(launch));
+  (messages ? talked_ : connected_) = true;
 }
 
 bool Communicator::has_deferred() {

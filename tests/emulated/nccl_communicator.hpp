@@ -43,15 +43,16 @@ class Communicator {
   /// state(), and carries out what waited for the caller to ask (see defer).
   ncclResult_t poll();
   /// A non-blocking communicator's first collective comes into its stream only after the caller has polled, as the
-  /// real one's may: an event recorded before that misses it.
-  void defer(std::vector<std::function<void()>> launches);
-  bool must_defer() const { return !identity_.blocking && !connected_; }
+  /// real one's may: an event recorded before that misses it. The same with its first messages.
+  void defer(std::function<void()> launch, bool messages);
+  bool must_defer(bool messages) const { return !identity_.blocking && !(messages ? talked_ : connected_); }
   bool has_deferred();
 
   void finalize();  ///< waits for the device's work, then leaves
   void abort();
 
-  /// Used by the collectives, under the machine's lock: which one is under way, and chunks done so far.
+  /// Used by collectives and messages, under the machine's lock: which one is under way, and collective chunks done so
+  /// far.
   const void* active = nullptr;
   std::uint64_t step = 0;
   std::uint64_t splits = 0;
@@ -68,7 +69,7 @@ class Communicator {
   Identity identity_;
   Segment segment_;
   std::atomic<ncclResult_t> state_ = ncclInProgress;
-  std::atomic<bool> aborted_ = false, connected_ = false;
+  std::atomic<bool> aborted_ = false, connected_ = false, talked_ = false;
   std::mutex mutex_;  // of what follows
   std::vector<std::function<void()>> deferred_;
   int polls_ = 0;

@@ -11,12 +11,15 @@
 namespace mrmf::emulated::nccl {
 namespace {
 
-constexpr std::size_t kSlots = (sizeof(Slot) * kMaxRanks + 4095) / 4096 * 4096;
+constexpr std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+constexpr std::size_t kSlots = pages(sizeof(Slot) * kMaxRanks);
 
 }  // namespace
 
 Segment::Segment(const std::string& name, int ranks)
-    : name_(name), bytes_(kSlots + kChunk * static_cast<std::size_t>(ranks)) {
+    : name_(name),
+      ranks_(static_cast<std::size_t>(ranks)),
+      bytes_(kSlots + kChunk * ranks_ + pages(sizeof(Pair) * ranks_ * ranks_) + kMessageChunk * ranks_ * ranks_) {
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes_)) != 0)
     throw std::runtime_error("no shared memory for " + name);
@@ -32,6 +35,19 @@ Segment::~Segment() {
 
 char* Segment::chunk(int rank) const {
   return static_cast<char*>(memory_) + kSlots + kChunk * static_cast<std::size_t>(rank);
+}
+
+std::size_t Segment::number(int from, int to) const {
+  return static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to);
+}
+
+Pair& Segment::pair(int from, int to) const {
+  return reinterpret_cast<Pair*>(static_cast<char*>(memory_) + kSlots + kChunk * ranks_)[number(from, to)];
+}
+
+char* Segment::chunk(int from, int to) const {
+  return static_cast<char*>(memory_) + kSlots + kChunk * ranks_ + pages(sizeof(Pair) * ranks_ * ranks_) +
+         kMessageChunk * number(from, to);
 }
 
 void Segment::unlink() {

@@ -7,7 +7,8 @@
 namespace mrmf::emulated::nccl {
 
 inline constexpr int kMaxRanks = 32;
-inline constexpr std::size_t kChunk = 256 << 10;  // bytes that one rank publishes at a time
+inline constexpr std::size_t kChunk = 256 << 10;        // bytes that one rank publishes at a time
+inline constexpr std::size_t kMessageChunk = 64 << 10;  // and sends to one other
 
 /// What a rank asks for; must be the same on all ranks.
 struct Call {
@@ -32,7 +33,15 @@ struct Slot {
   int color, key;
 };
 
-/// Shared memory of a communicator, named after its unique id: slots, then one chunk per rank. The first rank to come
+/// Messages from one rank to another: how many chunks there have been. The sender writes `bytes` and `sent`, the
+/// receiver the others.
+struct Pair {
+  std::uint64_t bytes;  // of the message of the chunk sent last
+  std::atomic<std::uint64_t> sent, wanted, received;
+};
+
+/// Shared memory of a communicator, named after its unique id: slots, one chunk per rank, then a Pair and a chunk for
+/// every two ranks. The first rank to come
 /// makes it; it vanishes from the file system when all ranks have it.
 class Segment {
  public:
@@ -43,11 +52,15 @@ class Segment {
 
   Slot& slot(int rank) const { return static_cast<Slot*>(memory_)[rank]; }
   char* chunk(int rank) const;
+  Pair& pair(int from, int to) const;
+  char* chunk(int from, int to) const;
   void unlink();
 
  private:
+  std::size_t number(int from, int to) const;
+
   std::string name_;
-  std::size_t bytes_;
+  std::size_t ranks_, bytes_;
   void* memory_;
 };
 
