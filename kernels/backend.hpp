@@ -122,12 +122,17 @@ class Backend {
   virtual bool immediate() const { return true; }
   /// The ranks' sums over device memory; null: the host's own (MPI) serve.
   virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) { return (void)peers, nullptr; }
+  /// Messages from and to device memory between ranks that share samples; null: the host's own (MPI) serve.
+  virtual std::unique_ptr<Messages> messages(const Peers& peers) { return (void)peers, nullptr; }
 
   // The operations, listed and described at the end of kernels/operations.hpp.
   MRMF_BACKEND_OPERATIONS(MRMF_PURE_OPERATION)
   // And those with one form for all backends in the host's memory.
   /// y = x in another shape of as many elements per row; may be the same memory where the stored forms are equal.
   virtual void reshape(ConstTensor x, Tensor y);
+  /// x becomes its sum over the ranks, in float32 whatever the stored form. `floats`: x.shape.count() of them to work
+  /// with, where the stored form is another than plain float32.
+  virtual void add_over(AllReduce& ranks, Tensor x, Span floats);
   /// history[step.index] = value[0]
   virtual void keep(const Step& step, ConstSpan value, Span history);
 };

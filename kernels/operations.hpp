@@ -235,7 +235,7 @@ class ClipOp {
   /// not on threads. x without a norm (NaN) stays as it is.
   virtual void run(Span x, float most) = 0;
   /// The same for values of which each rank has some in x: those in `counted`, parts of x, go into the norm, added over
-  /// `ranks`. In host memory alone so far.
+  /// `ranks`.
   virtual void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks);
 };
 

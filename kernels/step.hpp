@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "kernels/tensor.hpp"
 
@@ -31,9 +32,10 @@ class AllReduce {
   virtual SumTime take_time() = 0;
 };
 
-/// The ranks that train one model together; a backend makes its own communicator from this.
+/// The ranks that train one model together, or share a sample; a backend makes its own communicator from this.
 struct Peers {
   int rank = 0, size = 1;
+  std::vector<int> ranks{};                             ///< which of the world they are, in their order
   std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
 };
 

@@ -20,12 +20,15 @@ class CutDense final : public Layer {
       cache_ = aligned(place.end());
       return place;
     };
-    sum_ = room(in.n * spec.units);
+    sum_ = room(backend.activation_floats(output_));
+    summands_ = room(backend.activation_floats(output_) == output_.count() ? 0 : output_.count());
     no_bias_ = room(first_rank_ ? 0 : spec.units);
-    if (in.per_sample() == own_) return;
-    MRMF_CHECK(in.axes == 0 && cut.whole.channels == 1, "features of whole samples are cut one by one");
-    from_ = cut.boxes.at(static_cast<std::size_t>(cut.rank)).first[2];
-    features_ = room(in.n * own_);
+    const Shape flat{.n = in.n, .channels = own_};
+    some_ = in.per_sample() != own_;
+    MRMF_CHECK(!some_ || (in.axes == 0 && cut.whole.channels == 1), "features of whole samples are cut one by one");
+    if (some_) from_ = cut.boxes.at(static_cast<std::size_t>(cut.rank)).first[2];
+    const bool as_they_are = backend.stored(in).per_sample() == in.per_sample() && backend.stored(flat) == flat;
+    if (some_ || !as_they_are) features_ = room(backend.activation_floats(flat));
   }
 
   std::string signature() const override { return fmt::format("dense {}->{}", own_, output_.channels); }
@@ -43,17 +46,20 @@ class CutDense final : public Layer {
     Span bias = part(buffers.cache, no_bias_);
     if (!first_rank_) backend_.fill(bias, 0);
     const Tensor own = features(buffers, x.shape.n);
-    if (!at_hand()) backend_.copy_channels(x, from_, own, 0, own_);
+    if (some_)
+      backend_.copy_channels(x, from_, own, 0, own_);
+    else if (!at_hand())
+      backend_.reshape(x, own);
     op_->forward(at_hand() ? flat(x) : own, part_of(buffers.params, weights_),
                  first_rank_ ? part_of(buffers.params, bias_) : bias, y);
-    add_over_group(buffers.step, y.data);
+    add_over_group(buffers, y);
   }
 
   // All ranks of the group come to the gradient of the same bias, and one counts it.
   void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
-    const Tensor sum{dy.shape, part(buffers.cache, {sum_.first, dy.shape.count()})};
+    const Tensor sum{dy.shape, part(buffers.cache, {sum_.first, backend_.activation_floats(dy.shape)})};
     backend_.reshape(dy, sum);
-    add_over_group(buffers.step, sum.data);
+    add_over_group(buffers, sum);
     const Tensor own = features(buffers, dy.shape.n);
     const Span db = part(buffers.grads, bias_);
     op_->backward_weights(at_hand() ? flat(x) : own, sum, part(buffers.grads, weights_), db);
@@ -62,23 +68,24 @@ class CutDense final : public Layer {
     const ConstSpan w = part_of(buffers.params, weights_);
     if (at_hand()) return op_->backward_data(sum, w, {own.shape, dx.data});
     op_->backward_data(sum, w, own);
+    if (!some_) return backend_.reshape(own, dx);
     backend_.fill(dx.data, 0);
     backend_.copy_channels(own, 0, dx, from_, own_);
   }
 
  private:
-  bool at_hand() const { return features_.count == 0; }
+  bool at_hand() const { return features_.count == 0; }  // x is them, in the form of features
   ConstTensor flat(ConstTensor x) const { return {{.n = x.shape.n, .channels = own_}, x.data}; }
   Tensor features(const LayerBuffers& buffers, Index rows) const {
-    return {{.n = rows, .channels = own_}, part(buffers.cache, {features_.first, at_hand() ? 0 : rows * own_})};
+    const Shape shape{.n = rows, .channels = own_};
+    return {shape, part(buffers.cache, {features_.first, at_hand() ? 0 : backend_.activation_floats(shape)})};
   }
   static ConstSpan part_of(ConstSpan params, const Place& place) {
     return params.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
   }
-  static void add_over_group(const Step& step, Span values) {
-    MRMF_CHECK(step.of_sample != nullptr, "a dense layer on several ranks needs their sums");
-    step.of_sample->start(values);
-    step.of_sample->finish();
+  void add_over_group(const LayerBuffers& buffers, Tensor x) {
+    MRMF_CHECK(buffers.step.of_sample != nullptr, "a dense layer on several ranks needs their sums");
+    backend_.add_over(*buffers.step.of_sample, x, part(buffers.cache, summands_));
   }
 
   Backend& backend_;
@@ -86,8 +93,9 @@ class CutDense final : public Layer {
   Shape output_;
   Place weights_, bias_;  // of the layer's parameters
   bool first_rank_;
+  bool some_ = false;  // x has other features, too
   Index from_ = 0, cache_ = 0;
-  Place sum_, no_bias_, features_;  // of the cache; the last is empty where x has this rank's features alone
+  Place sum_, summands_, no_bias_, features_;  // of the cache; the last is empty where x is this rank's features
   std::unique_ptr<WeightedOp> op_;
 };
 

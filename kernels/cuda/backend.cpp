@@ -68,8 +68,6 @@ void CudaBackend::begin(const Step& step) {
   if (device_.step_feed().send(step, device_.stream())) device_.recorder().forget();
 }
 
-std::unique_ptr<AllReduce> CudaBackend::all_reduce(const Peers& peers) { return make_nccl_all_reduce(device_, peers); }
-
 void CudaBackend::prepare_steps(Index rows) {
   if (device_.step_feed().reserve(rows, device_.stream())) device_.recorder().forget();
 }

@@ -10,6 +10,18 @@
 
 namespace mrmf::cuda {
 
+/// What connects this device with those of other ranks: sums and messages in device memory. Both calls are collective
+/// over the peers, all ranks make theirs in one order, and what they return must not outlive this. FaultError when the
+/// ranks cannot be connected.
+class Connections {
+ public:
+  virtual ~Connections() = default;
+  virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) = 0;
+  virtual std::unique_ptr<Messages> messages(const Peers& peers) = 0;
+};
+/// By NCCL (mpi/nccl_connections.cpp).
+std::unique_ptr<Connections> make_nccl_connections(Device& device);
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const Settings& settings) : device_(settings) {}
@@ -34,10 +46,12 @@ class CudaBackend final : public Backend {
   void forget() override { device_.recorder().forget(); }
   void finish() override { device_.synchronise(); }
   bool immediate() const override { return false; }
-  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override;
+  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return connections().all_reduce(peers); }
+  std::unique_ptr<Messages> messages(const Peers& peers) override { return connections().messages(peers); }
 
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
   void reshape(ConstTensor x, Tensor y) override;
+  void add_over(AllReduce& ranks, Tensor x, Span floats) override;
   void keep(const Step& step, ConstSpan value, Span history) override;
 
  private:
@@ -46,16 +60,18 @@ class CudaBackend final : public Backend {
   /// Waits: the host's memory may be gone when the caller goes on.
   void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);
 
+  Connections& connections() {
+    if (!connections_) connections_ = make_nccl_connections(device_);
+    return *connections_;
+  }
+
   Device device_;
+  std::unique_ptr<Connections> connections_;  // null: none was asked for
 };
 
 /// Null where it would take too much of the memory that is left.
 std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Settings& settings);
 /// For batches of at most samples.n; each block of factors' neighbours is averaged on the device.
 std::unique_ptr<Feed> make_feed(Device& device, const Shape& samples, Index outputs, const Extent& factors);
-
-/// Sums over the ranks of a team in device memory (mpi/nccl_all_reduce.cpp). Collective over the peers. FaultError when
-/// NCCL cannot connect them.
-std::unique_ptr<AllReduce> make_nccl_all_reduce(Device& device, const Peers& peers);
 
 }  // namespace mrmf::cuda

@@ -45,6 +45,16 @@ void CudaBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
   cuda::copy_box(device_.work(), box, x.shape, x.data.data(), y.shape, y.data.data());
 }
 
+// Pads of float32 are zeros, which the sum keeps.
+void CudaBackend::add_over(AllReduce& ranks, Tensor x, Span floats) {
+  if (!device_.storage().bf16) return Backend::add_over(ranks, x, floats);
+  const Span sum = floats.first(static_cast<std::size_t>(x.shape.count()));
+  export_activation(device_.work(), x.shape, x.data.data(), sum.data());
+  ranks.start(sum);
+  ranks.finish();
+  import_activation(device_.work(), x.shape, {1, 1, 1}, sum.data(), x.data.data());
+}
+
 void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }
@@ -59,6 +69,9 @@ class Clip final : public ClipOp {
 
   void run(Span x, float most) override {
     cuda::clip(device_.stream(), x, most, device_.scratch(Device::Scratch::sums));
+  }
+  void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks) override {
+    clip_over(device_.stream(), x, most, counted, ranks, device_.scratch(Device::Scratch::sums));
   }
 
  private:

@@ -15,7 +15,7 @@ struct Layout {
   Samples samples;
   Divider by_width;  // channels of a group
   std::uint32_t channels, groups, width, stored;
-  double values;  // of a group
+  double values;  // of a group, in whole samples
 
   Layout(const Storage& storage, const GroupNormSettings& s)
       : samples(s.positions, storage.vectors(s.channels)),
@@ -24,7 +24,7 @@ struct Layout {
         groups(count32(s.groups)),
         width(count32(s.channels / s.groups)),
         stored(count32(storage.channels(s.channels))),
-        values(static_cast<double>(s.positions * (s.channels / s.groups))) {}
+        values(static_cast<double>(s.values())) {}
 
   MRMF_HD std::size_t place(std::uint32_t sample, std::uint32_t channel) const {
     return std::size_t{sample} * groups + by_width.quotient(channel);
@@ -50,6 +50,7 @@ struct Scratch {
     tilt = offset + places;
     partials = sums + 2 * second + places;
   }
+  std::span<double> all() const { return {sums, 2 * second}; }
 };
 
 /// The reductions: over positions, over the channels of a group, over the samples.
@@ -60,7 +61,8 @@ Reduction over_samples(const GroupNormSettings& s, Index n, double* partials) {
   return {n, s.channels, s.channels, partials};
 }
 
-/// Reads x: sums of distances from a value of the group, and of their squares, per sample and channel.
+/// Reads x: sums of distances from a value of the group, and of their squares, per sample and channel. Where ranks
+/// share the samples, sums of values and squares, which they can add: in double these lose nothing that float32 had.
 template <class T>
 struct Moments {
   static constexpr int unroll = 4;
@@ -68,6 +70,7 @@ struct Moments {
   const T* x;
   double* sums;
   std::size_t second;
+  bool shared;
 
   /// The median of the group's first channel at three positions, so that an outlier among them does no harm.
   MRMF_HD float origin(std::uint32_t sample, std::uint32_t channel) const {
@@ -107,8 +110,15 @@ struct Moments {
     return body;
   }
   MRMF_HD void finish(Index i, const double (&totals)[2]) const {
-    sums[i] = totals[0];
-    sums[second + static_cast<std::size_t>(i)] = totals[1];
+    const auto at = static_cast<std::size_t>(i);
+    const auto sample = static_cast<std::uint32_t>(at / layout.stored);
+    const auto channel = static_cast<std::uint32_t>(at - std::size_t{sample} * layout.stored);
+    sums[at] = totals[0];
+    sums[second + at] = totals[1];
+    if (!shared || channel >= layout.channels) return;
+    const double from = origin(sample, channel), count = static_cast<double>(layout.samples.positions);
+    sums[at] += count * from;
+    sums[second + at] += from * (2 * totals[0] + count * from);
   }
 };
 
@@ -116,15 +126,16 @@ struct Moments {
 template <class T>
 struct Statistics {
   static constexpr int unroll = 1;
+  using Part = double;
   Moments<T> moments;
   float *mean, *inverse_deviation;
   double epsilon;
 
   MRMF_HD auto at(std::uint32_t place) const {
-    return [f = *this, place](std::uint32_t channel, float(&to)[2][1]) {
+    return [f = *this, place](std::uint32_t channel, double(&to)[2][1]) {
       const std::size_t i = f.moments.layout.sum_of(place, channel);
-      to[0][0] += static_cast<float>(f.moments.sums[i]);
-      to[1][0] += static_cast<float>(f.moments.sums[f.moments.second + i]);
+      to[0][0] += f.moments.sums[i];
+      to[1][0] += f.moments.sums[f.moments.second + i];
     };
   }
   MRMF_HD void finish(Index place, const double (&totals)[2]) const {
@@ -132,7 +143,8 @@ struct Statistics {
     const auto sample = static_cast<std::uint32_t>(place) / layout.groups;
     const auto group = static_cast<std::uint32_t>(place) - sample * layout.groups;
     const double shift = totals[0] / layout.values, variance = totals[1] / layout.values - shift * shift;
-    mean[place] = static_cast<float>(moments.origin(sample, group * layout.width) + shift);
+    const double from = moments.shared ? 0 : moments.origin(sample, group * layout.width);
+    mean[place] = static_cast<float>(from + shift);
     inverse_deviation[place] = static_cast<float>(1.0 / std::sqrt((variance < 0 ? 0 : variance) + epsilon));
   }
 };
@@ -312,8 +324,9 @@ void group_norm_forward(const GroupNormWork& norm, Index n, const void* x, const
   const Scratch scratch(storage, norm.settings, n, norm.scratch);
   const Index columns = n * static_cast<Index>(layout.samples.vectors);
   with_element(storage, [&]<class T>(T) {
-    const Moments<T> moments{layout, elements<T>(x), scratch.sums, scratch.second};
+    const Moments<T> moments{layout, elements<T>(x), scratch.sums, scratch.second, norm.of_sample != nullptr};
     reduce<2, width<T>>(norm.work.stream, layout.samples.reduction(n, width<T>, scratch.partials), moments);
+    if (norm.of_sample != nullptr) norm.of_sample->sum(scratch.all());
     reduce<2, 1>(norm.work.stream, over_channels(norm.settings, n, scratch.partials),
                  Statistics<T>{moments, memory.mean.data(), memory.inverse_deviation.data(), norm.settings.epsilon});
     for_each_row(norm.work.stream, norm.settings.positions, columns,
@@ -333,6 +346,7 @@ void group_norm_backward(const GroupNormWork& norm, Index n, const NormBackward&
                         GradientSums<T>{layout, Parameters(memory), x, dy, scratch.sums, scratch.second});
     reduce<2, 1>(norm.work.stream, over_samples(norm.settings, n, scratch.partials),
                  ParameterGradients{layout, inverse, scratch.sums, scratch.second, data.dgamma, data.dbeta});
+    if (norm.of_sample != nullptr) norm.of_sample->sum(scratch.all());
     if (data.dx == nullptr) return;
     reduce<2, 1>(
         norm.work.stream, over_channels(norm.settings, n, scratch.partials),

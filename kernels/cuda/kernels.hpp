@@ -42,13 +42,15 @@ struct Work {
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
-  float loss_weight = 1;  ///< of the share
+  float loss_weight = 1;        ///< of the share
+  float whole_loss_weight = 1;  ///< of whole samples' losses
   float share = 1;
   SgdStep sgd{};
   std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const Step& step) {
-    return {step.seed, step.number, step.index, step.loss_weight * step.share, step.share, step.sgd, step.adam};
+    return {step.seed,        step.number, step.index, step.loss_weight * step.share,
+            step.loss_weight, step.share,  step.sgd,   step.adam};
   }
 };
 
@@ -99,6 +101,7 @@ struct LossWork {
   const float* class_weights = nullptr;     ///< one per channel, in device memory; null: all 1
   const StepBlock* step = nullptr;          ///< has the gradient's weight
   void* scratch = nullptr;                  ///< loss_bytes() for at least as many rows
+  AllReduce* of_sample = nullptr;           ///< sums over the ranks that share the samples; null: y has all of them
 
   static LossWork of(const LossSettings& settings, const Shape& output, Index target_channels);
 };
@@ -116,6 +119,9 @@ void accumulate(cudaStream_t stream, ConstSpan x, Span y);
 
 /// x *= most / norm where the norm of x is above `most`; `scratch` has clip_bytes() for at least as many values.
 void clip(cudaStream_t stream, Span x, float most, void* scratch);
+/// The same where each rank has some of the values in x: the norm is that of those in `counted`, parts of x, of all
+/// ranks.
+void clip_over(cudaStream_t stream, Span x, float most, std::span<const Span> counted, AllReduce& ranks, void* scratch);
 std::size_t clip_bytes(Index count);
 
 // Updates of parameters in float32 arenas; their numbers come from the step block.
@@ -215,7 +221,8 @@ void norm_backward(const NormWork& norm, Index n, const NormBackward& data, cons
 struct GroupNormWork {
   Work work;
   GroupNormSettings settings;
-  void* scratch = nullptr;  ///< group_norm_bytes() for at least as many samples
+  void* scratch = nullptr;         ///< group_norm_bytes() for at least as many samples
+  AllReduce* of_sample = nullptr;  ///< sums over the ranks that share the samples; needed with settings.of_sample
 };
 std::size_t group_norm_bytes(const Storage& storage, const GroupNormSettings& settings, Index n);
 

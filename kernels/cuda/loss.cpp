@@ -25,11 +25,11 @@ class Loss final : public LossOp {
   }
 
   void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
-    MRMF_CHECK(step.of_sample == nullptr, "a GPU's losses are of whole samples");
     LossWork now = form_;
     now.rows = y.shape.n;
     now.step = device_.step();
     now.scratch = device_.scratch(Device::Scratch::sums);
+    now.of_sample = step.of_sample;
     loss(device_.work(), now, y.data.data(), target.data.data(), dy.data(), sum.data());
   }
 

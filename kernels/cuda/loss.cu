@@ -1,5 +1,6 @@
 // Losses and their gradients. Numbers take one launch, with the sum. Probabilities take a few: the logarithms of
-// softmax's sums per position, sums per sample and class, each sample's loss, their sum, and the gradient.
+// softmax's sums per position, sums per sample and class (added over the ranks that share the samples), each sample's
+// loss, their sum, and the gradient.
 #include <algorithm>
 #include <cmath>
 
@@ -82,7 +83,7 @@ struct Kept {
 /// A loss of probabilities as its kernels see it.
 template <class T>
 struct Probability {
-  bool classes;
+  bool classes, shared;  // shared: several ranks have positions of each sample
   float entropy, dice, smooth;
   std::uint32_t samples, positions, channels, target_channels, vectors;
   const float* class_weights;
@@ -93,6 +94,8 @@ struct Probability {
   Kept kept;
 
   MRMF_HD std::uint32_t stored() const { return vectors * static_cast<std::uint32_t>(width<T>); }
+  /// Of a sample's loss in the gradient. Shared samples' losses are whole, so the weight is not that of a share.
+  MRMF_HD float sample_weight() const { return shared ? step->whole_loss_weight : step->loss_weight; }
   MRMF_HD float weight(std::uint32_t c) const { return class_weights != nullptr ? class_weights[c] : 1.0F; }
   MRMF_HD ClassTarget target_at(std::size_t position) const {
     return {target + position * target_channels, static_cast<Index>(target_channels)};
@@ -179,10 +182,10 @@ struct SampleLoss {
     }
     const bool any = counted > 0 && loss.entropy > 0;
     double result = any ? loss.entropy * entropy / counted : 0;
-    loss.kept.entropy[sample] = any ? static_cast<float>(loss.step->loss_weight * loss.entropy / counted) : 0;
+    loss.kept.entropy[sample] = any ? static_cast<float>(loss.sample_weight() * loss.entropy / counted) : 0;
     for (std::uint32_t c = 0; c < loss.channels && loss.dice > 0; ++c) {
       const Overlap overlap = Overlap::of(sums[c * kSums + 2], sums[c * kSums + 3], loss.smooth);
-      const double share = loss.weight(c) / weights, scale = -loss.step->loss_weight * loss.dice * share;
+      const double share = loss.weight(c) / weights, scale = -loss.sample_weight() * loss.dice * share;
       overlaps += share * overlap.value;
       loss.kept.slopes[2 * (first + c)] = static_cast<float>(scale * overlap.by_label);
       loss.kept.slopes[2 * (first + c) + 1] = static_cast<float>(scale * overlap.by_counted);
@@ -308,6 +311,7 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
                       float* sum) {
   const Kept kept = places(work.storage, loss, loss.rows, loss.scratch);
   const Probability<T> all{loss.task == Task::classes,
+                           loss.of_sample != nullptr,
                            loss.entropy,
                            loss.dice,
                            loss.smooth,
@@ -327,6 +331,9 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
   if (loss.rows > 0)
     reduce<kSums, width<T>>(work.stream, class_reduction(work.storage, loss, loss.rows, kept.partials),
                             ClassSums<T>{all});
+  if (loss.of_sample != nullptr)
+    loss.of_sample->sum(
+        {kept.sums, static_cast<std::size_t>(loss.rows * work.storage.channels(loss.channels) * kSums)});
   for_each(work.stream, loss.rows, SampleLoss<T>{all});
   reduce<1, 1>(work.stream, row_reduction(loss.rows, kept.partials), AddLosses{loss.step, kept.losses, sum});
   if (dy != nullptr) for_each(work.stream, positions, Gradient<T>{all, Divider(loss.positions)});

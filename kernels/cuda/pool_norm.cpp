@@ -113,21 +113,24 @@ class Norm final : public NormOp {
 class GroupNorm final : public NormOp {
  public:
   GroupNorm(Device& device, const GroupNormSettings& settings, Index max_rows) : device_(device), settings_(settings) {
-    MRMF_CHECK(settings.of_sample == 0, "a GPU's group norms are of whole samples");
     device.reserve(Device::Scratch::sums, group_norm_bytes(device.storage(), settings, max_rows));
   }
 
-  void forward(const Step&, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    group_norm_forward(work(), x.shape.n, x.data.data(), memory, y.data.data());
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    group_norm_forward(work(step), x.shape.n, x.data.data(), memory, y.data.data());
   }
-  void backward(const Step&, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
-    group_norm_backward(work(), x.shape.n, {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()},
-                        memory);
+    group_norm_backward(work(step), x.shape.n,
+                        {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
  private:
-  GroupNormWork work() const { return {device_.work(), settings_, device_.scratch(Device::Scratch::sums)}; }
+  GroupNormWork work(const Step& step) const {
+    MRMF_CHECK(settings_.of_sample == 0 || step.of_sample != nullptr,
+               "a norm of a block needs the sums over its sample");
+    return {device_.work(), settings_, device_.scratch(Device::Scratch::sums), step.of_sample};
+  }
 
   Device& device_;
   GroupNormSettings settings_;

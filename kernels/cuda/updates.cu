@@ -89,15 +89,30 @@ struct Accumulate {
   }
 };
 
-/// Adds the squares of x, a vector of four at a time; finish() leaves what x is to be multiplied by. In double: a
-/// square of a float may be too large for one.
+/// Leaves what values are to be multiplied by whose squares have this sum.
+struct ToFactor {
+  float most;
+  float* factor;
+
+  MRMF_HD void operator()(double squares) const { *factor = clip_factor(squares, most); }
+};
+
+/// Adds the sum to another one.
+struct ToTotal {
+  double* total;
+
+  MRMF_HD void operator()(double squares) const { *total += squares; }
+};
+
+/// Adds the squares of x, a vector of four at a time, for `to`. In double: a square of a float may be too large for
+/// one.
+template <class To>
 struct Squares {
   static constexpr int unroll = 4;
   using Part = double;
   Arrays arrays;
   const float* x;
-  float most;
-  float* factor;
+  To to;
 
   MRMF_HD auto at(std::uint32_t) const {
     return [f = *this](std::uint32_t vector, double(&sums)[1][1]) {
@@ -106,7 +121,20 @@ struct Squares {
       for (const float value : values) sums[0][0] += double{value} * value;
     };
   }
-  MRMF_HD void finish(Index, const double (&totals)[1]) const { *factor = clip_factor(totals[0], most); }
+  MRMF_HD void finish(Index, const double (&totals)[1]) const { to(totals[0]); }
+};
+
+struct Zero {
+  double* value;
+
+  MRMF_HD void operator()(std::uint32_t) const { *value = 0; }
+};
+
+struct FactorOfTotal {
+  const double* total;
+  ToFactor to;
+
+  MRMF_HD void operator()(std::uint32_t) const { to(*total); }
 };
 
 /// Reads and writes x.
@@ -141,22 +169,47 @@ void accumulate(cudaStream_t stream, ConstSpan x, Span y) {
 
 namespace {
 
-// A row is a vector; the factor lies behind the partial sums.
-Reduction squares(Index count, void* scratch) { return {(count + 3) / 4, 1, 1, static_cast<double*>(scratch)}; }
+// The scratch: the sum over all parts, the factor, and the partial sums. A row is a vector.
+struct ClipScratch {
+  double* total;
+  float* factor;
+  double* partials;
+
+  explicit ClipScratch(void* memory)
+      : total(static_cast<double*>(memory)), factor(reinterpret_cast<float*>(total + 1)), partials(total + 2) {}
+};
+
+Reduction squares(Index count, double* partials) { return {(count + 3) / 4, 1, 1, partials}; }
+
+void multiply(cudaStream_t stream, Span x, const float* factor) {
+  for_each(stream, vectors_of(x), Multiply{arrays_of({x.data()}, x.size()), factor, x.data()});
+}
 
 }  // namespace
 
 std::size_t clip_bytes(Index count) {
-  return static_cast<std::size_t>(squares(count, nullptr).partial_doubles(1) + 1) * sizeof(double);
+  return static_cast<std::size_t>(squares(count, nullptr).partial_doubles(1) + 2) * sizeof(double);
 }
 
 void clip(cudaStream_t stream, Span x, float most, void* scratch) {
   if (x.empty()) return;
-  const Reduction sum = squares(std::ssize(x), scratch);
-  auto* const factor = reinterpret_cast<float*>(sum.partials + sum.partial_doubles(1));
-  const Arrays arrays = arrays_of({x.data()}, x.size());
-  reduce<1, 1>(stream, sum, Squares{arrays, x.data(), most, factor});
-  for_each(stream, vectors_of(x), Multiply{arrays, factor, x.data()});
+  const ClipScratch kept(scratch);
+  reduce<1, 1>(stream, squares(std::ssize(x), kept.partials),
+               Squares<ToFactor>{arrays_of({x.data()}, x.size()), x.data(), {most, kept.factor}});
+  multiply(stream, x, kept.factor);
+}
+
+void clip_over(cudaStream_t stream, Span x, float most, std::span<const Span> counted, AllReduce& ranks,
+               void* scratch) {
+  const ClipScratch kept(scratch);
+  for_each(stream, 1, Zero{kept.total});
+  for (const Span part : counted)
+    if (!part.empty())
+      reduce<1, 1>(stream, squares(std::ssize(part), kept.partials),
+                   Squares<ToTotal>{arrays_of({part.data()}, part.size()), part.data(), {kept.total}});
+  ranks.sum({kept.total, 1});
+  for_each(stream, 1, FactorOfTotal{kept.total, {most, kept.factor}});
+  multiply(stream, x, kept.factor);
 }
 
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {

@@ -226,7 +226,7 @@ void check_run(const RunConfig& run, const Checker& checker) {
   }
 }
 
-// What the ranks that share samples do not do. On the CPU or a GPU alike: the run itself looks at the device.
+// What the ranks that share samples do not do, on the CPU and on a GPU alike.
 void check_grid(const Config& config, const Checker& checker) {
   const std::vector<Extent>& grids = config.run.grid;
   if (grids.size() > 1 && config.method.name == MethodName::automatic)

@@ -135,7 +135,6 @@ void require_grids(const Plan& plan, const Config& config, const Backend& backen
   const auto refuse = [](const std::string& what, const std::string& advice) {
     throw ConfigError("run.grid does not go with " + what + "; " + advice);
   };
-  if (!backend.immediate()) refuse("a GPU yet", "set run.device = \"cpu\", or remove run.grid");
   if (shard_by_shard(config, backend))
     refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
            "remove one of them");

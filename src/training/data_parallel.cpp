@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/messages.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
 
@@ -68,6 +69,12 @@ void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {
   std::memcpy(text.data(), bytes.data(), bytes.size());
   team.broadcast(text, 0);
   std::memcpy(bytes.data(), text.data(), bytes.size());
+}
+
+Peers peers_of(Comm& team) {
+  Peers peers{team.rank(), team.size(), {}, [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
+  for (const double rank : team.gather(MpiSession::rank())) peers.ranks.push_back(static_cast<int>(rank));
+  return peers;
 }
 
 std::vector<float> on_host(Backend& backend, ConstSpan values) {
@@ -129,9 +136,13 @@ std::string differing_text(std::uint64_t hash, int part, Comm& team) {
 
 std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team) {
   if (team.size() == 1) return nullptr;
-  const Peers peers{team.rank(), team.size(), [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
-  if (auto own = backend.all_reduce(peers)) return own;
+  if (auto own = backend.all_reduce(peers_of(team))) return own;
   return std::make_unique<MpiAllReduce>(team);
+}
+
+std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group) {
+  if (auto own = backend.messages(peers_of(group))) return own;
+  return make_messages(group);
 }
 
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,

@@ -15,6 +15,9 @@ namespace mrmf {
 /// reference to `team`.
 std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
+/// The same of messages between the ranks of a group.
+std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group);
+
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
 enum class Compared { parameters, parameters_and_state };
 

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "layers/geometry.hpp"
-#include "mpi/messages.hpp"
 
 namespace mrmf {
 namespace {
@@ -52,7 +51,7 @@ SampleGrid::SampleGrid(Backend& backend, const Grid& grid, Comm& team)
     : grid_(grid),
       group_(part_of(team, grid, true)),
       same_block_(part_of(team, grid, false)),
-      messages_(make_messages(group_)),
+      messages_(make_messages(backend, group_)),
       over_same_block_(make_all_reduce(backend, same_block_)),
       over_group_(make_all_reduce(backend, group_)) {}
 

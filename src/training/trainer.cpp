@@ -61,10 +61,29 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   const NetworkSettings settings = network_settings(config, plan, ctx_.data.shape().sample, phase.resolution);
   const Timer looking;
   const Network network(ctx_.backend, settings);
-  const Execution execution = plan_execution(ctx_.backend, network, {settings, 0, true});
-  for (const Index rows : sampler_.first(phase).rows())
+  ModelSettings own{settings, 0, true};
+  if (SampleGrid* grid = ctx_.grid(phase.resolution)) own.grid = grid->grid(), own.block = grid->block();
+  const Execution execution = plan_execution(ctx_.backend, network, own);
+  for (const Index rows : rows_at_once(config.data, phase))
     for (const Unit& unit : execution.units) unit.run->prepare(rows);
   clock_.leave_out(looking.seconds());
+}
+
+// Of a phase whose data may not be loaded yet: with grids they are cut anew where the phase begins.
+std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase) const {
+  if (ctx_.grids == nullptr) return sampler_.first(phase).rows();
+  SampleGrid* const grid = ctx_.grid(phase.resolution);
+  const Comm& sharing = grid != nullptr ? grid->same_block() : ctx_.team;
+  const auto parts = [&](const Split& split, const auto& batch_of) {
+    OrderSettings order = order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
+    order.batch = batch_of(order);
+    return sampler_.in_parts(epoch_order(order, config_.seed, phase_key(phase), 0));
+  };
+  BatchSampler::First first;
+  first.parts = parts(ctx_.data.train(), [&](const OrderSettings&) { return Index{phase.batch}; });
+  first.validation =
+      parts(ctx_.data.validation(), [&](const OrderSettings& order) { return validation_batch(order, phase.batch); });
+  return first.rows();
 }
 
 // Announces the order in which streamed samples are read ahead: the rest of the epoch, and validation.

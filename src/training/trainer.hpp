@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "src/training/batch_sampler.hpp"
 #include "src/training/data_parallel.hpp"
@@ -82,6 +83,7 @@ class Trainer {
   };
   /// The state that an earlier start of the run saved of this phase, with the model as it was then; none if it saved
   /// none.
+  std::set<Index> rows_at_once(const DataConfig& data, const Phase& phase) const;
   std::optional<TrainState> saved(ModelState& model_state, const Phase& phase);
   void begin(ModelState& model_state, const Phase& phase, const TrainState& state);
   void hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state);

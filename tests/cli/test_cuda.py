@@ -380,7 +380,16 @@ class Faults(CudaTest):
         return output
 
     def test_a_rank_that_dies(self):
-        process, ranks = self.start("--set", "run.timeout=4")
+        self.death()
+
+    # Then the others wait for its messages, too.
+    GRID = ["--set", "run.grid=[2]", "--set", "data.shards=1"]
+
+    def test_a_rank_of_a_grid_that_dies(self):
+        self.death(*self.GRID)
+
+    def death(self, *words):
+        process, ranks = self.start("--set", "run.timeout=4", *words)
         os.kill(ranks[1], signal.SIGKILL)
         self.end_of(process)
         deadline = time.monotonic() + 60
@@ -388,8 +397,8 @@ class Faults(CudaTest):
             self.assertLess(time.monotonic(), deadline, "the other rank goes on")
             time.sleep(0.05)
 
-    def hang(self, timeout):
-        process, ranks = self.start("--set", "run.timeout=4")
+    def hang(self, timeout, *words):
+        process, ranks = self.start("--set", "run.timeout=4", *words)
         os.kill(ranks[1], signal.SIGSTOP)
         try:
             self.assertIn("has not ended within 4 s; another rank hangs or has died", self.end_of(process, timeout))
@@ -400,6 +409,9 @@ class Faults(CudaTest):
 
     def test_a_rank_that_hangs(self):
         self.hang(120)
+
+    def test_a_rank_of_a_grid_that_hangs(self):
+        self.hang(120, *self.GRID)
 
     def test_a_kernel_that_never_ends(self):
         """Not even when its communicator is aborted: freeing memory would wait for it."""

@@ -18,6 +18,17 @@ std::vector<float> uniform(Rng& rng, Index count, double low = -1, double high =
 /// uniform() values that both storages hold exactly.
 std::vector<float> exact(Rng& rng, Index count);
 
+/// Stands for two ranks with the same values.
+class Twice final : public AllReduce {
+ public:
+  void sum(std::span<double> values) override {
+    for (double& v : values) v *= 2;
+  }
+  void start(Span) override {}
+  void finish() override {}
+  SumTime take_time() override { return {}; }
+};
+
 /// ||a - b|| / ||b||, or the norm of a where b is zero.
 double distance(ConstSpan a, ConstSpan b);
 /// Bound on distance(): float32 results of short sums, or one rounding to 8 bits of mantissa, 2^-9, with a reserve.

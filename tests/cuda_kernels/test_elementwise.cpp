@@ -165,6 +165,29 @@ TEST_CASE("cuda kernels: sums and clipping are the reference's, at any length an
     }
 }
 
+TEST_CASE("cuda kernels: clipping by the norm of what ranks count is the reference's") {
+  Rng rng(13);
+  Twice ranks;
+  const std::vector<float> start = uniform(rng, 70001);
+  const auto parts = [](std::vector<float>& x) {
+    const Span all = x;
+    return std::vector<std::vector<Span>>{
+        {all}, {all.subspan(16, 40000)}, {all.first(7), all.subspan(64, 0), all.subspan(129, 60000)}, {}};
+  };
+  for (std::size_t number = 0; number < 4; ++number)
+    for (const float most : {0.5F, 1e6F}) {
+      CAPTURE(number);
+      std::vector<float> y = start, expected = start;
+      std::vector<double> scratch(cuda::clip_bytes(std::ssize(y)) / sizeof(double) + 1, 99);
+      cuda::clip_over(nullptr, y, most, parts(y)[number], ranks, scratch.data());
+      reference->clip(std::ssize(y))->run_over(expected, most, parts(expected)[number], ranks);
+      double worst = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) worst = std::max(worst, std::abs(double{y[i]} - expected[i]));
+      CHECK(worst < 1e-7);
+      CHECK(scratch.back() == 99);
+    }
+}
+
 TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length and alignment") {
   Rng rng(11);
   Step step;

@@ -51,12 +51,15 @@ std::vector<float> targets(const Case& with, Rng& rng, Index rows) {
   return target;
 }
 
-void compare(const Case& with, const cuda::Storage& storage, Index rows, Index most_rows) {
+/// `shared`: another rank has as many positions with the same values.
+void compare(const Case& with, const cuda::Storage& storage, Index rows, Index most_rows, bool shared = false) {
   Rng rng(10);
   const Shape shape{rows, with.positions, with.channels, 3};
   const std::vector<float> y = exact(rng, shape.count()), target = targets(with, rng, rows);
   Step step;
   step.loss_weight = 0.125F;
+  Twice other_half;
+  if (shared) step.share = 0.5F, step.of_sample = &other_half;
   const cuda::StepBlock block = cuda::StepBlock::of(step);
   std::vector<float> expected_dy(y.size());
   float expected = 0, sum = 77, again = 78;
@@ -72,6 +75,7 @@ void compare(const Case& with, const cuda::Storage& storage, Index rows, Index m
   work.rows = rows;
   work.step = &block;
   work.scratch = scratch.data();
+  work.of_sample = step.of_sample;
   if (!with.settings.class_weights.empty()) work.class_weights = with.settings.class_weights.data();
   cuda::loss({nullptr, storage}, work, stored.data(), target.data(), dy.data(), &sum);
   cuda::loss({nullptr, storage}, work, stored.data(), target.data(), nullptr, &again);
@@ -92,6 +96,7 @@ TEST_CASE("cuda kernels: losses and their gradients over padded outputs, with sc
         CAPTURE(rows);
         compare(with, storage, rows, rows);
         compare(with, storage, rows, rows + 2);
+        compare(with, storage, rows, rows, true);
       }
   for (const Case& with : cases())
     if (product(with.positions) == 1)

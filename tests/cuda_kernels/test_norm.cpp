@@ -8,23 +8,19 @@
 namespace mrmf::test {
 namespace {
 
-/// Stands for two ranks with the same batch.
-class Twice final : public AllReduce {
- public:
-  void sum(std::span<double> values) override {
-    for (double& v : values) v *= 2;
-  }
-  void start(Span) override {}
-  void finish() override {}
-  SumTime take_time() override { return {}; }
-};
-
 struct NormCase {
   NormReluPool settings;
   bool plain;  // no activation: the reference's norm() instead of its norm_relu_pool()
   bool training = true;
   bool two_ranks = false;
 };
+
+/// Statistics of a part of the positions alone.
+NormCase counting(NormReluPool settings, const Box& box) {
+  settings.norm.in = settings.in;
+  settings.norm.counted = box;
+  return {settings, true};
+}
 
 /// A norm's memory and results, of one backend.
 struct NormState {
@@ -118,6 +114,9 @@ std::vector<NormCase> cases() {
       {{c5, {1, 7, 9}, 2, 0.1F, pool(5, {1, 7, 9}, {1, 2, 4})}, false},
       {{c90, {1, 1, 50}, 1, 0, pool(90, {1, 1, 50}, {1, 1, 4})}, false},
       {{c90, {1, 1, 50}, 1, 0, std::nullopt}, false},
+      counting({c16, {4, 6, 5}, 3, 1, std::nullopt}, {{1, 0, 2}, {2, 6, 3}}),
+      counting({c5, {1, 1, 33}, 1, 1, std::nullopt}, {{0, 0, 1}, {1, 1, 31}}),
+      counting({c90, {1, 9, 7}, 2, 1, std::nullopt}, {{0, 3, 0}, {1, 5, 7}}),
   };
   for (std::size_t i = 0, count = all.size(); i < count; ++i) {
     NormCase c = all[i];
@@ -143,6 +142,22 @@ TEST_CASE("cuda kernels: batch norm, alone and with ReLU and average pooling beh
         const NormRun run{c, storage, n};
         check_norm(run, exact(rng, run.in.count()), rng);
       }
+}
+
+TEST_CASE("cuda kernels: batch norm's statistics are of the positions that count, whatever lies beside them") {
+  Rng rng(8);
+  const NormCase c = counting({{3, 0.1F, 1e-5F}, {1, 4, 5}, 2, 1, std::nullopt}, {{0, 1, 1}, {1, 2, 3}});
+  const NormRun run{c, float_storage, 2};
+  std::vector<float> x = exact(rng, run.in.count()), beside = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t column = i / 3 % 5, line = i / 15 % 4;
+    if (column < 1 || column > 3 || line < 1 || line > 2) beside[i] = 1e6F;
+  }
+  NormState one(rng, 3, run.out.count(), run.in.count()), other = one;
+  NormRun(run).device(one, x, x);
+  NormRun(run).device(other, beside, x);
+  CHECK(one.mean == other.mean);
+  CHECK(one.inverse == other.inverse);
 }
 
 TEST_CASE("cuda kernels: batch norm statistics bear a mean far from zero, and an outlier in the first row") {

@@ -29,8 +29,11 @@ std::vector<double> scratch_of(std::size_t bytes) { return std::vector<double>(b
 TEST_CASE("cuda kernels: group norm is the reference's, for any number of samples up to the largest") {
   Rng rng(5);
   constexpr Index most = 70;
-  for (const GroupNormSettings& s : {GroupNormSettings{12, 4, 300}, GroupNormSettings{10, 2, 17},
-                                     GroupNormSettings{96, 1, 1}, GroupNormSettings{3, 3, 4000}})
+  Twice other_half;  // of each sample, on another rank
+  for (const GroupNormSettings& s :
+       {GroupNormSettings{12, 4, 300}, GroupNormSettings{10, 2, 17}, GroupNormSettings{96, 1, 1},
+        GroupNormSettings{3, 3, 4000}, GroupNormSettings{12, 4, 300, 1e-5F, 600},
+        GroupNormSettings{10, 2, 17, 1e-5F, 34}, GroupNormSettings{96, 1, 1, 1e-5F, 2}})
     for (const cuda::Storage& storage : {float_storage, bf16_storage})
       for (const Index n : {Index{1}, Index{2}, Index{7}, most}) {
         if (n * s.positions * s.channels > 300000) continue;
@@ -41,11 +44,13 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
         std::vector<float> y(x.size()), dx(x.size());
         Statistics want(rng, s, n), got = want;
         const auto op = reference->group_norm(s, n);
-        op->forward({}, {shape, x}, want.memory(), {shape, y});
-        op->backward({}, {shape, x}, {shape, dy}, want.memory(), want.dgamma, want.dbeta, {shape, dx});
+        Step step;
+        step.of_sample = s.of_sample > 0 ? &other_half : nullptr;
+        op->forward(step, {shape, x}, want.memory(), {shape, y});
+        op->backward(step, {shape, x}, {shape, dy}, want.memory(), want.dgamma, want.dbeta, {shape, dx});
 
         std::vector<double> scratch = scratch_of(cuda::group_norm_bytes(storage, s, most));
-        const cuda::GroupNormWork norm{{nullptr, storage}, s, scratch.data()};
+        const cuda::GroupNormWork norm{{nullptr, storage}, s, scratch.data(), step.of_sample};
         const Stored stored_x(storage, shape, x), stored_dy(storage, shape, dy);
         Stored stored_y(storage, shape), stored_dx(storage, shape);
         cuda::group_norm_forward(norm, n, stored_x.data(), got.memory(), stored_y.data());
@@ -65,18 +70,23 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
 
 TEST_CASE("cuda kernels: group norm of values far from zero keeps their deviation") {
   Rng rng(6);
-  const GroupNormSettings s{8, 2, 500};
-  const Shape shape{3, {1, 1, s.positions}, s.channels, 1};
-  std::vector<float> x = uniform(rng, shape.count()), y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += i % 8 < 4 ? 3000.0F : -500.0F;
-  Statistics want(rng, s, 3), got = want;
-  reference->group_norm(s, 3)->forward({}, {shape, x}, want.memory(), {shape, y});
-  std::vector<double> scratch = scratch_of(cuda::group_norm_bytes(float_storage, s, 3));
-  const Stored stored_x(float_storage, shape, x);
-  Stored stored_y(float_storage, shape);
-  cuda::group_norm_forward({{nullptr, float_storage}, s, scratch.data()}, 3, stored_x.data(), got.memory(),
-                           stored_y.data());
-  CHECK(distance(got.inverse, want.inverse) < 1e-5);
+  Twice other_half;
+  for (const bool shared : {false, true}) {
+    const GroupNormSettings s{8, 2, 500, 1e-5F, shared ? 1000 : 0};
+    Step step;
+    step.of_sample = shared ? &other_half : nullptr;
+    const Shape shape{3, {1, 1, s.positions}, s.channels, 1};
+    std::vector<float> x = uniform(rng, shape.count()), y(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += i % 8 < 4 ? 3000.0F : -500.0F;
+    Statistics want(rng, s, 3), got = want;
+    reference->group_norm(s, 3)->forward(step, {shape, x}, want.memory(), {shape, y});
+    std::vector<double> scratch = scratch_of(cuda::group_norm_bytes(float_storage, s, 3));
+    const Stored stored_x(float_storage, shape, x);
+    Stored stored_y(float_storage, shape);
+    cuda::group_norm_forward({{nullptr, float_storage}, s, scratch.data(), step.of_sample}, 3, stored_x.data(),
+                             got.memory(), stored_y.data());
+    CHECK(distance(got.inverse, want.inverse) < 1e-5);
+  }
 }
 
 TEST_CASE("cuda kernels: the mean over all positions, for any number of samples up to the largest") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The check on a GPU, in one call of under ten minutes: tests, gradients and losses beside the CPU's, recorded steps
-# against eager ones, two ranks on one card, compute-sanitizer, then speed beside PyTorch. What is right comes first, so
-# that a slow machine drops timings. Writes docs/results/gpu.md, or $RESULTS.
+# against eager ones, two ranks on one card, a grid of them, compute-sanitizer, then speed beside PyTorch. What is right
+# comes first, so that a slow machine drops timings. Writes docs/results/gpu.md, or $RESULTS.
 # Usage: tests/gpu/check.sh [BUILD] in a source tree, gpu/check.sh in a bundle, which needs bash, python3 and the usual
 # small tools of a GPU machine, but neither MPI nor HDF5 nor a compiler nor a network.
 # Environment: RESULTS; TOTAL (570, seconds for everything); PART (all; tests or speed: one half in a call of its own, so
@@ -174,15 +174,26 @@ torch_speed() {  # network
   python3 "$here/results.py" --torch "torch-$1.json"
 }
 
-# A batch is a rank's own, so that of two ranks is half as large: then both learn from the same mini-batches.
+# A batch is a rank's own, so that of two ranks is half as large: then both learn from the same mini-batches. A grid's is
+# that of its group.
 two_ranks() {
   local samples=640 batch=64
   if [ -n "$trial" ]; then samples=64 batch=8; fi
   "$mrmf" simulate neuron --samples $samples --cells 2 --seed 1 --output neuron.h5 --overwrite &&
     "$mrmf" train "$here/two_ranks.toml" --overwrite --set training.batch=$batch --set run.folder=one-rank &&
-    timeout -k 5 $((60 * slack)) "$mpirun" --oversubscribe -n 2 "$mrmf" train "$here/two_ranks.toml" --overwrite \
-      --set training.batch=$((batch / 2)) --set run.folder=two-ranks --set run.ranks_share_gpu=true &&
-    python3 "$here/compare.py" runs one-rank two-ranks
+    on_one_card two-ranks --set training.batch=$((batch / 2))
+}
+grid_of_two_ranks() {
+  local batch=64
+  if [ -n "$trial" ]; then batch=8; fi
+  on_one_card grid --set training.batch=$batch --set 'run.grid=[2]'
+}
+on_one_card() {  # folder, settings of two ranks that learn what two_ranks' one rank does
+  local folder=$1
+  shift
+  timeout -k 5 $((60 * slack)) "$mpirun" --oversubscribe -n 2 "$mrmf" train "$here/two_ranks.toml" --overwrite \
+    --set run.folder="$folder" --set run.ranks_share_gpu=true "$@" &&
+    python3 "$here/compare.py" runs one-rank "$folder"
 }
 
 sanitizer() {  # tool, cases, what they are
@@ -213,6 +224,7 @@ check_results() {
   done
   write_page  # and again later, so that there is one also when this is ended from outside
   step "two ranks on one card" 100 two_ranks
+  step "two ranks that share samples on one card" 70 grid_of_two_ranks
   step "compute-sanitizer memcheck" 90 sanitizer memcheck "$kernel_cases" float32
   step "compute-sanitizer memcheck, fused kernels in bf16" 60 sanitizer memcheck "$fused_case" fused
   step "compute-sanitizer racecheck" 60 sanitizer racecheck "$race_cases" all

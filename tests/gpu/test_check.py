@@ -55,7 +55,7 @@ while [ "${1#--}" != "$1" ]; do case $1 in *=*) shift ;; --error-exitcode|--tool
 "$@"
 echo "========= ERROR SUMMARY: 0 errors"
 """
-STEPS = 29
+STEPS = 30
 
 
 class Check(unittest.TestCase):
@@ -137,6 +137,7 @@ class Check(unittest.TestCase):
         for name in dropped:
             self.assertRegex(name, "^(speed|layers|PyTorch's speed)")
         self.assertEqual(steps["two ranks on one card"][0], "ok")
+        self.assertEqual(steps["two ranks that share samples on one card"][0], "ok")
         self.assertEqual(steps["compute-sanitizer racecheck"], ("ok", "========= ERROR SUMMARY: 0 errors"))
 
     def test_the_sanitizers_see_the_fused_kernels_in_bf16(self):

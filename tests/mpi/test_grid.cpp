@@ -1,12 +1,14 @@
 // A sample on several ranks: outputs, losses, gradients and statistics as on one, for every layer, random networks and
-// grids.
+// grids. With MRMF_TEST_CUDA on the CUDA backend instead of the CPU's (or its emulated twin, MRMF_CUDA_MODULE), where
+// the step is recorded and replayed.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "layers/exchange.hpp"
-#include "mpi/messages.hpp"
 #include "src/run/whole_weights.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/branches.hpp"
@@ -20,17 +22,36 @@ namespace {
 /// The numbers of a training step.
 struct Results {
   std::vector<float> y, grads, state;
-  double loss = 0;
+  float loss = 0;
 };
 
-std::vector<float> box_of(Backend& backend, const Shape& shape, const std::vector<float>& values, const Box& box) {
+std::vector<float> box_of(const Shape& shape, const std::vector<float>& values, const Box& box) {
   Shape part = shape;
   part.spatial = box.count;
   std::vector<float> result(static_cast<std::size_t>(part.count()));
   std::vector<float> from = values;
-  backend.copy_box({shape, from}, {part, result}, {.from = box.first, .count = box.count});
+  make_reference_backend()->copy_box({shape, from}, {part, result}, {.from = box.first, .count = box.count});
   return result;
 }
+
+std::unique_ptr<Backend> device() {
+  cuda::Settings settings;
+  settings.precision = Precision::fp32;
+  settings.deterministic = true;  // timing would take long: many small plans are made here
+  settings.share_device = true;
+  return make_cuda_backend(settings);
+}
+
+enum class On { reference, onednn, cuda };
+
+std::unique_ptr<Backend> backend_of(On on) {
+  if (on == On::cuda) return device();
+  return on == On::reference ? make_reference_backend() : make_onednn_backend(1);
+}
+
+bool tests_cuda() { return std::getenv("MRMF_TEST_CUDA") != nullptr; }
+std::vector<On> all_backends() { return tests_cuda() ? std::vector{On::cuda} : std::vector{On::reference, On::onednn}; }
+On fast_backend() { return tests_cuda() ? On::cuda : On::onednn; }
 
 /// Distance relative to the largest of what is wanted.
 double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
@@ -62,7 +83,7 @@ struct Experiment {
     ModelSettings own = settings;
     own.grid = {blocks};
     own.block = world.rank();
-    const auto messages = make_messages(world);
+    const auto messages = make_messages(*backend, world);
     const auto ranks = make_all_reduce(*backend, world);
     Model model(*backend, own);
     return run(model, messages.get(), ranks.get());
@@ -88,8 +109,8 @@ struct Experiment {
     const std::vector<float> x = random_values(whole.count(), 21);
     const std::vector<float> target = targets(labels, loss.task() == Task::classes ? outputs_of.channels : 1);
     const Execution& here = model.execution();
-    const std::vector<float> own_x = box_of(*backend, whole, x, here.input_box);
-    const std::vector<float> own_target = box_of(*backend, labels, target, here.output_box);
+    const std::vector<float> own_x = box_of(whole, x, here.input_box);
+    const std::vector<float> own_target = box_of(labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
     Step step{
@@ -97,24 +118,41 @@ struct Experiment {
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
-    const ConstTensor y = model.forward(step, {in, own_x});
-    Results results;
-    const std::vector<float> outputs = copy(y.data);
-    std::ranges::fill(model.grads(), NAN);
     Shape own_labels = out;
     own_labels.channels = labels.channels;
+    Arena input = backend->allocate(backend->activation_floats(in));
+    Arena own_labels_at = backend->allocate(std::ssize(own_target));
+    backend->write_activation(own_x, {in, input.span()});
+    backend->write(own_target, own_labels_at.span());
     Step of_loss = step;
     if (out.spatial == outputs_of.spatial) of_loss.of_sample = nullptr;  // every rank has all of it
-    backend->loss(loss, out, labels.channels)
-        ->run(of_loss, y, {own_labels, own_target}, model.output_gradient(rows), model.loss());
-    model.backward(step, {in, own_x}, {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
-    results.loss = model.loss()[0];
+    const auto loss_op = backend->loss(loss, out, labels.channels);
+    std::vector<float> outputs(static_cast<std::size_t>(out.count()));
+    model.prepare(rows);
+    backend->forget();  // the records of another model
+    // Call by call, recorded, and replayed.
+    for (int time = 0; time < (backend->immediate() ? 1 : 3); ++time) {
+      backend->fill(model.grads(), NAN);
+      backend->begin(step);
+      backend->run(1, [&] {
+        const ConstTensor y = model.forward(step, {in, input.span()});
+        loss_op->run(of_loss, y, {own_labels, own_labels_at.span()}, model.output_gradient(rows), model.loss());
+      });
+      backend->read_activation(model.output(rows), outputs);
+      backend->run(2, [&] {
+        model.backward(step, {in, input.span()},
+                       {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
+      });
+    }
+    Results results;
+    backend->read(model.loss(), {&results.loss, 1});
     std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
     for (const Entry& entry : model.network().entries()) {
       const Span own = part(grads, entry.params);
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }
-    results.state = copy(model.state());
+    results.state.resize(model.state().size());
+    backend->read(model.state(), results.state);
     results.y = gathered(outputs, outputs_of, here, ranks != nullptr);
     return results;
   }
@@ -125,7 +163,7 @@ struct Experiment {
     std::vector<float> all(static_cast<std::size_t>(whole.count()));
     Shape part = whole;
     part.spatial = here.output_box.count;
-    backend->copy_box({part, own}, {whole, all}, {.to = here.output_box.first, .count = part.spatial});
+    make_reference_backend()->copy_box({part, own}, {whole, all}, {.to = here.output_box.first, .count = part.spatial});
     world.sum(std::span(all));
     return all;
   }
@@ -154,9 +192,9 @@ std::vector<Extent> grids(int ranks, int axes) {
   return all;
 }
 
-Experiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample, bool reference) {
+Experiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample, On on = fast_backend()) {
   Experiment e;
-  e.backend = reference ? make_reference_backend() : make_onednn_backend(1);
+  e.backend = backend_of(on);
   e.settings.network.sample = sample;
   e.settings.network.max_rows = e.rows;
   e.settings.network.layers = layers;
@@ -222,17 +260,17 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
   };
   std::size_t number = 0;
   for (const std::vector<LayerSpec>& middle : middles)
-    for (const bool reference : {true, false}) {
+    for (const On on : all_backends()) {
       CAPTURE(number);
-      CAPTURE(reference);
-      number += reference ? 0 : 1;
+      CAPTURE(static_cast<int>(on));
+      number += on == On::reference ? 0 : 1;
       std::vector<LayerSpec> layers = middle;
       layers.insert(layers.begin(), conv(3, {1, 1, 2}));  // so that the layer has a gradient to give
       layers.insert(layers.end(), {flat, dense});
-      Experiment e = experiment(layers, sample, reference);
+      Experiment e = experiment(layers, sample, on);
       e.check({1, 1, e.world.size()});
       layers.resize(layers.size() - 2);  // outputs with positions
-      Experiment open = experiment(layers, sample, reference);
+      Experiment open = experiment(layers, sample, on);
       open.check({1, 1, open.world.size()});
     }
 }
@@ -252,12 +290,12 @@ TEST_CASE("grid: losses whose means are of whole samples, with labels that are i
   const Shape sample{.n = 0, .spatial = {1, 12, 11}, .channels = 2, .axes = 2};
   std::size_t number = 0;
   for (const Kinds& kinds : all)
-    for (const bool reference : {true, false}) {
+    for (const On on : all_backends()) {
       CAPTURE(number);
-      CAPTURE(reference);
-      number += reference ? 0 : 1;
-      Experiment e = experiment({conv(4, {1, 3, 3}, {1, 1, 1}, true), layer(LayerKind::tanh), conv(3, {1, 1, 1})},
-                                sample, reference);
+      CAPTURE(static_cast<int>(on));
+      number += on == On::reference ? 0 : 1;
+      Experiment e =
+          experiment({conv(4, {1, 3, 3}, {1, 1, 1}, true), layer(LayerKind::tanh), conv(3, {1, 1, 1})}, sample, on);
       e.loss.weights = {};
       for (const auto& [kind, weight] : kinds.weights) e.loss.weights[static_cast<std::size_t>(kind)] = weight;
       e.loss.class_weights = kinds.classes;
@@ -288,7 +326,7 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
                                         layer(LayerKind::dense, 5),
                                         layer(LayerKind::relu),
                                         layer(LayerKind::dense, 2)};
-    Experiment e = experiment(layers, sample, false);
+    Experiment e = experiment(layers, sample);
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }
 }
@@ -329,7 +367,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
       for (LayerSpec& spec : layers)
         if (spec.name == "left" || spec.name == "right") spec.units = 5;
       if (!first) layers.insert(layers.begin(), conv(16, {1, 3, 2}));
-      Experiment e = experiment(layers, sample, false);
+      Experiment e = experiment(layers, sample);
       for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
       if (e.world.size() == 1) continue;
       ModelSettings own = e.settings;
@@ -346,7 +384,7 @@ TEST_CASE("grid: random networks with branches and dropout, on random grids") {
       CAPTURE(key);
       CAPTURE(axes);
       Experiment e;
-      e.backend = make_onednn_backend(1);
+      e.backend = backend_of(fast_backend());
       e.settings = branch_model(random_layers(key), axes);
       e.settings.network.max_rows = e.rows;
       const std::vector<Extent> all = grids(e.world.size(), axes);

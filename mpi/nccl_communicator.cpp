@@ -1,0 +1,186 @@
+#include "mpi/nccl_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "kernels/cuda/kernels.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double patience = 5;  // seconds in which the kernels of an aborted communicator must end
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+Stream most_urgent() {
+  int least = 0, most = 0;
+  MRMF_CUDA(cudaDeviceGetStreamPriorityRange(&least, &most));
+  return Stream(most);
+}
+
+bool is_busy(cudaStream_t stream) { return cudaStreamQuery(stream) == cudaErrorNotReady; }
+
+}  // namespace
+
+NcclStream::NcclStream(Device& device) : device_(device), stream_(most_urgent()) {}
+
+void NcclStream::fork() {
+  ready_.record(device_.stream());
+  ready_.wait(stream_.get());
+}
+
+void NcclStream::check(double waited) {
+  for (NcclCommunicator* const each : communicators_) each->check();
+  if (waited > device_.settings().timeout)
+    communicators_.front()->fail_late("a sum over the ranks, or a message between them,", waited);
+}
+
+// The unwinding frees memory and so waits for the device. If the device does not become idle in time, that wait would
+// never end: then terminate the program, with the message from main's handler.
+void NcclStream::leave(const std::string& message) {
+  for (NcclCommunicator* const each : communicators_) each->abort();
+  try {
+    throw FaultError(message);
+  } catch (const FaultError&) {
+    const Clock::time_point begin = Clock::now();
+    while (is_busy(device_.stream()) || is_busy(stream_.get())) {
+      if (since(begin) > patience) std::terminate();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    throw;
+  }
+}
+
+NcclStream::Listed::Listed(NcclStream& stream, NcclCommunicator& communicator)
+    : stream_(stream), communicator_(communicator) {
+  if (stream_.communicators_.empty())
+    stream_.device_.waiter().watch([&stream](double waited) { stream.check(waited); });
+  stream_.communicators_.push_back(&communicator);
+}
+
+NcclStream::Listed::~Listed() {
+  std::erase(stream_.communicators_, &communicator_);
+  if (stream_.communicators_.empty()) stream_.device_.waiter().stop_watching();
+}
+
+NcclCommunicator::NcclCommunicator(NcclStream& stream, const Peers& peers)
+    : stream_(stream), rank_(peers.ranks.at(static_cast<std::size_t>(peers.rank))), listed_(stream, *this) {
+  connect(peers);
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  stream_.device().recorder().forget();  // records hold the communicator
+  if (comm_ == nullptr) return;
+  if (ncclCommFinalize(comm_) == ncclSuccess || finished()) {
+    ncclCommDestroy(comm_);
+    return;
+  }
+  try {
+    stream_.leave(fmt::format("rank {}: a sum over the ranks does not end although it was given up", rank_));
+  } catch (const FaultError&) {  // it has ended
+  }
+}
+
+void NcclCommunicator::connect(const Peers& peers) {
+  ncclUniqueId id{};
+  if (peers.rank == 0) MRMF_NCCL(ncclGetUniqueId(&id));
+  peers.broadcast(std::as_writable_bytes(std::span(&id, 1)));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = ncclCommInitRankConfig(&comm_, peers.size, id, peers.rank, &config);
+  if (result != ncclSuccess && result != ncclInProgress) fail(result, "connecting the ranks");
+  settle("connecting the ranks");
+}
+
+void NcclCommunicator::queue(const char* what, const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call) {
+  stream_.fork();
+  const ncclResult_t result = call(comm_, stream_.get());
+  if (result == ncclInProgress)
+    settle(what);
+  else if (result != ncclSuccess)
+    fail(result, what);
+}
+
+// Waits until NCCL has accepted the last call.
+void NcclCommunicator::settle(const char* what) {
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+    if (result != ncclSuccess) fail(result, what);
+    if (state == ncclSuccess) return;
+    if (state != ncclInProgress) fail(state, what);
+    if (since(begin) > stream_.device().settings().timeout) fail_late(what, since(begin));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+void NcclCommunicator::check() {
+  if (comm_ == nullptr) return;  // already aborted
+  ncclResult_t state = ncclSuccess;
+  if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
+    fail(state, "a sum over the ranks or a message between them");
+}
+
+void NcclCommunicator::fail(ncclResult_t result, const char* what) {
+  const std::string text = std::string(ncclGetErrorString(result)) + ": " + ncclGetLastError(comm_);
+  stream_.leave(fmt::format(
+      "rank {}: NCCL failed in {}: {}; look for the first rank that ended (NCCL_DEBUG=INFO "
+      "says more){}",
+      rank_, what, text, result == ncclInvalidUsage ? "; two ranks on one GPU need run.ranks_share_gpu" : ""));
+}
+
+void NcclCommunicator::fail_late(const char* what, double seconds) {
+  stream_.leave(
+      fmt::format("rank {}: {} has not ended within {:.0f} s; another rank hangs or has died", rank_, what, seconds));
+}
+
+bool NcclCommunicator::finished() {
+  const Clock::time_point begin = Clock::now();
+  ncclResult_t state = ncclInProgress;
+  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && since(begin) < patience)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return state == ncclSuccess;
+}
+
+// At once: endless work would hold on to the memory that the unwinding frees. ncclCommAbort can itself hang when a peer
+// is gone, so it gets its own thread; the process ends anyway.
+void NcclCommunicator::abort() {
+  if (comm_ == nullptr) return;
+  std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
+}
+
+NcclWait::NcclWait(NcclStream& stream) : stream_(stream), stamps_(sizeof(StampBlock)) {
+  MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), stream.device().stream()));
+}
+
+void NcclWait::begin() {
+  done_.record(stream_.get());
+  begun_ = true;
+}
+
+void NcclWait::end() {
+  if (!std::exchange(begun_, false)) return;
+  const cudaStream_t compute = stream_.device().stream();
+  stamp_begin(compute, stamps_.get<StampBlock>());
+  done_.wait(compute);
+  stamp_end(compute, stamps_.get<StampBlock>());
+}
+
+SumTime NcclWait::take_time() {
+  const Device& device = stream_.device();
+  StampBlock stamps;
+  device.synchronise();  // by polling: the copy would block inside CUDA
+  MRMF_CUDA(cudaMemcpyAsync(&stamps, stamps_.get(), sizeof(stamps), cudaMemcpyDeviceToHost, device.stream()));
+  device.synchronise();
+  MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), device.stream()));
+  return {.waited = 1e-9 * static_cast<double>(stamps.total)};
+}
+
+}  // namespace mrmf::cuda

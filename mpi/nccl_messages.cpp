@@ -1,0 +1,48 @@
+// Messages between the ranks that share a sample, by NCCL: all of a call as one group, so that ranks which send to each
+// other do not wait for each other.
+#include <utility>
+
+#include "mpi/nccl_communicator.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+class NcclMessages final : public Messages {
+ public:
+  NcclMessages(std::shared_ptr<NcclCommunicator> communicator, int rank)
+      : communicator_(std::move(communicator)), rank_(rank), wait_(communicator_->stream()) {}
+
+  int rank() const override { return rank_; }
+
+  void start(std::span<const Message> sent, std::span<const Message> received) override {
+    if (sent.empty() && received.empty()) return;
+    communicator_->queue("a message between the ranks of a grid", [&](ncclComm_t comm, cudaStream_t stream) {
+      ncclResult_t result = ncclGroupStart();
+      const auto add = [&](ncclResult_t each) {
+        if (result == ncclSuccess || result == ncclInProgress) result = each;
+      };
+      for (const Message& m : received)
+        add(ncclRecv(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
+      for (const Message& m : sent) add(ncclSend(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
+      const ncclResult_t ended = ncclGroupEnd();  // also after an error
+      add(ended);
+      return result;
+    });
+    wait_.begin();
+  }
+  void finish() override { wait_.end(); }
+  SumTime take_time() override { return wait_.take_time(); }
+
+ private:
+  std::shared_ptr<NcclCommunicator> communicator_;
+  int rank_;
+  NcclWait wait_;
+};
+
+}  // namespace
+
+std::unique_ptr<Messages> make_nccl_messages(std::shared_ptr<NcclCommunicator> communicator, int rank) {
+  return std::make_unique<NcclMessages>(std::move(communicator), rank);
+}
+
+}  // namespace mrmf::cuda
