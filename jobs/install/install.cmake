@@ -29,7 +29,8 @@ install(TARGETS mrmf_core EXPORT mrmf ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR
 install(EXPORT mrmf NAMESPACE mrmf:: FILE mrmf-targets.cmake DESTINATION ${MRMF_PACKAGE_FOLDER})
 install(FILES src/mrmf.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf)
 install(DIRECTORY kernels layers mpi io src DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf FILES_MATCHING PATTERN "*.hpp"
-  PATTERN "mrmf.hpp" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "onednn" EXCLUDE PATTERN "cli" EXCLUDE)
+  PATTERN "mrmf.hpp" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "onednn" EXCLUDE PATTERN "cli" EXCLUDE
+  PATTERN "nccl_*" EXCLUDE)
 install(FILES kernels/cuda/module.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cuda)
 
 # What mrmf plot runs.

@@ -154,6 +154,16 @@ class Vectors(GridTest):
             one, two = self.train("one", *words), self.train("two", *words, *SHARED, *grid([2]), ranks=2)
             np.testing.assert_allclose(two, one, rtol=tolerance)
 
+    def test_four_outputs_in_bf16(self):
+        """They are padded to eight, of half the bytes each: as many floats as four, and yet no floats."""
+        flat = ('[[model.layers]]\ntype = "flatten"\n[[model.layers]]\ntype = "batch_norm"\n',
+                '[[model.layers]]\ntype = "flatten"\n')
+        self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, ("layout = ", "shards = 2\nlayout = "), flat,
+                             ("units = 8", "units = 4")])
+        words = [*SGD, "--set", "run.precision=bf16"]
+        one, two = self.train("one", *words), self.train("two", *words, *SHARED, *grid([2]), ranks=2)
+        np.testing.assert_allclose(two, one, rtol=5e-2)
+
 
 class Fields(GridTest):
     def setUp(self):

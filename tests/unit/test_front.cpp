@@ -224,10 +224,10 @@ TEST_CASE("front: what cannot stand behind one is refused by the layer's name") 
 }
 
 TEST_CASE("front: refusals of a configuration name the key, the reason and what to do") {
-  const auto error = [](std::vector<std::string> set) -> std::string {
+  const auto error = [](std::vector<std::string> set, const std::string& text = kSmallest) -> std::string {
     set.insert(set.begin(), {"method.name=mrmf", "method.top=front"});
     try {
-      make_plan(parse_config(kSmallest, "c.toml", set));
+      make_plan(parse_config(text, "c.toml", set));
     } catch (const ConfigError& refused) {
       return refused.what();
     }
@@ -241,9 +241,11 @@ TEST_CASE("front: refusals of a configuration name the key, the reason and what 
   CHECK(error({two, "method.teams=concurrent"}).find("method.teams") != std::string::npos);
   CHECK(error({two, "method.bottom=fresh"}).find("method.bottom") != std::string::npos);
   CHECK(error({two, "method.name=progressive"}).find("no choice of top layers") != std::string::npos);
-  CHECK(error({two, "model.preset=\"\"",
-               "model.layers=[{type=\"max_pool\", window=2}, {type=\"conv\", filters=2, kernel=3}]"})
-            .find("pool1 (max_pool) comes before the first convolution") != std::string::npos);
+  CHECK(error({two, "data.layout=reinterpret"}).find("are no neighbours") != std::string::npos);
+  std::string pooled = kSmallest;
+  pooled.replace(pooled.find("preset"), std::string::npos,
+                 "layers = [{type=\"max_pool\", window=2}, {type=\"conv\", filters=2, kernel=3}]\n");
+  CHECK(error({two}, pooled).find("pool1 (max_pool) comes before the first convolution") != std::string::npos);
 }
 
 TEST_CASE("front: logarithms of the samples are a warning, because the loss jumps") {
@@ -337,6 +339,8 @@ TEST_CASE("front: auto takes it for series and planes, not for cubes, nor where 
 
   // Averages of logarithms are not logarithms of averages; a dropout's masks differ.
   CHECK(choose("preset = \"neuron_inverter\"", 1, series, {"data.normalise.samples=log1p"}).config.method.top ==
+        TopRule::interpolated);
+  CHECK(choose("preset = \"neuron_inverter\"", 1, series, {"data.layout=reinterpret"}).config.method.top ==
         TopRule::interpolated);
   const std::string dropout = "layers = [{ type = \"dropout\", rate = 0.1 }, " + convolutions.substr(10);
   CHECK(choose(dropout, 2, plane).config.method.top == TopRule::interpolated);
