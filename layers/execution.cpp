@@ -76,6 +76,9 @@ class Units {
     execution.params =
         alone ? ParameterLayout(network) : ParameterLayout(network, partition_->cut_weights(settings.block));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
+    readers_.assign(network.size() + 1, 0);
+    for (const Local& local : locals_)
+      for (const std::size_t read : local.reads) ++readers_[read];
     execution.input = network.input();
     execution.input_box = {.count = network.input().spatial};
     execution.output_box = {.count = network.output().spatial};
@@ -185,16 +188,16 @@ class Units {
     }
   }
 
-  /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is.
+  /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is. No more
+  /// than are ever fused, so that networks of many layers are made in no time.
   Run run_from(std::size_t i) const {
+    constexpr std::size_t kMostFused = 3;
     const auto only_reader = [&](std::size_t next) {  // of the layer before it
-      std::size_t readers = 0;
-      for (std::size_t r = next; r < locals_.size(); ++r)
-        readers += static_cast<std::size_t>(std::ranges::count(locals_[r].reads, next));
-      return readers == 1 && locals_[next].reads == std::vector{next} && (!partition_ || partition_->at_hand(next, 0));
+      return readers_[next] == 1 && locals_[next].reads == std::vector{next} &&
+             (!partition_ || partition_->at_hand(next, 0));
     };
     std::size_t end = i + 1;
-    while (end < locals_.size() && only_reader(end)) ++end;
+    while (end < locals_.size() && end < i + kMostFused && only_reader(end)) ++end;
     return Run(locals_).subspan(i, end - i);
   }
 
@@ -211,6 +214,7 @@ class Units {
   std::optional<Partition> partition_;  // none: every rank has whole samples
   Extent place_{};
   std::vector<Local> locals_;
+  std::vector<std::size_t> readers_;  // of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
   std::vector<Exchanged> exchanged_;
 };
