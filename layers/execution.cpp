@@ -59,8 +59,8 @@ Fused norm_conv(Backend& backend, Run run) {
   return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec, run[0].place.counted), 2};
 }
 
-/// The backend's fused layer for the first layers of the run, if any. No two layers with parameters may be fused on some
-/// blocks of a grid alone: gradients are summed unit by unit, and all ranks must begin the same sums.
+/// The backend's fused layer for the first layers of the run, if any. No two layers with parameters may be fused on
+/// some blocks of a grid alone: gradients are summed unit by unit, and all ranks must begin the same sums.
 Fused offer(Backend& backend, Run run, bool first) {
   for (const auto& find : {conv_pool_relu, norm_relu_pool})
     if (Fused fused = find(backend, run); fused.layer) return fused;
