@@ -85,16 +85,13 @@ def method_words(problem, method, epochs):
         return ["method.name=auto", "method.detail=ignore"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
-    if re.fullmatch(r"\d+[if]\d+", method):  # as auto, with these epochs: interpolated top, or behind a front
-        kind = "i" if "i" in method else "f"
-        coarse, last = method.split(kind)
-        return ["method.name=mrmf", f"method.top={'interpolated' if kind == 'i' else 'front'}", *two,
+    by_hand = re.fullmatch(r"(\d+)([+if])(\d+)", method)  # i: interpolated top; f: behind a front, both as auto has them
+    if by_hand:
+        coarse, kind, last = by_hand.groups()
+        statistics = 64 if kind == "+" else statistics_batches(problem)
+        return ["method.name=mrmf", f"method.top={'front' if kind == 'f' else 'interpolated'}", *two,
                 f"method.stop.coarse.epochs={coarse}", f"method.stop.finetune.epochs={last}",
-                f"training.precise_batch_norm={statistics_batches(problem)}"]
-    if re.fullmatch(r"\d+\+\d+", method):  # interpolated top, statistics of many batches
-        coarse, fine = method.split("+")
-        return ["method.name=mrmf", "method.top=interpolated", *two, f"method.stop.coarse.epochs={coarse}",
-                f"method.stop.finetune.epochs={fine}", "training.precise_batch_norm=64"]
+                f"training.precise_batch_norm={statistics}"]
     if method == "interpolated":
         return ["method.name=mrmf", "method.top=interpolated", *two, *lengths]
     if method == "paper":  # one fusion with the stop rule of section 3.2, which may take as many epochs as a baseline
