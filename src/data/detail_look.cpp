@@ -171,9 +171,11 @@ void for_each_box(const Config& config, const DatasetShape& some, const Visit& v
     values.resize(static_cast<std::size_t>(rows.count * width));
     files.read(rows, stored.data(), scratch);
     to_float32(files.type(), stored.data(), values);
-    const auto bad = std::ranges::find_if(values, [](float x) { return !(x > -1); });
-    if (config.data.normalise_samples.log1p && bad != values.end())
-      refuse_logarithm({config.data.train, some, NumbersOf::samples, first + (bad - values.begin()) / width});
+    if (config.data.normalise_samples.log1p) {
+      const auto bad = std::ranges::find_if(values, [](float x) { return !(x > -1); });
+      if (bad != values.end())
+        refuse_logarithm({config.data.train, some, NumbersOf::samples, first + (bad - values.begin()) / width});
+    }
     visit(rows, ConstSpan(values));
   }
 }
