@@ -113,6 +113,20 @@ class MrmfTest(unittest.TestCase):
         self.assertIn("final.h5", names)
         self.assertRegex(min(names - {"final.h5"}), r"^step-\d+\.h5$")
 
+    def model_arrays(self, file):
+        """Parameters and state of a model file, by name."""
+        found = {}
+        with h5py.File(self.path(file)) as model:
+            model.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        return {name: value for name, value in found.items() if name.startswith(("parameters/", "state/"))}
+
+    def same_models(self, one, other):
+        """The last models of two runs have the same bits."""
+        a, b = (self.model_arrays(run + "/checkpoints/final.h5") for run in (one, other))
+        self.assertEqual(a.keys(), b.keys())
+        for name, values in a.items():
+            np.testing.assert_array_equal(values, b[name], err_msg=name)
+
     def launch(self, *words, ranks=0, **options):
         """Starts mrmf, under mpirun when ranks > 0, with all its output in one pipe."""
         return subprocess.Popen(command(words, ranks), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

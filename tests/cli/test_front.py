@@ -29,18 +29,6 @@ class Front(support.MrmfTest):
     def train(self, folder, *more, **options):
         return self.mrmf("train", "config.toml", "--set", f"run.folder={folder}", *more, **options)
 
-    def arrays(self, file):
-        found = {}
-        with h5py.File(self.path(file)) as model:
-            model.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-        return {name: value for name, value in found.items() if name.startswith(("parameters/", "state/"))}
-
-    def same(self, one, other):
-        a, b = self.arrays(one + "/checkpoints/final.h5"), self.arrays(other + "/checkpoints/final.h5")
-        self.assertEqual(a.keys(), b.keys())
-        for name, values in a.items():
-            np.testing.assert_array_equal(values, b[name], err_msg=name)
-
     def losses(self, run):
         return [epoch["validation_loss"] for epoch in self.lines(run + "/epochs.jsonl")]
 
@@ -59,7 +47,7 @@ class Front(support.MrmfTest):
             *_, coarse, last = self.losses("run")
             self.assertAlmostEqual(last / coarse, 1, delta=1e-4)
         self.train("moving")
-        shape = self.arrays("moving/checkpoints/final.h5")["parameters/front/weight"].shape
+        shape = self.model_arrays("moving/checkpoints/final.h5")["parameters/front/weight"].shape
         self.assertEqual(shape, (6, 2, 3))
 
     def test_a_trained_run_is_used_like_any_other(self):
@@ -118,11 +106,11 @@ class Front(support.MrmfTest):
         for epochs in (1, 3, 4):
             self.kill_after(epochs, "train", "config.toml", "--set", "run.folder=run", *words)
         self.train("run", *words)
-        self.same("run", "straight")
+        self.same_models("run", "straight")
         self.assertEqual(self.losses("run"), self.losses("straight"))
         self.train("long", "--set", "method.stop.finetune.epochs=4")
         self.mrmf("train", "--continue", "run", "--set", "training.epochs=4")
-        self.same("run", "long")
+        self.same_models("run", "long")
 
     def test_a_checkpoint_of_either_phase_predicts(self):
         for epochs, resolution, role in ((2, "[2]", "coarse"), (5, "[1]", "finetune")):
@@ -138,7 +126,7 @@ class Front(support.MrmfTest):
         self.train("one", *sgd)
         self.train("two", *sgd, "--set", "run.grid=[2]", ranks=2)
         np.testing.assert_allclose(self.losses("two"), self.losses("one"), rtol=1e-3)
-        a, b = self.arrays("one/checkpoints/final.h5"), self.arrays("two/checkpoints/final.h5")
+        a, b = self.model_arrays("one/checkpoints/final.h5"), self.model_arrays("two/checkpoints/final.h5")
         for name in ("parameters/front/weight", "parameters/conv1/weight", "parameters/dense1/weight"):
             np.testing.assert_allclose(b[name], a[name], atol=2e-3, err_msg=name)
 
@@ -149,7 +137,7 @@ class Front(support.MrmfTest):
         self.assertEqual([(s["epochs"], s["reason"]) for s in self.lines("slope/stages.jsonl")],
                          [(4, "slope"), (2, "epochs")])
         self.train("fixed", *stale, "--set", "method.switch=epochs", "--set", "method.stop.coarse.epochs=4")
-        self.same("slope", "fixed")
+        self.same_models("slope", "fixed")
 
     def test_planes_and_cubes_stream_and_deterministic(self):
         rng = np.random.default_rng(2)
@@ -165,7 +153,7 @@ class Front(support.MrmfTest):
                                  (support.LAYERS, layers), ("batch = 16", "batch = 4")])
             self.train("memory", "--set", "run.deterministic=true", "--overwrite")
             self.train("stream", "--set", "run.deterministic=true", "--set", "data.load=stream", "--overwrite")
-            self.same("memory", "stream")
+            self.same_models("memory", "stream")
             self.assertIn("8 samples", self.mrmf("evaluate", "memory"))
 
     def test_refused_before_data_are_read(self):

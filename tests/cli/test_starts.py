@@ -20,18 +20,6 @@ class Starts(support.MrmfTest):
     def result(self, run):
         return json.loads(self.read(run + "/result.json"))
 
-    def arrays(self, file):
-        found = {}
-        with h5py.File(self.path(file)) as model:
-            model.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-        return {name: value for name, value in found.items() if name.startswith(("parameters/", "state/"))}
-
-    def same(self, one, other):
-        a, b = self.arrays(one + "/checkpoints/final.h5"), self.arrays(other + "/checkpoints/final.h5")
-        self.assertEqual(a.keys(), b.keys())
-        for name, values in a.items():
-            np.testing.assert_array_equal(values, b[name], err_msg=name)
-
     def more(self, folder, epochs, *words, **options):
         return self.mrmf("train", "--continue", folder, "--set", f"training.epochs={epochs}", *words, **options)
 
@@ -45,7 +33,7 @@ class MoreEpochs(Starts):
             output = self.more("run", 6)
             self.assertIn("continues in stage 1 (baseline, resolution [1]), after 4 epochs", output)
             self.assertIn("goes on until 6 epochs are done", output)
-            self.same("run", "six")
+            self.same_models("run", "six")
             losses = [[e["train_loss"] for e in self.lines(run + "/epochs.jsonl")] for run in ("run", "six")]
             self.assertEqual(*losses)
             self.assertEqual([s["epochs"] for s in self.lines("run/stages.jsonl")], [6])
@@ -59,7 +47,7 @@ class MoreEpochs(Starts):
         self.train("run")
         self.train("long", "--set", "method.stop.finetune.epochs=4")
         self.more("run", 4)
-        self.same("run", "long")
+        self.same_models("run", "long")
         self.assertEqual([s["epochs"] for s in self.result("run")["stages"]],
                          [s["epochs"] for s in self.result("long")["stages"]])
         self.assertEqual(self.read("run/config.toml").replace('folder = "run"', 'folder = "long"'),
@@ -104,11 +92,11 @@ class MoreEpochs(Starts):
         self.train("run", *words, ranks=2)
         self.train("five", *words, "--set", "training.epochs=5", ranks=2)
         self.more("run", 5, ranks=2)
-        self.same("run", "five")
+        self.same_models("run", "five")
 
     def test_it_survives_a_kill_and_keeps_the_model_until_it_is_done(self):
         self.train("run")
-        before = self.arrays("run/checkpoints/final.h5")
+        before = self.model_arrays("run/checkpoints/final.h5")
         # What a kill leaves before the first checkpoint of the new epochs, and after it.
         process = self.launch("train", "--continue", "run", "--set", "training.epochs=400")
         while process.poll() is None and self.read("run/epochs.jsonl").count("\n") < 4:
@@ -116,7 +104,7 @@ class MoreEpochs(Starts):
         process.kill()
         process.communicate()
         self.assertFalse(os.path.exists(self.path("run/result.json")))
-        for name, values in self.arrays("run/checkpoints/final.h5").items():
+        for name, values in self.model_arrays("run/checkpoints/final.h5").items():
             np.testing.assert_array_equal(values, before[name])
         self.assertIn("epoch 3 of 3", self.mrmf("evaluate", "run", "--epoch", "last"))
         self.fails(2, "train", "--continue", "run", "--set", "training.epochs=5", message="has 400 epochs, and 5 are fewer")
@@ -159,14 +147,14 @@ class ModelStart(Starts):
         output = self.train("second", *frozen, "--set", "model.start=first")
         self.assertRegex(output, r"start: all 4 layers from first/checkpoints/(best|final)\.h5 \(epoch \d of \d\)\n")
         self.assertNotIn("start: new", output)
-        first, second = (self.arrays(run + "/checkpoints/final.h5") for run in ("first", "second"))
+        first, second = (self.model_arrays(run + "/checkpoints/final.h5") for run in ("first", "second"))
         for name in first:
             if name.startswith("parameters/"):
                 np.testing.assert_array_equal(first[name], second[name], err_msg=name)
         # On several ranks, and from a file.
         self.train("third", *frozen, "--set", "model.start=first/checkpoints/final.h5", "--set", "training.batch=8",
                    ranks=2)
-        np.testing.assert_array_equal(self.arrays("third/checkpoints/final.h5")["parameters/conv1/weight"],
+        np.testing.assert_array_equal(self.model_arrays("third/checkpoints/final.h5")["parameters/conv1/weight"],
                                       first["parameters/conv1/weight"])
 
     def test_state_comes_along(self):
@@ -176,7 +164,7 @@ class ModelStart(Starts):
         self.train("one", *start)
         self.config(replace=[('type = "batch_norm"', 'type = "batch_norm"\nmomentum = 1e-6')])
         self.train("still", *start)
-        first, still = (self.arrays(run + "/checkpoints/final.h5")["state/batch_norm1/running_variance"]
+        first, still = (self.model_arrays(run + "/checkpoints/final.h5")["state/batch_norm1/running_variance"]
                         for run in ("first", "still"))
         np.testing.assert_allclose(still, first, rtol=1e-3)
 
@@ -194,7 +182,7 @@ class ModelStart(Starts):
         output = self.train("second", "--set", "model.start=start.h5", "--set", "training.optimizer.learning_rate=1e-30",
                             "--set", "training.epochs=1")
         self.assertIn("start: all 4 layers from start.h5\n", output)
-        np.testing.assert_allclose(self.arrays("second/checkpoints/final.h5")["state/batch_norm1/running_mean"], wanted,
+        np.testing.assert_allclose(self.model_arrays("second/checkpoints/final.h5")["state/batch_norm1/running_mean"], wanted,
                                    atol=1e-3)
 
     def test_what_does_not_fit_is_new_and_the_log_says_why(self):

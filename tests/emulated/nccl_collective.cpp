@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "tests/emulated/numbers.hpp"
-#include "tests/emulated/settings.hpp"
 
 namespace mrmf::emulated::nccl {
 namespace {
@@ -94,11 +93,7 @@ bool Operation::finish() {
 
 bool Operation::advance() {
   Communicator& c = *communicator_;
-  if (c.aborted()) return stuck_collectives() ? false : finish();
-  if (c.state() == ncclInvalidUsage) return finish();  // ranks called different things: the result is void
-  if (c.state() != ncclSuccess) return false;          // a peer is gone: the kernel waits until the abort
-  if (c.active && c.active != this) return false;
-  c.active = this;
+  if (const Turn turn = c.turn(this); turn != Turn::go) return turn == Turn::over && finish();
   while (done_ < call_.count)
     if (!advance_chunk()) return c.state() == ncclInvalidUsage ? finish() : false;
   return finish();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/emulated/machine.hpp"
+#include "tests/emulated/settings.hpp"
 
 namespace mrmf::emulated::nccl {
 namespace {
@@ -183,6 +184,15 @@ void Communicator::finalize() {
     Machine::wait_until(lock, [&] { return machine.advance_all(identity_.device) || state_ != ncclSuccess; });
   }
   if (own().presence == Presence::here) own().presence = Presence::left;
+}
+
+Turn Communicator::turn(const void* call) {
+  if (aborted()) return stuck_collectives() ? Turn::wait : Turn::over;
+  if (state() == ncclInvalidUsage) return Turn::over;  // ranks called different things: the result is void
+  if (state() != ncclSuccess) return Turn::wait;       // a peer is gone: the kernel waits until the abort
+  if (active && active != call) return Turn::wait;
+  active = call;
+  return Turn::go;
 }
 
 void Communicator::abort() {

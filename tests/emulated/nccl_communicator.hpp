@@ -21,6 +21,9 @@ struct Identity {
   bool blocking;
 };
 
+/// What a collective or a group of messages in a stream does next: it works, waits, or is over without a result.
+enum class Turn { go, wait, over };
+
 /// One rank of a communicator. A thread of its own brings up the connection, looks after the peers' lives, and moves
 /// the device's work on where peers wait for it: a collective goes on without the host, as on a device.
 class Communicator {
@@ -51,6 +54,8 @@ class Communicator {
   void finalize();  ///< waits for the device's work, then leaves
   void abort();
 
+  /// Whether a call in a stream may work now. It then is the one under way. Under the machine's lock.
+  Turn turn(const void* call);
   /// Used by collectives and messages, under the machine's lock: which one is under way, and collective chunks done so
   /// far.
   const void* active = nullptr;

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/emulated/settings.hpp"
-
 namespace mrmf::emulated::nccl {
 
 Messages::Messages(std::shared_ptr<Communicator> communicator, std::vector<Transfer> transfers)
@@ -19,11 +17,7 @@ bool Messages::finish() {
 
 bool Messages::advance() {
   Communicator& c = *communicator_;
-  if (c.aborted()) return stuck_collectives() ? false : finish();
-  if (c.state() == ncclInvalidUsage) return finish();  // ranks called different things: the result is void
-  if (c.state() != ncclSuccess) return false;          // a peer is gone: the kernel waits until the abort
-  if (c.active && c.active != this) return false;
-  c.active = this;
+  if (const Turn turn = c.turn(this); turn != Turn::go) return turn == Turn::over && finish();
   bool done = true;
   for (Transfer& transfer : transfers_) done = advance(transfer) && done;
   if (c.state() == ncclInvalidUsage) return finish();

@@ -29,6 +29,17 @@ void on_ranks(int ranks, const std::function<void(int)>& body) {
     });
 }
 
+/// A process that is rank 1 of two, and calls nothing.
+pid_t idle_peer(const ncclUniqueId& id) {
+  return in_child([&] {
+    cudaSetDevice(1);
+    ncclComm_t comm = nullptr;
+    ncclCommInitRank(&comm, 2, id, 1);
+    for (;;) pause();
+    return 0;
+  });
+}
+
 /// One rank's communicator and stream. NCCL's errors are CHECKed: doctest's REQUIRE throws, which threads must not.
 struct Rank {
   Rank(int ranks, const ncclUniqueId& id, int rank, bool blocking = true) {
@@ -100,13 +111,7 @@ TEST_CASE("different counts are an error with a text, not a hang") {
 
 TEST_CASE("a peer whose process ends is a remote error; its collective waits until the abort") {
   const ncclUniqueId id = new_id();
-  const pid_t peer = in_child([&] {
-    cudaSetDevice(1);
-    ncclComm_t comm = nullptr;
-    ncclCommInitRank(&comm, 2, id, 1);
-    for (;;) pause();
-    return 0;
-  });
+  const pid_t peer = idle_peer(id);
   cudaSetDevice(0);
   Rank rank(2, id, 0);
   DeviceFloats value(std::vector<float>{1.0f});
@@ -285,13 +290,7 @@ TEST_CASE("a non-blocking communicator's first messages come after the poll, aft
 
 TEST_CASE("a message from a process that ends is a remote error, and waits until the abort") {
   const ncclUniqueId id = new_id();
-  const pid_t peer = in_child([&] {
-    cudaSetDevice(1);
-    ncclComm_t comm = nullptr;
-    ncclCommInitRank(&comm, 2, id, 1);
-    for (;;) pause();
-    return 0;
-  });
+  const pid_t peer = idle_peer(id);
   cudaSetDevice(0);
   Rank rank(2, id, 0);
   const DeviceFloats value(1);
