@@ -18,6 +18,9 @@ struct SumTime {
   double hidden = 0;  ///< the sums ran beside computation (0 where that is unknown)
 };
 
+/// Updates parameters by the complete sum of their gradients, so many from `first` on.
+using SummedUpdate = std::function<void(Index first, Index count)>;
+
 /// In-place sums, over the ranks that train one model together, of values in the backend's memory. Every rank gets the
 /// same result.
 class AllReduce {
@@ -28,6 +31,12 @@ class AllReduce {
   virtual void start(Span part) = 0;
   /// ...until here: later calls see all sums that were started.
   virtual void finish() = 0;
+  /// Whether start_update() may be called.
+  virtual bool updates() const { return false; }
+  /// As start(), but what every rank has in the end are the updated `values`, which lie as `part` does. `update` is
+  /// called once before finish() returns, on all of the part or, of a long one, on the piece that this rank adds; the
+  /// others get that piece from here. Gradients of other pieces are undefined then.
+  virtual void start_update(Span part, Span values, const SummedUpdate& update);
   /// Time of the sums since the last call.
   virtual SumTime take_time() = 0;
 };

@@ -164,7 +164,9 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
 
 void Model::start_sums(const GradientSums& sums, Index first, Index end) {
   const auto start = [&](AllReduce* ranks, const Place& place) {
-    if (ranks != nullptr && place.count > 0) ranks->start(part(grads_.span(), place));
+    if (place.count == 0) return;
+    if (sums.update != nullptr) return start_update(sums, ranks, place);
+    if (ranks != nullptr) ranks->start(part(grads_.span(), place));
   };
   for (const Place& cut : layout().cuts()) {
     if (cut.first < first || cut.end() > end) continue;
@@ -173,6 +175,19 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
     first = cut.end();
   }
   start(sums.ranks, {first, end - first});
+}
+
+// Backward is done with these weights, so it does not matter how soon they change.
+void Model::start_update(const GradientSums& sums, AllReduce* ranks, const Place& place) {
+  const Index end = std::min(place.end(), std::ssize(params_at_));
+  const Place updated{place.first, end - place.first};
+  if (ranks == nullptr) return (*sums.update)(updated, updated);
+  if (place.end() > end) ranks->start(part(grads_.span(), {end, place.end() - end}));
+  if (updated.count == 0) return;
+  ranks->start_update(part(grads_.span(), updated), part(params_at_, updated),
+                      [update = sums.update, updated](Index first, Index count) {
+                        (*update)(updated, {updated.first + first, count});
+                      });
 }
 
 void Model::sum(const GradientSums& sums) {

@@ -5,6 +5,7 @@
 // checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -21,11 +22,16 @@ struct Group {
 /// Floats behind the gradients that are summed along with them.
 inline constexpr Index kReducedScalars = 16;
 
+/// Updates the parameters at a place, whose gradients are summed over the ranks that take part. `summed` is what was
+/// summed at once: where the place is but a piece of it, other ranks update the rest.
+using UpdateAt = std::function<void(const Place& summed, const Place& place)>;
+
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* ranks = nullptr;
   AllReduce* same_block = nullptr;  ///< of cut weights (layers/parameter_layout.hpp); null: no other rank has these
   Index bucket = std::numeric_limits<Index>::max();
+  const UpdateAt* update = nullptr;  ///< with each sum, if all of them can (AllReduce::updates); null: none
 };
 
 class Model {
@@ -65,7 +71,8 @@ class Model {
   /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
   Span output_gradient(Index rows);
   /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,
-  /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums.
+  /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums. With
+  /// `sums.update` they see updated parameters instead, and sums of the scalars alone.
   void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
   /// The same sums, all of them after backward.
   void sum(const GradientSums& sums);
@@ -90,6 +97,7 @@ class Model {
   void add_up(const Unit& unit, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
+  void start_update(const GradientSums& sums, AllReduce* ranks, const Place& place);
   std::vector<Group> groups(bool top);
   Group group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);

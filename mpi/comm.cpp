@@ -118,10 +118,11 @@ struct Comm::State {
     });
   }
   // Tags above those of other messages; more sums are never under way.
-  mpi::DirectSum start_direct_sum(std::span<float> part) {
+  mpi::DirectSum start_direct_sum(std::span<float> part, mpi::DirectSum::Update update = {}) {
     constexpr int first_tag = 1024, at_once = 8192;
-    return {{comm, rank, size}, first_tag + 2 * (sums++ % at_once), part, sum_memory};
+    return {{comm, rank, size}, first_tag + 2 * (sums++ % at_once), part, sum_memory, std::move(update)};
   }
+  bool few() const { return size > 1 && size <= mpi::few_ranks; }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
     reduce(std::span(&value, 1), operation);
@@ -139,7 +140,14 @@ struct Comm::State {
 };
 
 struct PendingSum::State {
-  std::vector<mpi::Request> parts;
+  struct Part {
+    mpi::Request request;
+    std::function<void()> done{};  // called once
+    void end() {
+      if (done) std::exchange(done, {})();
+    }
+  };
+  std::vector<Part> parts;
   std::vector<mpi::DirectSum> direct;
   double limit = 0;
 };
@@ -151,13 +159,21 @@ PendingSum::~PendingSum() = default;
 
 bool PendingSum::test() {
   bool done = true;
-  for (mpi::Request& part : state_->parts) done = part.test() && done;
+  for (State::Part& part : state_->parts) {
+    if (part.request.test())
+      part.end();
+    else
+      done = false;
+  }
   for (mpi::DirectSum& sum : state_->direct) done = sum.test() && done;
   return done;
 }
 
 void PendingSum::finish() {
-  for (mpi::Request& part : state_->parts) part.finish(state_->limit);
+  for (State::Part& part : state_->parts) {
+    part.request.finish(state_->limit);
+    part.end();
+  }
   for (mpi::DirectSum& sum : state_->direct) sum.finish(state_->limit);
 }
 
@@ -215,11 +231,32 @@ PendingSum Comm::start_sum(std::span<float> values) {
     state_->add(values);  // two dependent steps, so nothing can overlap
   else
     for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
-      if (state_->size > 1 && state_->size <= mpi::few_ranks && part.size() >= mpi::long_sum)
+      if (state_->few() && part.size() >= mpi::long_sum)
         pending->direct.push_back(state_->start_direct_sum(part));
       else
-        pending->parts.push_back(state_->start_reduce(part, MPI_SUM));
+        pending->parts.push_back({state_->start_reduce(part, MPI_SUM)});
     });
+  return PendingSum(std::move(pending));
+}
+
+bool Comm::sums_by_pieces() const { return state_->few() && !state_->any_order; }
+
+PendingSum Comm::start_sum(std::span<float> values, std::span<float> results,
+                           const std::function<void(std::size_t first, std::size_t count)>& update) {
+  MRMF_CHECK(sums_by_pieces() && results.size() == values.size(), "an update goes with sums by pieces");
+  auto pending = std::make_unique<PendingSum::State>();
+  pending->limit = state_->limit;
+  for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
+    const auto at = static_cast<std::size_t>(part.data() - values.data());
+    if (part.size() < mpi::long_sum) {
+      pending->parts.push_back(
+          {state_->start_reduce(part, MPI_SUM), [update, at, count = part.size()] { update(at, count); }});
+      return;
+    }
+    pending->direct.push_back(state_->start_direct_sum(
+        part, {results.subspan(at, part.size()),
+               [update, at](std::size_t first, std::size_t count) { update(at + first, count); }}));
+  });
   return PendingSum(std::move(pending));
 }
 

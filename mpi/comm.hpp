@@ -87,6 +87,13 @@ class Comm {
   void sum_summands(const std::vector<std::span<const double>>& summands, int all, std::span<double> total);
   /// Begins a sum that runs beside the caller's further work. Every rank begins its sums in the same order.
   PendingSum start_sum(std::span<float> values);
+  /// Whether long sums are added piece by piece, each piece on one rank: where few ranks add in MPI's order.
+  bool sums_by_pieces() const;
+  /// Begins a sum where sums_by_pieces(). `update(first, count)` is called once for each part of the sum that is
+  /// complete here, by test() or finish(): of a long one for this rank's piece, of a short one for all. Every rank has
+  /// the `results` (as long as `values`) in the end, as the ranks' updates leave them. `values` are undefined then.
+  PendingSum start_sum(std::span<float> values, std::span<float> results,
+                       const std::function<void(std::size_t first, std::size_t count)>& update);
   double min(double value);
   double max(double value);
   bool any(bool value);  ///< true on every rank if true on one

@@ -14,8 +14,9 @@ std::vector<float> SumMemory::take(std::size_t count) {
   return taken;
 }
 
-DirectSum::DirectSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory)
-    : ranks_(ranks), tag_(tag), values_(values), memory_(std::move(memory)) {
+DirectSum::DirectSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
+                     Update update)
+    : ranks_(ranks), tag_(tag), values_(values), update_(std::move(update)), memory_(std::move(memory)) {
   arrived_ = memory_->take(piece(ranks_.rank).size() * static_cast<std::size_t>(ranks_.size - 1));
   for (int r = 0; r < ranks_.size; ++r)
     if (r != ranks_.rank) receive(r, tag_, arrived(r));
@@ -23,11 +24,11 @@ DirectSum::DirectSum(const Ranks& ranks, int tag, std::span<float> values, std::
     if (r != ranks_.rank) send(r, tag_, piece(r));
 }
 
-std::span<float> DirectSum::piece(int rank) const {
+std::span<float> DirectSum::piece(std::span<float> values, int rank) const {
   const auto place = [&](int r) {
-    return values_.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_.size);
+    return values.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_.size);
   };
-  return values_.subspan(place(rank), place(rank + 1) - place(rank));
+  return values.subspan(place(rank), place(rank + 1) - place(rank));
 }
 
 std::span<float> DirectSum::arrived(int rank) {
@@ -47,7 +48,8 @@ void DirectSum::send(int to, int tag, std::span<const float> values) {
         "MPI_Isend");
 }
 
-// When all messages so far have arrived: adds this rank's piece, and begins to exchange the sums. Then it is done.
+// When all messages so far have arrived: adds this rank's piece, updates by it, and begins to exchange the results.
+// Then it is done.
 void DirectSum::advance() {
   under_way_.clear();
   if (added_) return;
@@ -56,10 +58,13 @@ void DirectSum::advance() {
   for (int r = 0; r < ranks_.size; ++r)
     if (r != ranks_.rank) std::ranges::transform(own, arrived(r), own.begin(), [](float a, float b) { return a + b; });
   memory_->give_back(std::move(arrived_));
+  const bool updating = static_cast<bool>(update_.update);
+  if (updating) update_.update(static_cast<std::size_t>(own.data() - values_.data()), own.size());
+  const std::span<float> results = updating ? update_.values : values_;
   for (int r = 0; r < ranks_.size; ++r)
-    if (r != ranks_.rank) receive(r, tag_ + 1, piece(r));
+    if (r != ranks_.rank) receive(r, tag_ + 1, piece(results, r));
   for (int r = 0; r < ranks_.size; ++r)
-    if (r != ranks_.rank) send(r, tag_ + 1, own);
+    if (r != ranks_.rank) send(r, tag_ + 1, piece(results, ranks_.rank));
 }
 
 bool DirectSum::test() {

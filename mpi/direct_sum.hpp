@@ -3,6 +3,7 @@
 // to mpi/.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,15 +28,23 @@ class DirectSum {
     MPI_Comm comm = MPI_COMM_NULL;
     int rank = 0, size = 1;
   };
+  /// What the ranks send each other in place of the sums: `values`, which `update` makes of the piece that the rank has
+  /// added (its first float, and how many).
+  struct Update {
+    std::span<float> values;
+    std::function<void(std::size_t first, std::size_t count)> update;
+  };
   /// Begins. All ranks begin their sums in the same order, with the same tags: `tag` and the next one, which no other
   /// message under way has.
-  DirectSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory);
+  DirectSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
+            Update update = {});
 
   bool test();  ///< whether it is done; also advances it
   void finish(double limit);
 
  private:
-  std::span<float> piece(int rank) const;
+  std::span<float> piece(std::span<float> values, int rank) const;
+  std::span<float> piece(int rank) const { return piece(values_, rank); }
   std::span<float> arrived(int rank);
   void receive(int from, int tag, std::span<float> values);
   void send(int to, int tag, std::span<const float> values);
@@ -44,6 +53,7 @@ class DirectSum {
   Ranks ranks_;
   int tag_;
   std::span<float> values_;
+  Update update_;
   std::shared_ptr<SumMemory> memory_;
   std::vector<float> arrived_;  // this rank's piece of the others' values
   std::vector<Request> under_way_;

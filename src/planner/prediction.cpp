@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "layers/model.hpp"
+#include "mpi/few_ranks.hpp"
 
 namespace mrmf {
 namespace {
@@ -70,7 +71,8 @@ struct BlockStep {
   BlockWork work;
   StepSeconds step;
   int number = 0;
-  Index params = 0;  ///< floats of its parameters
+  Index params = 0;   ///< floats of its parameters
+  Index updated = 0;  ///< of them by this rank
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
@@ -81,6 +83,15 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
 
 // A device computes, so it has no data, and its sums are NCCL's.
 bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
+
+// Few ranks of a CPU update the pieces that they add (src/training/sharded_update.hpp).
+Index updated_by_rank(const ParameterLayout& params, const Workload& work, bool device) {
+  const int ranks = work.ranks.ranks;
+  if (device || ranks == 1 || ranks > mpi::few_ranks || work.training.clip_norm > 0) return params.size();
+  Index cut = 0;
+  for (const Place& place : params.cuts()) cut += place.count;
+  return (params.size() - cut) / ranks + cut / work.groups();
+}
 
 EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
   const Steps train(work.samples, work), validate(work.validated, work);
@@ -94,7 +105,7 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
                               small * costs.small_sum(work.ranks));
-  epoch.update = train.count * costs.update(work.training.optimizer.name, block.params) * crowding;
+  epoch.update = train.count * costs.update(work.training.optimizer.name, block.updated) * crowding;
   const double input = kFloat * static_cast<double>(block.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
   epoch.load = load(train);
@@ -137,7 +148,8 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
     const Execution execution = plan_execution(backend, network, settings);
-    BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size()};
+    BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size(),
+                    updated_by_rank(execution.params, work, on_device(costs))};
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
     const RunMemory memory =

@@ -38,12 +38,24 @@ class MpiAllReduce final : public AllReduce {
     time_.waited += timer.seconds();
     since_ = {};
   }
+  bool updates() const override { return team_->sums_by_pieces(); }
+  void start_update(Span part, Span values, const SummedUpdate& update) override {
+    move_on();
+    const Timer timer;
+    under_way_.push_back(team_->start_sum(part, values, [this, update](std::size_t first, std::size_t count) {
+      const Timer updating;
+      update(static_cast<Index>(first), static_cast<Index>(count));
+      updated_ += updating.seconds();
+    }));
+    count_waiting(timer);
+    since_ = {};
+  }
   void finish() override {
     move_on();
     const Timer timer;
     for (PendingSum& sum : under_way_) sum.finish();
     under_way_.clear();
-    time_.waited += timer.seconds();
+    count_waiting(timer);
   }
   SumTime take_time() override { return std::exchange(time_, {}); }
 
@@ -54,12 +66,16 @@ class MpiAllReduce final : public AllReduce {
     const double calculated = since_.seconds();
     const Timer timer;
     std::erase_if(under_way_, [](PendingSum& sum) { return sum.test(); });
-    time_.waited += timer.seconds();
+    count_waiting(timer);
     if (!under_way_.empty()) time_.hidden += calculated;
   }
 
+  // Updates are computation.
+  void count_waiting(const Timer& timer) { time_.waited += timer.seconds() - std::exchange(updated_, 0); }
+
   Comm* team_;
   std::vector<PendingSum> under_way_;
+  double updated_ = 0;  // seconds of updates, not yet counted
   Timer since_;  // since the last MPI call
   SumTime time_;
 };

@@ -1,5 +1,6 @@
 #include "src/training/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace mrmf {
@@ -39,16 +40,18 @@ void Optimizer::advance(double learning_rate, Step& step) {
   step.adam = {of_age(ages_.bottom), of_age(ages_.top)};
 }
 
-void Optimizer::update(const Step& step, Span w, ConstSpan dw) {
-  if (settings_.name == OptimizerKind::sgd) return backend_->sgd(step, w, dw, first_.span());
-  const Span m = first_.span(), v = second_.span();
-  if (ages_.bottom == ages_.top) return backend_->adam(step, 0, w, dw, m, v);
-  const auto adam = [&](std::size_t group, std::size_t first, std::size_t count) {
-    backend_->adam(step, group, w.subspan(first, count), dw.subspan(first, count), m.subspan(first, count),
-                   v.subspan(first, count));
+void Optimizer::update(const Step& step, Span w, ConstSpan dw, const Place& place) {
+  const auto first = static_cast<std::size_t>(place.first), end = static_cast<std::size_t>(place.end());
+  if (settings_.name == OptimizerKind::sgd)
+    return backend_->sgd(step, part(w, place), dw.subspan(first, end - first), part(first_.span(), place));
+  const auto adam = [&](std::size_t group, std::size_t from, std::size_t to) {
+    if (from >= to) return;
+    const auto of = [&](auto all) { return all.subspan(from, to - from); };
+    backend_->adam(step, group, of(w), of(dw), of(first_.span()), of(second_.span()));
   };
-  adam(0, 0, bottom_);
-  adam(1, bottom_, w.size() - bottom_);
+  if (ages_.bottom == ages_.top) return adam(0, first, end);
+  adam(0, first, std::min(end, bottom_));
+  adam(1, std::max(first, bottom_), end);
 }
 
 std::vector<Span> Optimizer::moments() {

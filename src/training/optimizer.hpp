@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "layers/layer.hpp"
 #include "src/config/config.hpp"
 #include "src/run/train_state.hpp"
 
@@ -23,7 +24,9 @@ class Optimizer {
   /// Counts a step and writes its numbers into `step`...
   void advance(double learning_rate, Step& step);
   /// ...which does w -= update(dw); the spans are the model's whole arenas.
-  void update(const Step& step, Span w, ConstSpan dw);
+  void update(const Step& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
+  /// The same of these parameters alone.
+  void update(const Step& step, Span w, ConstSpan dw, const Place& place);
 
   /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
   std::vector<Span> moments();

@@ -38,8 +38,23 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   Model& model = model_state.model;
   clip_ = config_.clip_norm > 0 ? ctx_.backend.clip(std::ssize(model.grads())) : nullptr;
   summed_ = config_.accumulate > 1 ? ctx_.backend.allocate(std::ssize(model.reduced())) : Arena();
+  shard_update(model_state);
   if (ctx_.shard_replicas) return make_replicas(model_state, phase, order);
   for (const Index rows : order.rows()) model.prepare(rows);
+}
+
+// Where gradients are clipped, all must be summed before the first parameter is updated.
+void Trainer::shard_update(ModelState& model_state) {
+  sharded_.reset();
+  if (all_reduce_ == nullptr || !all_reduce_->updates() || clip_ || ctx_.shard_replicas) return;
+  sharded_.emplace(model_state, ctx_.team, of_samples());
+}
+
+void Trainer::complete_moments() {
+  if (!sharded_) return;
+  const Timer timer;
+  sharded_->complete();
+  clock_.time().communication += timer.seconds();
 }
 
 void Trainer::make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order) {
@@ -135,6 +150,8 @@ PhaseHistory Trainer::finish(ModelState& model_state, const Phase& phase, TrainS
     pause(model_state, phase, state);
   }
   replicas_.reset();
+  complete_moments();
+  sharded_.reset();
   look_at_ = {};
   if (phase.hands_over_best) hand_over_best(model_state, phase, state);
   return std::move(state.history);
@@ -222,17 +239,17 @@ void Trainer::add_grid(Step& step, const Model& model) const {
 
 // Adds a part's gradients and loss to those of the parts before it, and the step's to those of the other ranks.
 // Backward overwrites gradients, so the sum is kept outside of the model until the last part.
-void Trainer::sum_parts(Model& model, int part) {
+void Trainer::sum_parts(Model& model, const Step& step, int part) {
   const bool last = part + 1 == config_.accumulate;
   if (part == 0) return ctx_.backend.swap(model.reduced(), summed_.span());
   if (!last) return ctx_.backend.accumulate(model.reduced(), summed_.span());
   ctx_.backend.accumulate(summed_.span(), model.reduced());
-  model.sum(gradient_sums());
+  model.sum(gradient_sums(step));
 }
 
-GradientSums Trainer::gradient_sums() const {
+GradientSums Trainer::gradient_sums(const Step& step) {
   return {all_reduce_.get(), grid_ != nullptr ? grid_->over_same_block() : nullptr,
-          ctx_.backend.immediate() ? kHostBucket : kDeviceBucket};
+          ctx_.backend.immediate() ? kHostBucket : kDeviceBucket, sharded_ ? sharded_->of(step) : nullptr};
 }
 
 // Of weights that are cut, each rank of a group counts its own.
@@ -262,12 +279,12 @@ void Trainer::train_batch(ModelState& model_state, const Phase& phase, const Epo
     } else {
       const ConstTensor y = model.forward(now, batch.x);
       objective_->run(now, y, batch.targets, model.output_gradient(std::ssize(now.ids)), model.loss());
-      model.backward(now, batch.x, parts == 1 ? gradient_sums() : GradientSums{});
-      if (parts > 1) sum_parts(model, part);
+      model.backward(now, batch.x, parts == 1 ? gradient_sums(now) : GradientSums{});
+      if (parts > 1) sum_parts(model, now, part);
     }
     if (!last) return;
     if (clip_) clip(model);
-    model_state.optimizer.update(now, model.params(), model.grads());
+    if (!sharded_) model_state.optimizer.update(now, model.params(), model.grads());
     ctx_.backend.keep(now, model.loss(), losses_.span());
   });
   own_rows_ += std::ssize(now.ids);
@@ -352,6 +369,7 @@ void Trainer::pause(ModelState& model_state, const Phase& phase, TrainState& sta
     compare_ranks(model_state, state, position_text(phase, state));  // so that no good file is replaced by a bad one
   if (!saving) return;
   take_sum_time();
+  complete_moments();
   count_samples(state);
   clock_.save(state, ctx_.team);
   ctx_.saving->checkpoints.save(ctx_.backend, model_state.arrays(), phase, state, ctx_.team);

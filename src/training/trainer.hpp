@@ -17,6 +17,7 @@
 #include "src/training/objective.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
+#include "src/training/sharded_update.hpp"
 
 namespace mrmf {
 
@@ -93,8 +94,9 @@ class Trainer {
   void look(ModelState& model_state, TrainState& state, EpochRecord& epoch);
   double run_epoch(ModelState& model_state, const Phase& phase, TrainState& state);
   void train_batch(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t k, int part);
-  void sum_parts(Model& model, int part);
-  GradientSums gradient_sums() const;
+  void sum_parts(Model& model, const Step& step, int part);
+  /// Those of a step, which updates the parameters along with them where that can be.
+  GradientSums gradient_sums(const Step& step);
   void clip(Model& model);
   /// Batch norms' statistics from the epoch's first batches, where the phase may end after this epoch.
   void renew_statistics(ModelState& model_state, const Phase& phase, const Epoch& epoch);
@@ -103,6 +105,8 @@ class Trainer {
                      int part) const;
   /// What a step on this rank's blocks needs more.
   void add_grid(Step& step, const Model& model) const;
+  void shard_update(ModelState& model_state);
+  void complete_moments();
   void make_replicas(ModelState& model_state, const Phase& phase, const BatchSampler::First& order);
   void load(Batches& batches, std::span<const std::int64_t> ids);
   double add_losses(const Phase& phase, const Epoch& epoch, std::size_t first, std::size_t last);
@@ -128,6 +132,7 @@ class Trainer {
   std::unique_ptr<ShardReplicas> replicas_;    // likewise; null: whole batches
   std::optional<Objective> objective_;         // likewise
   std::unique_ptr<ClipOp> clip_;               // likewise; null: gradients of any norm
+  std::optional<ShardedUpdate> sharded_;       // likewise; empty: each rank updates all parameters
   LookAt look_at_;                             // likewise; empty: none
   Arena summed_;                               // likewise: of the parts of a step; empty: there is one
   Arena losses_;                               // of the steps of an epoch

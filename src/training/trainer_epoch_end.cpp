@@ -103,6 +103,7 @@ EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phas
 
 // What a look that does not end the phase has trained is lost; else it is the next phase's beginning, and counts there.
 void Trainer::look(ModelState& model_state, TrainState& state, EpochRecord& epoch) {
+  complete_moments();
   const Probe probe = look_at_(model_state);
   epoch.gflop += probe.look_gflop;
   const Look look{epoch.epoch, state.history.record.gflop + epoch.gflop, probe.halfway, probe.end, probe.second_gflop};

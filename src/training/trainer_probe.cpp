@@ -49,6 +49,8 @@ Probe Trainer::probe(ModelState& model_state, const Phase& phase, double share) 
   take_sum_time();
   count_samples(probe.state);
   replicas_.reset();
+  complete_moments();
+  sharded_.reset();
   return probe;
 }
 

@@ -1,0 +1,116 @@
+// Parameters that each rank updates in pieces: the same numbers as where every rank updates all of them, and moments
+// that are whole wherever somebody sees them.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "src/training/trainer.hpp"
+#include "tests/mpi/shared_folder.hpp"
+#include "tests/unit/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+constexpr Index kLength = 40;
+
+/// conv 2->6 k3, ReLU, flatten, dense 600, tanh, dense 3: the first dense layer is long enough to be summed in pieces
+/// (mpi/few_ranks.hpp), also where a grid of two cuts it.
+std::vector<LayerSpec> long_layers() {
+  LayerSpec conv = layer(LayerKind::conv, 6);
+  conv.window = {1, 1, 3};
+  std::vector<LayerSpec> layers{conv,
+                                layer(LayerKind::relu),
+                                layer(LayerKind::flatten),
+                                layer(LayerKind::dense, 600),
+                                layer(LayerKind::tanh),
+                                layer(LayerKind::dense, 3)};
+  name_layers(layers);
+  return layers;
+}
+
+/// A data set that all ranks see, and training on it.
+struct Training {
+  Comm world = Comm::world();
+  SharedFolder folder{world};
+  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  Config config;
+
+  Training() {
+    const std::string file = folder.file("data.h5");
+    if (world.root()) {
+      write_floats(file, "x", {41, kLength, 2}, random_values(41 * kLength * 2, 1));
+      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
+    }
+    world.barrier();
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.model.layers = long_layers();
+    config.training.batch = 4;
+    config.training.epochs = 3;
+  }
+
+  /// This rank's parameters and moments after training, and whether all ranks that should have the same do.
+  struct Numbers {
+    std::vector<std::vector<float>> arenas;
+    bool same = false;
+  };
+  Numbers train(bool in_pieces, int blocks) {
+    Config own = config;
+    own.data.shards = world.size() / blocks;
+    if (!in_pieces) own.training.clip_norm = 1e30;  // needs all sums first, and changes nothing
+    if (blocks > 1) own.run.grid = {{1, 1, blocks}};
+    RunReport silent;
+    const Plan plan = make_plan(own);
+    std::optional<StageGrids> grids;
+    if (blocks > 1)
+      grids.emplace(*backend, own, plan, Shape{.spatial = {1, 1, kLength}, .channels = 2, .axes = 1}, world);
+    Data data(own, world, Data::Reading::later);
+    const RunContext ctx{*backend, world, data, silent, nullptr, false, grids ? &*grids : nullptr};
+    data.load(grids ? grids->share({1, 1, 1}) : DataShare{world});
+    ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
+    Trainer(ctx, own.training).train(model_state, plan.last);
+    Comm same_block = world.split(world.rank() % blocks);
+    Numbers numbers;
+    std::uint64_t hash = 0;
+    const auto add = [&](ConstSpan values) {
+      numbers.arenas.emplace_back(values.begin(), values.end());
+      for (const float value : values) hash = mix(hash, std::bit_cast<std::uint32_t>(value));
+    };
+    add(model_state.model.params());
+    for (const Span moment : model_state.optimizer.moments()) add(moment);
+    numbers.same = same_block.agree(hash);
+    return numbers;
+  }
+};
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("sharded update: parameters and moments are those that every rank computes by itself") {
+  const int size = Comm::world().size();
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw})
+    for (const int accumulate : {1, 2})
+      for (const int blocks : {1, 2}) {
+        if (size % blocks != 0 || (blocks == 2 && size == 2 && accumulate == 2)) continue;
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(accumulate);
+        CAPTURE(blocks);
+        Training training;
+        training.config.training.optimizer.name = kind;
+        training.config.training.accumulate = accumulate;
+        const Training::Numbers wanted = training.train(false, blocks), got = training.train(true, blocks);
+        CHECK(wanted.same);
+        CHECK(got.same);  // also the moments
+        REQUIRE(got.arenas.size() == wanted.arenas.size());
+        for (std::size_t i = 0; i < wanted.arenas.size(); ++i) CHECK(distance(got.arenas[i], wanted.arenas[i]) < 1e-6);
+        training.world.barrier();
+      }
+}
