@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/operations.hpp"
 #include "kernels/step.hpp"
@@ -31,16 +32,20 @@ namespace mrmf {
 /// One allocation of floats, 64-byte aligned, zeroed, freed by its backend's deleter. Move-only.
 class Arena {
  public:
-  using Free = void (*)(float*);
+  using Free = std::function<void(float*)>;
   Arena() = default;
-  Arena(float* data, std::size_t count, Free free) : data_(data, free), count_(count) {}
+  Arena(float* data, std::size_t count, Free free, int file = -1)
+      : data_(data, std::move(free)), count_(count), file_(file) {}
   Span span() { return {data_.get(), count_}; }
   ConstSpan span() const { return {data_.get(), count_}; }
   std::size_t size() const { return count_; }
+  /// The open file that holds the floats, from its beginning, so that other processes can map them; -1: none does.
+  int file() const { return file_; }
 
  private:
-  std::unique_ptr<float, Free> data_{nullptr, +[](float*) {}};
+  std::unique_ptr<float, Free> data_;
   std::size_t count_ = 0;
+  int file_ = -1;
 };
 
 /// Where the host puts the samples and targets of the coming batch, and the same in the backend's memory. A device
@@ -87,6 +92,8 @@ class Backend {
 
   // Memory.
   virtual Arena allocate(Index count) = 0;
+  /// In a file that other processes can map (Arena::file), where the host and the backend can do so.
+  virtual Arena allocate_shared(Index count) { return allocate(count); }
   /// ConfigError where so many floats (for `what`) will not fit, before any is allocated.
   virtual void require_memory(Index floats, const std::string& what) { (void)floats, (void)what; }
   virtual void write(ConstSpan host, Span x);  ///< from the host's memory

@@ -21,8 +21,14 @@ struct SumTime {
 /// Updates parameters by the complete sum of their gradients, so many from `first` on.
 using SummedUpdate = std::function<void(Index first, Index count)>;
 
+/// A rank's memory, and the open file that holds it from its beginning; -1: none does.
+struct SharedBlock {
+  Span values;
+  int file = -1;
+};
+
 /// In-place sums, over the ranks that train one model together, of values in the backend's memory. Every rank gets the
-/// same result.
+/// same result: the sums, or what was updated by them.
 class AllReduce {
  public:
   virtual ~AllReduce() = default;
@@ -37,6 +43,11 @@ class AllReduce {
   /// called once before finish() returns, on all of the part or, of a long one, on the piece that this rank adds; the
   /// others get that piece from here. Gradients of other pieces are undefined then.
   virtual void start_update(Span part, Span values, const SummedUpdate& update);
+  /// From now on the parts and values of start_update() lie in these blocks, which the ranks may read in each other's
+  /// memory. Before a rank writes to the values by other means than updates, it takes part in one more collective call
+  /// of theirs: others may still be reading. Collective; false on every rank where they cannot.
+  virtual bool share_memory(std::span<const SharedBlock> blocks) { return (void)blocks, false; }
+  virtual void stop_sharing() {}  ///< not collective
   /// Time of the sums since the last call.
   virtual SumTime take_time() = 0;
 };

@@ -51,6 +51,7 @@ struct ModelSettings {
   /// Whether convolutions compute what they can before messages have arrived. None: where messages run beside
   /// computation by themselves, as on a device.
   std::optional<bool> ahead{};
+  bool shared = false;  ///< parameters and gradients in memory that other ranks can map
 };
 
 Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings);

@@ -13,11 +13,14 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
   constexpr int moments = 2;  // Adam's; SGD needs one less
   backend.require_memory(execution_.floats(network_, moments),
                          "training at a batch of " + std::to_string(max_rows()) + " per rank");
+  const auto allocate = [&](Index count) {
+    return settings.shared ? backend.allocate_shared(count) : backend.allocate(count);
+  };
   if (params.empty()) {
-    params_ = backend.allocate(layout().size());
+    params_ = allocate(layout().size());
     params_at_ = params_.span();
   }
-  grads_ = backend.allocate(layout().size() + kReducedScalars);
+  grads_ = allocate(layout().size() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());
   cache_ = backend.allocate(execution_.cache);
   activations_ = backend.allocate(execution_.activations);

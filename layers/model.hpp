@@ -5,6 +5,7 @@
 // checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -51,6 +52,9 @@ class Model {
   /// Gradients, laid out as params(). reduced() is the same memory plus some floats for scalars that are summed along.
   Span grads() { return grads_.span().first(params_at_.size()); }
   Span reduced() { return grads_.span(); }
+
+  /// Parameters and gradients as other ranks can map them, if ModelSettings::shared.
+  std::array<SharedBlock, 2> shared() { return {{{params_.span(), params_.file()}, {grads_.span(), grads_.file()}}}; }
 
   std::vector<Group> bottom() { return groups(false); }
   std::vector<Group> top() { return groups(true); }

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <limits>
-#include <new>
 #include <span>
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "mpi/direct_sum.hpp"
 #include "mpi/few_ranks.hpp"
 #include "mpi/fixed_point.hpp"
+#include "mpi/message_sum.hpp"
+#include "mpi/shared_sum.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {
@@ -60,7 +59,7 @@ struct Comm::State {
   double limit = 0;
   bool any_order = false;
   std::shared_ptr<mpi::SumMemory> sum_memory = std::make_shared<mpi::SumMemory>();
-  int sums = 0;  // direct ones begun so far
+  int sums = 0;  // by pieces, begun so far
 
   explicit State(MPI_Comm owned) : comm(owned) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -118,9 +117,13 @@ struct Comm::State {
     });
   }
   // Tags above those of other messages; more sums are never under way.
-  mpi::DirectSum start_direct_sum(std::span<float> part, mpi::DirectSum::Update update = {}) {
+  std::unique_ptr<mpi::SumByPieces> start_by_pieces(std::span<float> values, const SumUpdate& update = {},
+                                                    const PeerMemory* peers = nullptr) {
     constexpr int first_tag = 1024, at_once = 8192;
-    return {{comm, rank, size}, first_tag + 2 * (sums++ % at_once), part, sum_memory, std::move(update)};
+    const mpi::SumByPieces::Ranks ranks{comm, rank, size};
+    const int tag = first_tag + 2 * (sums++ % at_once);
+    if (peers != nullptr) return std::make_unique<mpi::SharedSum>(ranks, tag, values, *peers, update);
+    return std::make_unique<mpi::MessageSum>(ranks, tag, values, sum_memory, update);
   }
   bool few() const { return size > 1 && size <= mpi::few_ranks; }
   template <typename T>
@@ -148,7 +151,7 @@ struct PendingSum::State {
     }
   };
   std::vector<Part> parts;
-  std::vector<mpi::DirectSum> direct;
+  std::vector<std::unique_ptr<mpi::SumByPieces>> by_pieces;
   double limit = 0;
 };
 
@@ -165,7 +168,7 @@ bool PendingSum::test() {
     else
       done = false;
   }
-  for (mpi::DirectSum& sum : state_->direct) done = sum.test() && done;
+  for (const auto& sum : state_->by_pieces) done = sum->test() && done;
   return done;
 }
 
@@ -174,7 +177,7 @@ void PendingSum::finish() {
     part.request.finish(state_->limit);
     part.end();
   }
-  for (mpi::DirectSum& sum : state_->direct) sum.finish(state_->limit);
+  for (const auto& sum : state_->by_pieces) sum->finish(state_->limit);
 }
 
 Comm::Comm(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -229,34 +232,25 @@ PendingSum Comm::start_sum(std::span<float> values) {
   pending->limit = state_->limit;
   if (state_->any_order)
     state_->add(values);  // two dependent steps, so nothing can overlap
+  else if (state_->few() && values.size() >= mpi::long_sum)
+    pending->by_pieces.push_back(state_->start_by_pieces(values));
   else
-    for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
-      if (state_->few() && part.size() >= mpi::long_sum)
-        pending->direct.push_back(state_->start_direct_sum(part));
-      else
-        pending->parts.push_back({state_->start_reduce(part, MPI_SUM)});
-    });
+    for_each_chunk(values, max_bytes / sizeof(float),
+                   [&](std::span<float> part) { pending->parts.push_back({state_->start_reduce(part, MPI_SUM)}); });
   return PendingSum(std::move(pending));
 }
 
 bool Comm::sums_by_pieces() const { return state_->few() && !state_->any_order; }
 
-PendingSum Comm::start_sum(std::span<float> values, std::span<float> results,
-                           const std::function<void(std::size_t first, std::size_t count)>& update) {
-  MRMF_CHECK(sums_by_pieces() && results.size() == values.size(), "an update goes with sums by pieces");
+PendingSum Comm::start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers) {
+  MRMF_CHECK(sums_by_pieces() && update.results.size() == values.size(), "an update goes with sums by pieces");
   auto pending = std::make_unique<PendingSum::State>();
   pending->limit = state_->limit;
-  for_each_chunk(values, max_bytes / sizeof(float), [&](std::span<float> part) {
-    const auto at = static_cast<std::size_t>(part.data() - values.data());
-    if (part.size() < mpi::long_sum) {
-      pending->parts.push_back(
-          {state_->start_reduce(part, MPI_SUM), [update, at, count = part.size()] { update(at, count); }});
-      return;
-    }
-    pending->direct.push_back(state_->start_direct_sum(
-        part, {results.subspan(at, part.size()),
-               [update, at](std::size_t first, std::size_t count) { update(at + first, count); }}));
-  });
+  if (values.size() >= mpi::long_sum)
+    pending->by_pieces.push_back(state_->start_by_pieces(values, update, peers));
+  else
+    pending->parts.push_back(
+        {state_->start_reduce(values, MPI_SUM), [update, count = values.size()] { update.update(0, count); }});
   return PendingSum(std::move(pending));
 }
 
@@ -334,48 +328,6 @@ void Exchange::move(std::span<const float> from, const Pieces& there, std::span<
                        here.first.data(), MPI_FLOAT, raw(*comm_), request.begun()),
         "MPI_Ialltoallv");
   request.finish(comm_->limit());
-}
-
-namespace {
-
-struct Failure {
-  std::int64_t exit_code = 0;  // 0: none
-  std::string what;
-};
-
-Failure attempt(const std::function<void()>& action) {
-  try {
-    action();
-    return {};
-  } catch (const Error& error) {
-    return {error.exit_code(), error.what()};
-  } catch (const std::bad_alloc&) {
-    return {4, "out of memory; use more ranks, more nodes or a coarser resolution"};
-  } catch (const std::exception& error) {
-    return {4, error.what()};
-  }
-}
-
-[[noreturn]] void raise(const Failure& failure) {
-  switch (failure.exit_code) {
-    case 2: throw ConfigError(failure.what);
-    case 3: throw DataError(failure.what);
-    default: throw FaultError(failure.what);
-  }
-}
-
-}  // namespace
-
-void collective_try(Comm& comm, const std::function<void()>& action) {
-  Failure failure = attempt(action);
-  const bool failed = failure.exit_code != 0;
-  const auto failures = static_cast<int>(comm.sum(failed ? 1.0 : 0.0));
-  if (failures == 0) return;
-  const auto first = static_cast<int>(comm.min(failed ? comm.rank() : comm.size()));
-  comm.broadcast(std::span(&failure.exit_code, 1), first);
-  comm.broadcast(failure.what, first);
-  if (failures < comm.size()) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
-  raise(failure);
 }
 
 }  // namespace mrmf

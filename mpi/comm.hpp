@@ -47,6 +47,15 @@ class PendingSum {
   std::unique_ptr<State> state_;
 };
 
+/// What the ranks have in place of a sum by pieces: `results` (as long as what is summed) as the ranks' updates leave
+/// them. update(first, count) is called once: of a long sum for this rank's piece, of a short one for all.
+struct SumUpdate {
+  std::span<float> results{};
+  std::function<void(std::size_t first, std::size_t count)> update{};
+};
+
+class PeerMemory;
+
 /// A communicator. Move-only; frees what it split or duplicated. Every verb is collective over its ranks. It throws
 /// FaultError with MPI's own text, or when the other ranks keep it waiting for longer than limit(). (An exception
 /// cannot leave MPI's call while a communicator is being made: see mpi/wait.hpp.) Verbs work in place; shared results
@@ -89,11 +98,10 @@ class Comm {
   PendingSum start_sum(std::span<float> values);
   /// Whether long sums are added piece by piece, each piece on one rank: where few ranks add in MPI's order.
   bool sums_by_pieces() const;
-  /// Begins a sum where sums_by_pieces(). `update(first, count)` is called once for each part of the sum that is
-  /// complete here, by test() or finish(): of a long one for this rank's piece, of a short one for all. Every rank has
-  /// the `results` (as long as `values`) in the end, as the ranks' updates leave them. `values` are undefined then.
-  PendingSum start_sum(std::span<float> values, std::span<float> results,
-                       const std::function<void(std::size_t first, std::size_t count)>& update);
+  /// Begins a sum where sums_by_pieces(). test() or finish() updates, and `values` are undefined in the end. With
+  /// `peers`, for blocks that hold values and results, the ranks read long sums in each other's memory: what they need
+  /// no longer be said in messages, and AllReduce::share_memory() says who may write when.
+  PendingSum start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers = nullptr);
   double min(double value);
   double max(double value);
   bool any(bool value);  ///< true on every rank if true on one

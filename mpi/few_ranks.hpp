@@ -1,4 +1,4 @@
-// Sums over few ranks of a CPU, which the ranks add directly (mpi/direct_sum.hpp), and the memory that these keep.
+// Sums over few ranks of a CPU, which the ranks add by pieces (mpi/sum_by_pieces.hpp), and the memory that these need.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,15 @@
 namespace mrmf::mpi {
 
 constexpr int few_ranks = 8;
-constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which on few ranks add them directly
+constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which on few ranks add them by pieces
 
-/// Floats that a rank keeps for sums of so many values, if all their parts are under way at once: its piece of the
-/// others' values. None for other numbers of ranks, where MPI takes and frees what it needs.
+/// Floats that a rank needs for sums of so many values, if all their parts are under way at once: its piece of the
+/// others' values, and the others' pieces of what is updated, which it keeps or reads in their memory. None for other
+/// numbers of ranks, where MPI takes and frees what it needs.
 constexpr std::size_t floats_of_sums(std::size_t values, int ranks) {
   if (ranks < 2 || ranks > few_ranks || values < long_sum) return 0;
   const auto all = static_cast<std::size_t>(ranks);
-  return (values + all - 1) / all * (all - 1);
+  return 2 * ((values + all - 1) / all) * (all - 1);
 }
 
 }  // namespace mrmf::mpi

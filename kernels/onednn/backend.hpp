@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/backend.hpp"
+#include "kernels/host/shared_arena.hpp"
 
 namespace mrmf::onednn {
 
@@ -34,6 +35,7 @@ class OnednnBackend final : public Backend {
   std::string name() const override { return "onednn"; }
   std::string description() const override;
   Arena allocate(Index count) override { return make_arena(count); }
+  Arena allocate_shared(Index count) override { return host::allocate_shared(*this, count); }
   bool slices() const override { return true; }
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
 

@@ -228,17 +228,39 @@ Line message_line(Comm& world) {
   return fit_line(measured);
 }
 
-// Of gradients, in the parts in which backward gives them.
+// Calls action(part) for the parts of so many gradients in which backward gives them.
+void for_each_part(Index floats, const std::function<void(const Place&)>& action) {
+  constexpr Index kPart = Index{1} << 18;
+  for (Index first = 0; first < floats; first += kPart) action({first, std::min(kPart, floats - first)});
+}
+
 Line sum_line(AllReduce& sums, Comm& world) {
-  constexpr std::size_t kPart = std::size_t{1} << 18;
   std::vector<std::pair<double, double>> measured;
   for (const Index floats : kFloats) {
     std::vector<float> values(static_cast<std::size_t>(floats));
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
-                            for_each_chunk(Span(values), kPart, [&](Span part) { sums.start(part); });
+                            for_each_part(floats, [&](const Place& place) { sums.start(part(Span(values), place)); });
                             sums.finish();
                           }));
   }
+  return fit_line(measured);
+}
+
+// With updates that take no time, in memory that ranks share, as training has it (src/training/sharded_update.hpp).
+std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& world) {
+  if (!sums.updates()) return {};
+  Arena gradients = backend.allocate_shared(kFloats.back()), params = backend.allocate_shared(kFloats.back());
+  sums.share_memory(std::array{SharedBlock{gradients.span(), gradients.file()}, SharedBlock{params.span(), params.file()}});
+  std::vector<std::pair<double, double>> measured;
+  for (const Index floats : kFloats)
+    measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
+                            for_each_part(floats, [&](const Place& place) {
+                              sums.start_update(part(gradients.span(), place), part(params.span(), place),
+                                                [](Index, Index) {});
+                            });
+                            sums.finish();
+                          }));
+  sums.stop_sharing();
   return fit_line(measured);
 }
 
@@ -303,6 +325,7 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
     std::vector<double> few(64);
     team.message = message_line(world);
     team.sum = sum_line(*sums, world);
+    team.update_sum = update_sum_line(*sums, backend, world);
     team.small_sum = collective_seconds(world, 100, [&] { sums->sum(few); });
   }
   CostTables tables = no_tables(backend);

@@ -44,6 +44,11 @@ class CostModel {
   virtual double messages(const std::vector<double>& bytes, const RankPlaces& group) const = 0;
   /// The sum of gradients over ranks, as far as it is waited for; backward takes so long.
   virtual double gradient_sum(double bytes, double backward, const RankPlaces& ranks) const = 0;
+  /// The same where ranks update the parameters in pieces beside it (src/training/sharded_update.hpp), without the
+  /// update.
+  virtual double update_sum(double bytes, double backward, const RankPlaces& ranks) const {
+    return gradient_sum(bytes, backward, ranks);
+  }
   /// A sum of a few numbers over the ranks.
   virtual double small_sum(const RankPlaces& ranks) const = 0;
   virtual double update(OptimizerKind kind, Index parameters) const = 0;

@@ -63,6 +63,7 @@ Json json_of(const TeamTables& team) {
           {"load_by_byte", json_of(team.load)},
           {"message_by_byte", json_of(team.message)},
           {"sum_by_byte", json_of(team.sum)},
+          {"update_sum_by_byte", json_of(team.update_sum)},
           {"small_sum", team.small_sum},
           {"updates", updates},
           {"operations", operations}};
@@ -85,6 +86,7 @@ TeamTables team_of(const Json& json) {
                   .load = line(json.at("load_by_byte")).value_or(Line{}),
                   .message = line(json.at("message_by_byte")),
                   .sum = line(json.at("sum_by_byte")),
+                  .update_sum = line(json.value("update_sum_by_byte", Json())),  // earlier tables have none
                   .small_sum = json.at("small_sum").get<double>()};
   for (const Json& o : json.at("operations"))
     team.operations.push_back({o.at("operation").get<std::string>(), o.at("input").get<std::string>(),

@@ -44,6 +44,8 @@ struct TeamTables {
   Line load;                    ///< by bytes
   std::optional<Line> message;  ///< by bytes; none: a rank alone has nobody to write to
   std::optional<Line> sum;      ///< of gradients, by bytes
+  /// Of gradients with the updates in between, without these; none: as `sum`.
+  std::optional<Line> update_sum;
   double small_sum = 0;
 };
 

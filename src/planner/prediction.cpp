@@ -85,12 +85,20 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
 bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
 
 // Few ranks of a CPU update the pieces that they add (src/training/sharded_update.hpp).
-Index updated_by_rank(const ParameterLayout& params, const Workload& work, bool device) {
+bool updates_in_pieces(const Workload& work, const CostModel& costs) {
   const int ranks = work.ranks.ranks;
-  if (device || ranks == 1 || ranks > mpi::few_ranks || work.training.clip_norm > 0) return params.size();
+  return !on_device(costs) && ranks > 1 && ranks <= mpi::few_ranks && !work.any_order && work.training.clip_norm == 0;
+}
+
+// Every rank updates what is too short for pieces.
+Index updated_by_rank(const ParameterLayout& params, const Workload& work, const CostModel& costs) {
+  if (!updates_in_pieces(work, costs)) return params.size();
+  const auto share = [](Index count, int ranks) {
+    return static_cast<std::size_t>(count) < mpi::long_sum ? count : count / ranks;
+  };
   Index cut = 0;
   for (const Place& place : params.cuts()) cut += place.count;
-  return (params.size() - cut) / ranks + cut / work.groups();
+  return share(params.size() - cut, work.ranks.ranks) + share(cut, work.groups());
 }
 
 EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
@@ -103,8 +111,10 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   epoch.compute = train.count * parts * computed * crowding;
   epoch.messages = train.count * parts * step.messages * crowding;
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
-  epoch.sums = train.count * (costs.gradient_sum(kFloat * (params + kReducedScalars), step.backward, work.ranks) +
-                              small * costs.small_sum(work.ranks));
+  const double summed = kFloat * (params + kReducedScalars);
+  const double gradients = updates_in_pieces(work, costs) ? costs.update_sum(summed, step.backward, work.ranks)
+                                                          : costs.gradient_sum(summed, step.backward, work.ranks);
+  epoch.sums = train.count * (gradients + small * costs.small_sum(work.ranks));
   epoch.update = train.count * costs.update(work.training.optimizer.name, block.updated) * crowding;
   const double input = kFloat * static_cast<double>(block.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
@@ -149,7 +159,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
     const Execution execution = plan_execution(backend, network, settings);
     BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size(),
-                    updated_by_rank(execution.params, work, on_device(costs))};
+                    updated_by_rank(execution.params, work, costs)};
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
     const RunMemory memory =

@@ -28,6 +28,7 @@ struct Workload {
   double samples = 0, validated = 0;  ///< of an epoch, over all ranks
   double sample_bytes = 0;            ///< of a whole sample in its file, at full resolution; 0: unknown
   bool streamed = false;              ///< samples are read again in every epoch
+  bool any_order = false;             ///< sums do not depend on the order of ranks (Comm::sum_in_any_order)
   TrainingConfig training{};
 
   int groups() const { return ranks.ranks / grid.ranks(); }

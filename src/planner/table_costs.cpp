@@ -121,8 +121,12 @@ class TableCosts final : public CostModel {
     return seconds;
   }
   double gradient_sum(double bytes, double, const RankPlaces& ranks) const override {
-    if (ranks.ranks == 1 || !team_.sum) return 0;
-    return team_.sum->latency * rounds(ranks) + bytes * team_.sum->per_unit * ring(ranks);
+    return sum_seconds(team_.sum, bytes, ranks);
+  }
+  // Measured in the memory of one node, which ranks of several do not share.
+  double update_sum(double bytes, double backward, const RankPlaces& ranks) const override {
+    if (!team_.update_sum || ranks.ranks > ranks.per_node) return gradient_sum(bytes, backward, ranks);
+    return sum_seconds(team_.update_sum, bytes, ranks);
   }
   double small_sum(const RankPlaces& ranks) const override {
     return ranks.ranks == 1 ? 0 : team_.small_sum * rounds(ranks);
@@ -193,6 +197,10 @@ class TableCosts final : public CostModel {
     if (fit.empty()) return 0;
     const double bytes = kFloat * (rows * operation.elements + static_cast<double>(operation.parameters));
     return fit[0] + fit[1] * rows * operation.flop + fit[2] * bytes;
+  }
+
+  double sum_seconds(const std::optional<Line>& line, double bytes, const RankPlaces& ranks) const {
+    return ranks.ranks == 1 || !line ? 0 : line->latency * rounds(ranks) + bytes * line->per_unit * ring(ranks);
   }
 
   // Against the measured number of ranks: rounds of messages, and the share of bytes that a ring sends.

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "mpi/messages.hpp"
+#include "mpi/peer_memory.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
 
@@ -42,14 +44,21 @@ class MpiAllReduce final : public AllReduce {
   void start_update(Span part, Span values, const SummedUpdate& update) override {
     move_on();
     const Timer timer;
-    under_way_.push_back(team_->start_sum(part, values, [this, update](std::size_t first, std::size_t count) {
+    const auto timed = [this, update](std::size_t first, std::size_t count) {
       const Timer updating;
       update(static_cast<Index>(first), static_cast<Index>(count));
       updated_ += updating.seconds();
-    }));
+    };
+    under_way_.push_back(team_->start_sum(part, {values, timed}, peers_ ? &*peers_ : nullptr));
     count_waiting(timer);
     since_ = {};
   }
+  bool share_memory(std::span<const SharedBlock> blocks) override {
+    peers_.reset();
+    if (auto peers = PeerMemory::map(*team_, blocks)) peers_.emplace(std::move(*peers));
+    return peers_.has_value();
+  }
+  void stop_sharing() override { peers_.reset(); }
   void finish() override {
     move_on();
     const Timer timer;
@@ -74,6 +83,7 @@ class MpiAllReduce final : public AllReduce {
   void count_waiting(const Timer& timer) { time_.waited += timer.seconds() - std::exchange(updated_, 0); }
 
   Comm* team_;
+  std::optional<PeerMemory> peers_;  // none: messages carry all values
   std::vector<PendingSum> under_way_;
   double updated_ = 0;  // seconds of updates, not yet counted
   Timer since_;  // since the last MPI call

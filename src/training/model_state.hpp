@@ -57,6 +57,12 @@ struct ModelState {
   }
 };
 
+/// Whether ranks that train together update the parameters in pieces (sharded_update.hpp). Not where gradients are
+/// clipped: then all must be summed before the first parameter is updated.
+inline bool updates_in_pieces(const TrainingConfig& config, const RunContext& ctx) {
+  return ctx.team.sums_by_pieces() && config.clip_norm == 0 && !ctx.shard_replicas;
+}
+
 /// A fresh model and optimizer for one resolution, with room for the plan's largest batch there.
 inline ModelState make_model_state(const Plan& plan, const Config& config, const RunContext& ctx,
                                    const Extent& resolution, std::uint64_t seed) {
@@ -64,6 +70,7 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
+  settings.shared = updates_in_pieces(config.training, ctx);
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};

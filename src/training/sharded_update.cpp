@@ -22,7 +22,7 @@ void ShardedUpdate::complete() {
       const Span moments = part(all, pieces.summed), own = part(all, pieces.own);
       std::fill(moments.data(), own.data(), 0.0F);
       std::fill(own.data() + own.size(), moments.data() + moments.size(), 0.0F);
-      (cut ? same_block_ : ranks_).sum(moments);
+      (cut ? ranks_.same_block : ranks_.all).sum(moments);
     }
   }
   whole_ = true;

@@ -1,6 +1,7 @@
 // The optimizer's step in pieces: each rank updates the piece of the parameters whose gradients it adds, and the others
 // receive them, where they would receive the sum. So no parameter is updated twice. Each rank has the moments of its
-// own pieces alone until they are needed whole: before a checkpoint, a look, and a phase's end.
+// own pieces alone until they are needed whole: before a checkpoint, a look, and a phase's end. Ranks of one node read
+// the pieces in each other's memory.
 #pragma once
 
 #include <map>
@@ -12,10 +13,18 @@ namespace mrmf {
 
 class ShardedUpdate {
  public:
-  /// Keeps references. `ranks` sum the gradients of all weights but those that are cut, whose gradients are summed by
-  /// the ranks with the same block (layers/parameter_layout.hpp). requires: moments in the host's memory.
-  ShardedUpdate(ModelState& model_state, Comm& ranks, Comm& same_block)
-      : model_state_(model_state), ranks_(ranks), same_block_(same_block) {}
+  /// Who sums the gradients: `all` ranks, by `sums`, those of all weights but the cut ones, which the ranks with the
+  /// same block sum (layers/parameter_layout.hpp).
+  struct Ranks {
+    AllReduce& sums;
+    Comm& all;
+    Comm& same_block;
+  };
+  /// Collective; keeps references. `sums` has no other update while this lives. requires: moments in the host's memory.
+  ShardedUpdate(ModelState& model_state, const Ranks& ranks) : model_state_(model_state), ranks_(ranks) {
+    ranks_.sums.share_memory(model_state_.model.shared());
+  }
+  ~ShardedUpdate() { ranks_.sums.stop_sharing(); }
   ShardedUpdate(const ShardedUpdate&) = delete;
   ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
@@ -32,8 +41,7 @@ class ShardedUpdate {
   void update(const Place& summed, const Place& place);
 
   ModelState& model_state_;
-  Comm& ranks_;
-  Comm& same_block_;
+  Ranks ranks_;
   const Step* step_ = nullptr;
   UpdateAt update_ = [this](const Place& summed, const Place& place) { update(summed, place); };
   struct Pieces {

@@ -81,7 +81,7 @@ class Planner(support.MrmfTest):
         for team in tables["teams"]:
             if team["message_by_byte"]:
                 team["message_by_byte"]["latency"] = 1.0
-                team["sum_by_byte"] = {"latency": 0.0, "per_unit": 0.0}
+                team["sum_by_byte"] = team["update_sum_by_byte"] = {"latency": 0.0, "per_unit": 0.0}
                 team["small_sum"] = 0.0
         self.write("tables.json", json.dumps(tables))
 

@@ -195,7 +195,7 @@ class Scaling(support.MrmfTest):
         for latency, per_byte, grid in ((1.0, 0.0, "1"), (0.0, 1e-3, "2")):
             for team in tables["teams"]:  # messages are dear, or sums of gradients: those of cut weights are fewer
                 team["message_by_byte"] = {"latency": latency, "per_unit": 0.0}
-                team["sum_by_byte"] = {"latency": 0.0, "per_unit": per_byte}
+                team["sum_by_byte"] = team["update_sum_by_byte"] = {"latency": 0.0, "per_unit": per_byte}
             self.write("tables.json", json.dumps(tables))
             self.measure("--ranks", "1,2", "--grid", "planned", "--tables", "tables.json", ranks=2)
             self.assertEqual([(row["grid"], row["batch_per_rank"]) for row in self.rows()], [("1", 8), (grid, 4 * int(grid))])

@@ -1,42 +1,62 @@
 // Stopped and continued on several ranks, where one of them got the signal: the same bits as without.
 #include <doctest/doctest.h>
 
+#include "tests/mpi/shared_folder.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
 
-TEST_CASE("checkpoint: stopped after every step, ranks together end with the same bits, with either batch norm") {
-  for (const bool global : {true, false}) {
-    CAPTURE(global);
-    TemporaryFolder mine;
-    Comm world = Comm::world();
-    const auto backend = make_onednn_backend(1);
-    std::string folder = mine.path();
-    world.broadcast(folder, 0);
-    const std::string file = folder + "/data.h5";
+namespace {
+
+/// A data set that all ranks see, and a run on it, in one start and stopped after every step.
+struct Runs {
+  Comm world = Comm::world();
+  SharedFolder folder{world};
+  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  Config config;
+
+  explicit Runs(std::vector<LayerSpec> layers) {
+    const std::string file = folder.file("data.h5");
     if (world.root()) {
       write_floats(file, "x", {41, 40, 2}, random_values(41 * 40 * 2, 1));
       write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
     }
     world.barrier();
-    Config config;
     config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
-    config.model.layers = small_layers();
+    config.model.layers = std::move(layers);
     config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
     config.training.batch = 4;
     config.training.epochs = 1;
-    config.training.global_batch_norm = global;
-    config.run.folder = folder + "/straight";
+  }
+
+  void check_same() {
+    config.run.folder = folder.file("straight");
     const Left straight = Starts(config, *backend, world).straight();
-    config.run.folder = folder + "/interrupted";
+    config.run.folder = folder.file("interrupted");
     Starts many(config, *backend, world);
     many.signalled_rank = world.size() - 1;
     CHECK(many.interrupted() == straight);
     CHECK(many.count > 6);
-    world.barrier();  // the root's folder goes
   }
+};
+
+}  // namespace
+
+TEST_CASE("checkpoint: stopped after every step, ranks together end with the same bits, with either batch norm") {
+  for (const bool global : {true, false}) {
+    CAPTURE(global);
+    Runs runs(small_layers());
+    runs.config.training.global_batch_norm = global;
+    runs.check_same();
+  }
+}
+
+TEST_CASE("checkpoint: also where each rank has the moments of its own pieces between checkpoints") {
+  Runs runs(long_layers());
+  runs.config.training.optimizer.name = OptimizerKind::adam;
+  runs.check_same();
 }

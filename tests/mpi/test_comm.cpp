@@ -237,28 +237,6 @@ TEST_CASE("comm: long sums that are not exact have the same bits on every rank")
   CHECK(world.agree(hash));
 }
 
-TEST_CASE("comm: sums that update: each float by one rank's number, or of short ones by every rank's") {
-  Comm world = Comm::world();
-  if (!world.sums_by_pieces()) return;
-  const auto size = static_cast<float>(world.size());
-  for (const std::size_t length : {std::size_t{7}, std::size_t{1} << 14, std::size_t{100003}}) {
-    std::vector<float> values(length, 1.0F), results(length, 5.0F);
-    std::size_t updated = 0;
-    PendingSum sum = world.start_sum(values, results, [&](std::size_t first, std::size_t count) {
-      updated += count;
-      for (std::size_t i = first; i < first + count; ++i) results[i] += values[i] * static_cast<float>(i % 100);
-    });
-    CHECK(world.sum(1.0) == world.size());
-    sum.finish();
-    sum.finish();  // once more does nothing
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < length; ++i) wrong += results[i] != 5 + size * static_cast<float>(i % 100) ? 1U : 0U;
-    CHECK(wrong == 0);
-    const auto by_all = static_cast<std::size_t>(world.sum(static_cast<double>(updated)));
-    CHECK(by_all == (length < 1000 ? length * static_cast<std::size_t>(world.size()) : length));
-  }
-}
-
 TEST_CASE("comm: long spans go in pieces, each element once") {
   std::vector<int> values(23);
   for (const std::size_t limit : {1, 5, 22, 23, 24}) {

@@ -33,6 +33,21 @@ inline std::vector<LayerSpec> small_layers() {
   return layers;
 }
 
+/// conv 2->6 k3, ReLU, flatten, dense 600, tanh, dense 3: the first dense layer is long enough to be summed in pieces
+/// (mpi/few_ranks.hpp), also where a grid of two cuts it.
+inline std::vector<LayerSpec> long_layers() {
+  LayerSpec conv = layer(LayerKind::conv, 6);
+  conv.window = {1, 1, 3};
+  std::vector<LayerSpec> layers{conv,
+                                layer(LayerKind::relu),
+                                layer(LayerKind::flatten),
+                                layer(LayerKind::dense, 600),
+                                layer(LayerKind::tanh),
+                                layer(LayerKind::dense, 3)};
+  name_layers(layers);
+  return layers;
+}
+
 inline ModelSettings small_model(Index length, std::uint64_t seed, Index rows = 8) {
   ModelSettings settings;
   settings.network.sample = {.n = 0, .spatial = {1, 1, length}, .channels = 2, .axes = 1};

@@ -1,0 +1,51 @@
+// An error of one rank becomes an error of all.
+#include <exception>
+#include <new>
+
+#include "kernels/check.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+namespace {
+
+struct Failure {
+  std::int64_t exit_code = 0;  // 0: none
+  std::string what;
+};
+
+Failure attempt(const std::function<void()>& action) {
+  try {
+    action();
+    return {};
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {4, "out of memory; use more ranks, more nodes or a coarser resolution"};
+  } catch (const std::exception& error) {
+    return {4, error.what()};
+  }
+}
+
+[[noreturn]] void raise(const Failure& failure) {
+  switch (failure.exit_code) {
+    case 2: throw ConfigError(failure.what);
+    case 3: throw DataError(failure.what);
+    default: throw FaultError(failure.what);
+  }
+}
+
+}  // namespace
+
+void collective_try(Comm& comm, const std::function<void()>& action) {
+  Failure failure = attempt(action);
+  const bool failed = failure.exit_code != 0;
+  const auto failures = static_cast<int>(comm.sum(failed ? 1.0 : 0.0));
+  if (failures == 0) return;
+  const auto first = static_cast<int>(comm.min(failed ? comm.rank() : comm.size()));
+  comm.broadcast(std::span(&failure.exit_code, 1), first);
+  comm.broadcast(failure.what, first);
+  if (failures < comm.size()) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
+  raise(failure);
+}
+
+}  // namespace mrmf

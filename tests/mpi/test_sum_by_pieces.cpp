@@ -1,0 +1,174 @@
+// Sums of which each of few ranks adds a piece: in messages of any length, and in the memory of the other ranks.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "mpi/message_sum.hpp"
+#include "mpi/peer_memory.hpp"
+#include "mpi/shared_sum.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+/// Gradients and parameters as ranks share them.
+struct Blocks {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  Arena gradients, params;
+
+  explicit Blocks(Index count) : gradients(backend->allocate_shared(count)), params(backend->allocate_shared(count)) {}
+  std::array<SharedBlock, 2> shared() {
+    return {{{gradients.span(), gradients.file()}, {params.span(), params.file()}}};
+  }
+};
+
+/// Sums of ones that add their multiples to `results`, each float once, and what is wrong with them.
+struct Updates {
+  Comm& world;
+  std::span<float> values, results;
+  std::size_t updated = 0;
+
+  void fill() {
+    std::ranges::fill(values, 1.0F);
+    std::ranges::fill(results, 5.0F);
+    updated = 0;
+  }
+  SumUpdate update() {
+    return {results, [this](std::size_t first, std::size_t count) {
+              updated += count;
+              for (std::size_t i = first; i < first + count; ++i) results[i] += values[i] * static_cast<float>(i % 100);
+            }};
+  }
+  std::size_t wrong() const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < results.size(); ++i)
+      count += results[i] != 5 + static_cast<float>(world.size()) * static_cast<float>(i % 100) ? 1U : 0U;
+    return count;
+  }
+  std::size_t updated_by_all() const {
+    return static_cast<std::size_t>(std::lround(world.sum(static_cast<double>(updated))));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sum by pieces: each float is updated by one rank's number, or of short sums by every rank's") {
+  Comm world = Comm::world();
+  if (!world.sums_by_pieces()) return;
+  constexpr Index whole = 100'100;
+  Blocks blocks(whole);
+  const auto peers = PeerMemory::map(world, blocks.shared());
+  REQUIRE(peers.has_value());
+  for (const PeerMemory* with : std::array<const PeerMemory*, 2>{nullptr, &*peers})
+    for (const Index length : {Index{7}, Index{1} << 14, Index{100'003}}) {
+      // Ranks have it at different places, as with weights that a grid cuts.
+      const Place place{world.rank() * 3, length};
+      Updates updates{world, part(blocks.gradients.span(), place), part(blocks.params.span(), place)};
+      updates.fill();
+      world.barrier();
+      PendingSum sum = world.start_sum(updates.values, updates.update(), with);
+      CHECK(world.sum(1.0) == world.size());
+      sum.finish();
+      sum.finish();  // once more does nothing
+      CHECK(updates.wrong() == 0);
+      const auto all = static_cast<std::size_t>(length);
+      CHECK(updates.updated_by_all() == (length < 1000 ? all * static_cast<std::size_t>(world.size()) : all));
+    }
+}
+
+TEST_CASE("sum by pieces: many steps in shared memory, whose ranks are not equally fast") {
+  Comm world = Comm::world();
+  if (!world.sums_by_pieces()) return;
+  constexpr Index half = 40'000;
+  Blocks blocks(2 * half);
+  const auto peers = PeerMemory::map(world, blocks.shared());
+  REQUIRE(peers.has_value());
+  const Span values = blocks.gradients.span(), results = blocks.params.span();
+  std::size_t wrong = 0;
+  for (int step = 1; step <= 60; ++step) {
+    if (step % world.size() == world.rank()) ::usleep(2000);
+    std::vector<PendingSum> sums;
+    for (const Index first : {half, Index{0}}) {
+      const Place place{first, half};
+      const Span own = part(values, place), updated = part(results, place);
+      std::ranges::fill(own, static_cast<float>(step + world.rank()));
+      sums.push_back(world.start_sum(own,
+                                     {updated,
+                                      [own, updated](std::size_t at, std::size_t count) {
+                                        for (std::size_t i = at; i < at + count; ++i) updated[i] += own[i];
+                                      }},
+                                     &*peers));
+    }
+    for (PendingSum& sum : sums) sum.finish();
+    const int size = world.size(), steps = step * (step + 1) / 2;
+    const auto wanted = static_cast<float>(size * steps + step * (size * (size - 1) / 2));
+    for (const float result : results) wrong += result != wanted ? 1U : 0U;
+  }
+  CHECK(wrong == 0);
+  world.barrier();
+}
+
+TEST_CASE("sum by pieces: messages of any length, and one update") {
+  Comm world = Comm::world();
+  if (!world.sums_by_pieces()) return;
+  std::vector<float> values(20'011), results(values.size());
+  const mpi::SumByPieces::Ranks ranks{*static_cast<const MPI_Comm*>(world.handle()), world.rank(), world.size(), 100};
+  Updates updates{world, values, results};
+  updates.fill();
+  int calls = 0;
+  const SumUpdate update{results, [&, once = updates.update()](std::size_t first, std::size_t count) {
+                           ++calls;
+                           once.update(first, count);
+                         }};
+  mpi::MessageSum(ranks, 500, values, std::make_shared<mpi::SumMemory>(), update).finish(60);
+  CHECK(updates.wrong() == 0);
+  CHECK(calls == 1);
+}
+
+TEST_CASE("peer memory: what is written there is read here, and nobody writes there") {
+  Comm world = Comm::world();
+  Blocks blocks(1000);
+  const auto peers = PeerMemory::map(world, blocks.shared());
+  if (world.size() == 1) {
+    CHECK(peers.has_value());
+    return;
+  }
+  REQUIRE(peers.has_value());
+  blocks.params.span()[10] = static_cast<float>(100 + world.rank());
+  world.barrier();
+  const Span written = part(blocks.params.span(), {10, 1});
+  const auto place = peers->place_of(written);
+  REQUIRE(place.has_value());
+  CHECK(place->block == 1);
+  CHECK(place->first == 10);
+  for (int r = 0; r < world.size(); ++r)
+    if (r != world.rank()) CHECK(peers->of(r, *place, 1).front() == static_cast<float>(100 + r));
+  CHECK_FALSE(peers->place_of(std::vector<float>(3)).has_value());
+  CHECK_THROWS_AS((void)peers->of(world.rank() == 0 ? 1 : 0, {1, 990}, 11), Error);
+  world.barrier();
+}
+
+TEST_CASE("peer memory: none on any rank where one rank's cannot be mapped") {
+  Comm world = Comm::world();
+  if (world.size() == 1) return;
+  Blocks blocks(1000);
+  const bool last = world.rank() == world.size() - 1;
+  auto shared = blocks.shared();
+  SUBCASE("memory without a file") {
+    if (last) shared[1].file = -1;
+  }
+  SUBCASE("a file that is closed") {
+    if (last) shared[0].file = 900;
+  }
+  SUBCASE("a file that is too short") {
+    if (last) shared[0].values = {shared[0].values.data(), 1 << 20};
+  }
+  CHECK_FALSE(PeerMemory::map(world, shared).has_value());
+  world.barrier();
+}
