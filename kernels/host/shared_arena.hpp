@@ -6,8 +6,8 @@
 namespace mrmf::host {
 
 /// Zeroed floats in a file that is in no file system, with a name that no other has: "mrmf" and random numbers. Only
-/// readers of /proc/PID/fd find it. It ends with the arena and its mappings. Where the system makes no such file, or has
-/// no room for it, memory of the backend without one.
+/// readers of /proc/PID/fd find it. It ends with the arena and its mappings. Where the system makes no such file, or
+/// has no room for it, memory of the backend without one.
 Arena allocate_shared(Backend& backend, Index count);
 
 }  // namespace mrmf::host

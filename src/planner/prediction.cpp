@@ -158,7 +158,10 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
     const Execution execution = plan_execution(backend, network, settings);
-    BlockStep block{block_work(network, execution, settings), {}, number, execution.params.size(),
+    BlockStep block{block_work(network, execution, settings),
+                    {},
+                    number,
+                    execution.params.size(),
                     updated_by_rank(execution.params, work, costs)};
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;

@@ -86,7 +86,7 @@ class MpiAllReduce final : public AllReduce {
   std::optional<PeerMemory> peers_;  // none: messages carry all values
   std::vector<PendingSum> under_way_;
   double updated_ = 0;  // seconds of updates, not yet counted
-  Timer since_;  // since the last MPI call
+  Timer since_;         // since the last MPI call
   SumTime time_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "layers/layer.hpp"
 #include "mpi/message_sum.hpp"
 #include "mpi/peer_memory.hpp"
 #include "mpi/shared_sum.hpp"
