@@ -2,39 +2,13 @@
 // device could keep its reader waiting forever.
 #pragma once
 
-#include <unistd.h>
-
 #include <limits>
 #include <string>
-#include <utility>
 
+#include "kernels/file_descriptor.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
-
-/// Owns a file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    if (this != &other) {
-      close();
-      number_ = std::exchange(other.number_, -1);
-    }
-    return *this;
-  }
-  ~FileDescriptor() { close(); }
-
-  int number() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  /// False, with errno set, when the system reports only now that something could not be written.
-  bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_ = -1;
-};
 
 /// A regular file, open for reading.
 class InputFile {

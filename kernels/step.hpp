@@ -43,9 +43,10 @@ class AllReduce {
   /// called once before finish() returns, on all of the part or, of a long one, on the piece that this rank adds; the
   /// others get that piece from here. Gradients of other pieces are undefined then.
   virtual void start_update(Span part, Span values, const SummedUpdate& update);
-  /// From now on the parts and values of start_update() lie in these blocks, which the ranks may read in each other's
-  /// memory. Before a rank writes to the values by other means than updates, it takes part in one more collective call
-  /// of theirs: others may still be reading. Collective; false on every rank where they cannot.
+  /// From now on the parts and values of start_update() lie in these blocks, and the ranks may read them in each
+  /// other's memory. Before a rank writes to the values by other means than updates, it makes a call that ends only
+  /// when all ranks have begun it, such as a sum: others may still be reading. Collective; false on every rank where
+  /// they cannot.
   virtual bool share_memory(std::span<const SharedBlock> blocks) { return (void)blocks, false; }
   virtual void stop_sharing() {}  ///< not collective
   /// Time of the sums since the last call.

@@ -99,8 +99,8 @@ class Comm {
   /// Whether long sums are added piece by piece, each piece on one rank: where few ranks add in MPI's order.
   bool sums_by_pieces() const;
   /// Begins a sum where sums_by_pieces(). test() or finish() updates, and `values` are undefined in the end. With
-  /// `peers`, for blocks that hold values and results, the ranks read long sums in each other's memory: what they need
-  /// no longer be said in messages, and AllReduce::share_memory() says who may write when.
+  /// `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
+  /// AllReduce::share_memory() says who may write there and when.
   PendingSum start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers = nullptr);
   double min(double value);
   double max(double value);

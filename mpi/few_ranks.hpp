@@ -8,13 +8,13 @@ namespace mrmf::mpi {
 constexpr int few_ranks = 8;
 constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which on few ranks add them by pieces
 
-/// Floats that a rank needs for sums of so many values, if all their parts are under way at once: its piece of the
-/// others' values, and the others' pieces of what is updated, which it keeps or reads in their memory. None for other
-/// numbers of ranks, where MPI takes and frees what it needs.
+/// Floats that a rank keeps for sums of so many values, if all their parts are under way at once: its piece of the
+/// others' values. Ranks that read them in each other's memory keep none. None for other numbers of ranks, where MPI
+/// takes and frees what it needs.
 constexpr std::size_t floats_of_sums(std::size_t values, int ranks) {
   if (ranks < 2 || ranks > few_ranks || values < long_sum) return 0;
   const auto all = static_cast<std::size_t>(ranks);
-  return 2 * ((values + all - 1) / all) * (all - 1);
+  return (values + all - 1) / all * (all - 1);
 }
 
 }  // namespace mrmf::mpi

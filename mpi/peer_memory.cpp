@@ -10,8 +10,10 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "kernels/check.hpp"
+#include "kernels/file_descriptor.hpp"
 
 namespace mrmf {
 namespace {
@@ -37,20 +39,23 @@ std::string text_of(std::span<const SharedBlock> blocks) {
   return text;
 }
 
-// Null: it cannot be mapped.
-const float* map_file(const std::string& link, const std::string& name, std::size_t floats) {
-  if (file_behind(link) != name) return nullptr;
-  const int file = ::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (file < 0) return nullptr;
-  struct stat facts {};
-  void* memory = MAP_FAILED;
-  if (::fstat(file, &facts) == 0 && static_cast<std::size_t>(facts.st_size) >= floats * sizeof(float))
-    memory = ::mmap(nullptr, floats * sizeof(float), PROT_READ, MAP_SHARED, file, 0);
-  ::close(file);
-  return memory == MAP_FAILED ? nullptr : static_cast<const float*>(memory);
+}  // namespace
+
+void PeerMemory::Mapping::Unmap::operator()(const float* data) const {
+  ::munmap(const_cast<float*>(data), floats * sizeof(float));
 }
 
-}  // namespace
+std::optional<PeerMemory::Mapping> PeerMemory::map_file(const std::string& link, const std::string& name,
+                                                        std::size_t floats) {
+  if (file_behind(link) != name) return {};
+  const FileDescriptor file(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0) return {};
+  if (static_cast<std::size_t>(facts.st_size) < floats * sizeof(float)) return {};
+  void* const memory = ::mmap(nullptr, floats * sizeof(float), PROT_READ, MAP_SHARED, file.number(), 0);
+  if (memory == MAP_FAILED) return {};
+  return Mapping(static_cast<const float*>(memory), floats);
+}
 
 bool PeerMemory::map_rank(const std::string& told) {
   std::istringstream text(told);
@@ -58,9 +63,9 @@ bool PeerMemory::map_rank(const std::string& told) {
   int file = 0;
   std::size_t floats = 0;
   for (std::string name; text >> process >> file >> floats && std::getline(text >> std::ws, name);) {
-    const float* const data = map_file(link_of(process, file), name, floats);
-    if (data == nullptr) return false;
-    peers_.back().push_back({data, floats});
+    std::optional<Mapping> mapping = map_file(link_of(process, file), name, floats);
+    if (!mapping) return false;
+    peers_.back().push_back(std::move(*mapping));
   }
   return !peers_.back().empty();
 }
@@ -79,25 +84,20 @@ std::optional<PeerMemory> PeerMemory::map(Comm& comm, std::span<const SharedBloc
   return peers;
 }
 
-PeerMemory::~PeerMemory() {
-  for (const std::vector<Mapping>& mappings : peers_)
-    for (const Mapping& mapping : mappings) ::munmap(const_cast<float*>(mapping.data), mapping.floats * sizeof(float));
-}
-
-std::optional<PeerMemory::Place> PeerMemory::place_of(std::span<const float> values) const {
+std::optional<PeerMemory::Address> PeerMemory::address_of(std::span<const float> values) const {
   for (std::size_t block = 0; block < own_.size(); ++block) {
     const Span own = own_[block].values;
     const float *const begin = own.data(), *const end = begin + own.size();
     if (std::greater_equal<>()(values.data(), begin) && std::less_equal<>()(values.data() + values.size(), end))
-      return Place{block, static_cast<std::uint64_t>(values.data() - begin)};
+      return Address{block, static_cast<std::uint64_t>(values.data() - begin)};
   }
   return {};
 }
 
-std::span<const float> PeerMemory::of(int rank, const Place& place, std::size_t count) const {
-  const Mapping& mapping = peers_.at(static_cast<std::size_t>(rank)).at(place.block);
-  MRMF_CHECK(place.first + count <= mapping.floats, "a place in another rank's memory");
-  return {mapping.data + place.first, count};
+std::span<const float> PeerMemory::of(int rank, const Address& address, std::size_t count) const {
+  const std::span<const float> block = peers_.at(static_cast<std::size_t>(rank)).at(address.block).values();
+  MRMF_CHECK(address.first + count <= block.size(), "an address in another rank's memory");
+  return block.subspan(address.first, count);
 }
 
 }  // namespace mrmf

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +16,7 @@ namespace mrmf {
 class PeerMemory {
  public:
   /// Where something lies in a rank's blocks: the block, and the first float in it.
-  struct Place {
+  struct Address {
     std::uint64_t block = 0, first = 0;
   };
 
@@ -23,23 +24,28 @@ class PeerMemory {
   /// (SharedBlock), or the ranks do not see each other's processes, as on several nodes and in separate containers.
   static std::optional<PeerMemory> map(Comm& comm, std::span<const SharedBlock> blocks);
 
-  PeerMemory(PeerMemory&&) noexcept = default;
-  PeerMemory& operator=(PeerMemory&&) = delete;
-  ~PeerMemory();
-
   /// Of values in this rank's memory; none if they are not in its blocks.
-  std::optional<Place> place_of(std::span<const float> values) const;
+  std::optional<Address> address_of(std::span<const float> values) const;
   /// `count` floats of another rank, valid as long as this lives.
-  std::span<const float> of(int rank, const Place& place, std::size_t count) const;
+  std::span<const float> of(int rank, const Address& address, std::size_t count) const;
 
  private:
-  /// A block of another rank.
-  struct Mapping {
-    const float* data = nullptr;
-    std::size_t floats = 0;
+  /// A block of another rank. Move-only; unmaps it.
+  class Mapping {
+   public:
+    Mapping(const float* data, std::size_t floats) : data_(data, Unmap{floats}) {}
+    std::span<const float> values() const { return {data_.get(), data_.get_deleter().floats}; }
+
+   private:
+    struct Unmap {
+      std::size_t floats;
+      void operator()(const float* data) const;
+    };
+    std::unique_ptr<const float, Unmap> data_;
   };
 
   explicit PeerMemory(std::span<const SharedBlock> blocks) : own_(blocks.begin(), blocks.end()) {}
+  static std::optional<Mapping> map_file(const std::string& link, const std::string& name, std::size_t floats);
   bool map_rank(const std::string& told);
 
   std::vector<SharedBlock> own_;

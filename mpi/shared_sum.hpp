@@ -2,8 +2,6 @@
 // when. Private to mpi/.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -20,15 +18,19 @@ class SharedSum final : public SumByPieces {
   SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update);
 
  private:
-  /// Where a rank's values and results lie in its blocks.
-  using Places = std::array<PeerMemory::Place, 2>;
+  /// Of a rank's values and results.
+  struct Addresses {
+    PeerMemory::Address values, results;
+  };
 
   void advance() override;
-  std::span<const float> of(int rank, std::size_t which, std::span<float> piece) const;
+  /// What another rank has at the place of a piece of this rank's values, or of its results.
+  std::span<const float> values_of(int rank, std::span<const float> piece) const;
+  std::span<const float> results_of(int rank, std::span<const float> piece) const;
 
   const PeerMemory& peers_;
-  std::vector<Places> places_;  // by rank
-  std::vector<char> done_;      // by rank: what their second message says
+  std::vector<Addresses> addresses_;  // by rank
+  std::vector<char> done_;            // by rank: what their second message says
   enum class Round { values, results } round_ = Round::values;
 };
 

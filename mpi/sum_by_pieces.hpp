@@ -1,4 +1,5 @@
-// A long sum over few ranks, of which each adds one piece and gives it to the others. MPI's own non-blocking sums of so
+// A long sum over few ranks, of which each adds one piece and gives it to the others: a reduce-scatter, then an
+// all-gather. MPI's own non-blocking sums of so
 // few ranks send everything to one of them and back, and take fresh memory every time. Private to mpi/.
 #pragma once
 

@@ -2,30 +2,18 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
 
+#include "kernels/file_descriptor.hpp"
+
 namespace mrmf::host {
 namespace {
-
-class File {
- public:
-  explicit File(int number) : number_(number) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int number() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 std::string new_name() {
   std::random_device random;
@@ -34,23 +22,25 @@ std::string new_name() {
   return name;
 }
 
+// All at once: without them, a full memory would be a signal where they are first written.
+bool take_pages(const FileDescriptor& file, std::size_t bytes) {
+  while (::fallocate(file.number(), 0, 0, static_cast<off_t>(bytes)) != 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+
 }  // namespace
 
 Arena allocate_shared(Backend& backend, Index count) {
   const auto floats = static_cast<std::size_t>(count);
   const std::size_t bytes = std::max<std::size_t>(floats, 1) * sizeof(float);
-  File file(::memfd_create(new_name().c_str(), MFD_CLOEXEC));
-  // fallocate takes the pages now: without them, a full memory would be a signal where they are first written.
-  if (file.number() < 0 || ::fallocate(file.number(), 0, 0, static_cast<off_t>(bytes)) != 0)
-    return backend.allocate(count);
+  FileDescriptor file(::memfd_create(new_name().c_str(), MFD_CLOEXEC));
+  if (!file || !take_pages(file, bytes)) return backend.allocate(count);
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (memory == MAP_FAILED) return backend.allocate(count);
-  const int number = file.release();
-  const auto free = [bytes, number](float* data) {
-    ::munmap(data, bytes);
-    ::close(number);
-  };
-  return {static_cast<float*>(memory), floats, free, number};
+  const int number = file.number();
+  const auto owner = std::make_shared<FileDescriptor>(std::move(file));
+  return {static_cast<float*>(memory), floats, [bytes, owner](float* data) { ::munmap(data, bytes); }, number};
 }
 
 }  // namespace mrmf::host

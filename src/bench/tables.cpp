@@ -250,8 +250,8 @@ Line sum_line(AllReduce& sums, Comm& world) {
 std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& world) {
   if (!sums.updates()) return {};
   Arena gradients = backend.allocate_shared(kFloats.back()), params = backend.allocate_shared(kFloats.back());
-  sums.share_memory(
-      std::array{SharedBlock{gradients.span(), gradients.file()}, SharedBlock{params.span(), params.file()}});
+  const std::array blocks{SharedBlock{gradients.span(), gradients.file()}, SharedBlock{params.span(), params.file()}};
+  if (!sums.share_memory(blocks)) return {};
   std::vector<std::pair<double, double>> measured;
   for (const Index floats : kFloats)
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {

@@ -71,8 +71,8 @@ struct BlockStep {
   BlockWork work;
   StepSeconds step;
   int number = 0;
-  Index params = 0;   ///< floats of its parameters
-  Index updated = 0;  ///< of them by this rank
+  Index params = 0, cut = 0;  ///< floats of its parameters; of them cut
+  Index updated = 0;          ///< of them by this rank
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
@@ -91,14 +91,23 @@ bool updates_in_pieces(const Workload& work, const CostModel& costs) {
 }
 
 // Every rank updates what is too short for pieces.
-Index updated_by_rank(const ParameterLayout& params, const Workload& work, const CostModel& costs) {
-  if (!updates_in_pieces(work, costs)) return params.size();
+Index updated_by_rank(const BlockStep& block, const CostModel& costs, const Workload& work) {
+  if (!updates_in_pieces(work, costs)) return block.params;
   const auto share = [](Index count, int ranks) {
     return static_cast<std::size_t>(count) < mpi::long_sum ? count : count / ranks;
   };
-  Index cut = 0;
-  for (const Place& place : params.cuts()) cut += place.count;
-  return share(params.size() - cut, work.ranks.ranks) + share(cut, work.groups());
+  return share(block.params - block.cut, work.ranks.ranks) + share(block.cut, work.groups());
+}
+
+// Cut weights are summed by the ranks with the same block, which do not read them in each other's memory.
+double gradient_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
+  const double whole = kFloat * static_cast<double>(block.params - block.cut + kReducedScalars);
+  const double backward = block.step.backward;
+  const double seconds = updates_in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
+                                                        : costs.gradient_sum(whole, backward, work.ranks);
+  if (block.cut == 0 || work.groups() == 1) return seconds;
+  const RankPlaces same_block{work.groups(), std::max(1, work.ranks.per_node / work.grid.ranks())};
+  return seconds + costs.gradient_sum(kFloat * static_cast<double>(block.cut), backward, same_block);
 }
 
 EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
@@ -106,15 +115,12 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const StepSeconds& step = block.step;
   const int parts = work.training.accumulate;
   const double crowding = costs.crowding(work.ranks);
-  const double computed = step.forward + step.backward + step.loss, params = static_cast<double>(block.params);
+  const double computed = step.forward + step.backward + step.loss;
   EpochSeconds epoch;
   epoch.compute = train.count * parts * computed * crowding;
   epoch.messages = train.count * parts * step.messages * crowding;
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
-  const double summed = kFloat * (params + kReducedScalars);
-  const double gradients = updates_in_pieces(work, costs) ? costs.update_sum(summed, step.backward, work.ranks)
-                                                          : costs.gradient_sum(summed, step.backward, work.ranks);
-  epoch.sums = train.count * (gradients + small * costs.small_sum(work.ranks));
+  epoch.sums = train.count * (gradient_sums(block, costs, work) + small * costs.small_sum(work.ranks));
   epoch.update = train.count * costs.update(work.training.optimizer.name, block.updated) * crowding;
   const double input = kFloat * static_cast<double>(block.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
@@ -158,11 +164,12 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
     const Execution execution = plan_execution(backend, network, settings);
-    BlockStep block{block_work(network, execution, settings),
-                    {},
-                    number,
-                    execution.params.size(),
-                    updated_by_rank(execution.params, work, costs)};
+    BlockStep block{.work = block_work(network, execution, settings),
+                    .step = {},
+                    .number = number,
+                    .params = execution.params.size()};
+    for (const Place& place : execution.params.cuts()) block.cut += place.count;
+    block.updated = updated_by_rank(block, costs, work);
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
     const RunMemory memory =

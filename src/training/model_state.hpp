@@ -57,10 +57,11 @@ struct ModelState {
   }
 };
 
-/// Whether ranks that train together update the parameters in pieces (sharded_update.hpp). Not where gradients are
-/// clipped: then all must be summed before the first parameter is updated.
-inline bool updates_in_pieces(const TrainingConfig& config, const RunContext& ctx) {
-  return ctx.team.sums_by_pieces() && config.clip_norm == 0 && !ctx.shard_replicas;
+/// Whether ranks that train a model may update it in pieces (sharded_update.hpp). Not where gradients are clipped: then
+/// all must be summed before the first parameter is updated. The ranks that train it in the end may be others than
+/// those that make it (method.teams), so their number does not count.
+inline bool may_update_in_pieces(const Config& config, const RunContext& ctx) {
+  return MpiSession::ranks() > 1 && config.training.clip_norm == 0 && !config.run.deterministic && !ctx.shard_replicas;
 }
 
 /// A fresh model and optimizer for one resolution, with room for the plan's largest batch there.
@@ -70,7 +71,7 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
-  settings.shared = updates_in_pieces(config.training, ctx);
+  settings.shared = may_update_in_pieces(config, ctx);
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};

@@ -1,7 +1,7 @@
-// The optimizer's step in pieces: each rank updates the piece of the parameters whose gradients it adds, and the others
-// receive them, where they would receive the sum. So no parameter is updated twice. Each rank has the moments of its
-// own pieces alone until they are needed whole: before a checkpoint, a look, and a phase's end. Ranks of one node read
-// the pieces in each other's memory.
+// The optimizer's step in pieces (as ZeRO's first stage): each rank updates the piece of the parameters whose gradients
+// it adds, and gives it to the others, where it would give them the sum. So no parameter of a long sum is updated
+// twice. Each rank has the moments of its own pieces alone until they are needed whole: before a checkpoint, a look,
+// and a phase's end. Ranks of one node read the pieces in each other's memory, but for cut weights.
 #pragma once
 
 #include <map>
@@ -13,12 +13,10 @@ namespace mrmf {
 
 class ShardedUpdate {
  public:
-  /// Who sums the gradients: `all` ranks, by `sums`, those of all weights but the cut ones, which the ranks with the
-  /// same block sum (layers/parameter_layout.hpp).
   struct Ranks {
-    AllReduce& sums;
-    Comm& all;
-    Comm& same_block;
+    AllReduce& sums;   ///< of the gradients of whole weights, over...
+    Comm& all;         ///< ...these
+    Comm& same_block;  ///< sum the gradients of cut weights (layers/parameter_layout.hpp)
   };
   /// Collective; keeps references. `sums` has no other update while this lives. requires: moments in the host's memory.
   ShardedUpdate(ModelState& model_state, const Ranks& ranks) : model_state_(model_state), ranks_(ranks) {

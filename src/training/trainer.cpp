@@ -43,9 +43,10 @@ void Trainer::begin(ModelState& model_state, const Phase& phase, const TrainStat
   for (const Index rows : order.rows()) model.prepare(rows);
 }
 
+// Where gradients are clipped, all must be summed before the first parameter is updated.
 void Trainer::shard_update(ModelState& model_state) {
   sharded_.reset();
-  if (all_reduce_ == nullptr || !all_reduce_->updates() || !updates_in_pieces(config_, ctx_)) return;
+  if (all_reduce_ == nullptr || !all_reduce_->updates() || clip_ || ctx_.shard_replicas) return;
   sharded_.emplace(model_state, ShardedUpdate::Ranks{*all_reduce_, ctx_.team, of_samples()});
 }
 

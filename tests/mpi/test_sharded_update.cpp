@@ -69,7 +69,8 @@ struct Training {
       numbers.mapped = mapped_blocks();
       return Probe{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it goes on
     };
-    Trainer(ctx, own.training).train(model_state, phase, look);
+    Trainer trainer(ctx, own.training);
+    trainer.train(model_state, phase, look);
     numbers.mapped_after = mapped_blocks();
     numbers.same = same_block.agree(hash_of(model_state));
     for (const Span arena : arenas_of(model_state)) numbers.arenas.push_back(copy(arena));

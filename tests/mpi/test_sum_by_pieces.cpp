@@ -29,27 +29,29 @@ struct Blocks {
   }
 };
 
-/// Sums of ones that add their multiples to `results`, each float once, and what is wrong with them.
+/// Sums of numbers that depend on place and rank, added to `results`, each float once; and what is wrong with them.
 struct Updates {
   Comm& world;
   std::span<float> values, results;
   std::size_t updated = 0;
 
   void fill() {
-    std::ranges::fill(values, 1.0F);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>((i % 1000) * static_cast<std::size_t>(world.rank() + 1));
     std::ranges::fill(results, 5.0F);
     updated = 0;
   }
   SumUpdate update() {
     return {results, [this](std::size_t first, std::size_t count) {
               updated += count;
-              for (std::size_t i = first; i < first + count; ++i) results[i] += values[i] * static_cast<float>(i % 100);
+              for (std::size_t i = first; i < first + count; ++i) results[i] += values[i];
             }};
   }
   std::size_t wrong() const {
+    const auto ranks = static_cast<std::size_t>(world.size() * (world.size() + 1) / 2);
     std::size_t count = 0;
     for (std::size_t i = 0; i < results.size(); ++i)
-      count += results[i] != 5 + static_cast<float>(world.size()) * static_cast<float>(i % 100) ? 1U : 0U;
+      count += results[i] != static_cast<float>(5 + (i % 1000) * ranks) ? 1U : 0U;
     return count;
   }
   std::size_t updated_by_all() const {
@@ -91,6 +93,7 @@ TEST_CASE("sum by pieces: many steps in shared memory, whose ranks are not equal
   const auto peers = PeerMemory::map(world, blocks.shared());
   REQUIRE(peers.has_value());
   const Span values = blocks.gradients.span(), results = blocks.params.span();
+  const auto at_place = [](std::size_t i) { return static_cast<float>(i % 100); };
   std::size_t wrong = 0;
   for (int step = 1; step <= 60; ++step) {
     if (step % world.size() == world.rank()) ::usleep(2000);
@@ -98,7 +101,7 @@ TEST_CASE("sum by pieces: many steps in shared memory, whose ranks are not equal
     for (const Index first : {half, Index{0}}) {
       const Place place{first, half};
       const Span own = part(values, place), updated = part(results, place);
-      std::ranges::fill(own, static_cast<float>(step + world.rank()));
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] = static_cast<float>(step + world.rank()) + at_place(i);
       sums.push_back(world.start_sum(own,
                                      {updated,
                                       [own, updated](std::size_t at, std::size_t count) {
@@ -109,7 +112,8 @@ TEST_CASE("sum by pieces: many steps in shared memory, whose ranks are not equal
     for (PendingSum& sum : sums) sum.finish();
     const int size = world.size(), steps = step * (step + 1) / 2;
     const auto wanted = static_cast<float>(size * steps + step * (size * (size - 1) / 2));
-    for (const float result : results) wrong += result != wanted ? 1U : 0U;
+    for (std::size_t i = 0; i < results.size(); ++i)
+      wrong += results[i] != wanted + static_cast<float>(step * size) * at_place(i % half) ? 1U : 0U;
   }
   CHECK(wrong == 0);
   world.barrier();
@@ -132,7 +136,7 @@ TEST_CASE("sum by pieces: messages of any length, and one update") {
   CHECK(calls == 1);
 }
 
-TEST_CASE("peer memory: what is written there is read here, and nobody writes there") {
+TEST_CASE("peer memory: what other ranks write is read here") {
   Comm world = Comm::world();
   Blocks blocks(1000);
   const auto peers = PeerMemory::map(world, blocks.shared());
@@ -144,13 +148,13 @@ TEST_CASE("peer memory: what is written there is read here, and nobody writes th
   blocks.params.span()[10] = static_cast<float>(100 + world.rank());
   world.barrier();
   const Span written = part(blocks.params.span(), {10, 1});
-  const auto place = peers->place_of(written);
-  REQUIRE(place.has_value());
-  CHECK(place->block == 1);
-  CHECK(place->first == 10);
+  const auto address = peers->address_of(written);
+  REQUIRE(address.has_value());
+  CHECK(address->block == 1);
+  CHECK(address->first == 10);
   for (int r = 0; r < world.size(); ++r)
-    if (r != world.rank()) CHECK(peers->of(r, *place, 1).front() == static_cast<float>(100 + r));
-  CHECK_FALSE(peers->place_of(std::vector<float>(3)).has_value());
+    if (r != world.rank()) CHECK(peers->of(r, *address, 1).front() == static_cast<float>(100 + r));
+  CHECK_FALSE(peers->address_of(std::vector<float>(3)).has_value());
   CHECK_THROWS_AS((void)peers->of(world.rank() == 0 ? 1 : 0, {1, 990}, 11), Error);
   world.barrier();
 }

@@ -46,6 +46,7 @@ CostTables made_up_tables() {
   team.load = {0.5, 1e-3};
   team.message = Line{0.1, 1e-3};
   team.sum = Line{0.2, 1e-3};
+  team.update_sum = Line{0.1, 5e-4};
   team.small_sum = 0.05;
   tables.teams.push_back(team);
   return tables;
@@ -118,6 +119,38 @@ TEST_CASE("planner: a flatten that is gathered on two blocks, by hand") {
   CHECK(p.layers.whole == std::vector<std::string>{"batch_norm1"});
 }
 
+TEST_CASE("planner: few ranks update in pieces beside the sums, unless something forbids it") {
+  class OfPieces final : public RoundCosts {
+   public:
+    double update_sum(double, double, const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 3 : 0; }
+    double update(OptimizerKind, Index parameters) const override { return 1e-3 * static_cast<double>(parameters); }
+  };
+  const auto backend = make_reference_backend();
+  Workload work = on_two_ranks();
+  work.grid = {};
+  work.network.layers.back().units = 4096;  // a dense layer long enough for pieces
+  work.training.global_batch_norm = false;
+  const auto epoch = [&] { return predict(*backend, OfPieces(), work).epoch; };
+  const Network network(*backend, work.network);
+  const double all = 2 * 1e-3 * static_cast<double>(network.params_size());  // two steps
+  CHECK(epoch().sums == near(2 * (3 + 0.5)));
+  CHECK(epoch().update == near(all / 2));
+  work.any_order = true;
+  CHECK(epoch().sums == near(2 * (5 + 0.5)));
+  CHECK(epoch().update == near(all));
+  work.any_order = false;
+  work.training.clip_norm = 1;
+  CHECK(epoch().sums == near(2 * (5 + 0.5)));
+  work.training.clip_norm = 0;
+  work.ranks = {9, 9};
+  CHECK(epoch().sums == near(1 * (5 + 0.5)));
+  CHECK(epoch().update == near(all / 2));  // one step of it
+  work.ranks = {2, 2};
+  work.network.layers.back().units = 2;  // every rank updates all of it
+  const Network small(*backend, work.network);
+  CHECK(epoch().update == near(2 * 1e-3 * static_cast<double>(small.params_size())));
+}
+
 TEST_CASE("planner: alone, nothing is sent, and a streamed epoch lasts as long as its files") {
   const auto backend = make_reference_backend();
   const RoundCosts costs;
@@ -188,6 +221,9 @@ TEST_CASE("planner: tables give exact sizes, those between, and beyond") {
   CHECK(costs->gradient_sum(1000, 9, {2, 2}) == near(0.2 + 1));
   CHECK(costs->gradient_sum(1000, 9, {4, 4}) == near(0.4 + 1.5));  // twice the rounds, 3/4 for 1/2 of the bytes
   CHECK(costs->gradient_sum(1000, 9, {1, 1}) == 0);
+  CHECK(costs->update_sum(1000, 9, {2, 2}) == near(0.1 + 0.5));
+  CHECK(costs->update_sum(1000, 9, {2, 1}) == near(0.2 + 1));  // no memory to share
+  CHECK(costs->update_sum(1000, 9, {1, 1}) == 0);
   CHECK(costs->small_sum({4, 4}) == near(0.1));
   CHECK(costs->load(500) == near(1));
   CHECK(costs->read(2e6) == near(2));
@@ -214,6 +250,11 @@ TEST_CASE("planner: tables in a file, and newer ones in their place") {
   const std::string file = (std::filesystem::temp_directory_path() / "mrmf-test-tables.json").string();
   write_file(file, to_json(tables), Replace::file);
   CHECK(to_json(read_tables(file)) == to_json(tables));
+  const std::string key = "\"update_sum_by_byte\"";
+  std::string earlier = to_json(tables);
+  for (std::size_t at = 0; (at = earlier.find(key, at)) != std::string::npos;) earlier.replace(at, key.size(), "\"-\"");
+  write_file(file, earlier, Replace::file);
+  CHECK(table_costs(read_tables(file), {2, 2})->update_sum(1000, 9, {2, 2}) == near(0.2 + 1));  // as the others
   write_file(file, "{\"kind\": \"mrmf cost tables\"}", Replace::file);
   CHECK_THROWS_AS(read_tables(file), DataError);
   std::filesystem::remove(file);
