@@ -98,6 +98,15 @@ void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   layer.needs = {needs};
 }
 
+/// Why a grid does not fit a network, and the axis that has too many blocks.
+struct Misfit {
+  std::string message;
+  std::size_t axis;
+};
+
+/// The axis as a message names it: counted from 0, the first of the sample's.
+std::string axis_text(std::size_t axis, int axes) { return fmt::format("axis {}", static_cast<int>(axis) + axes - 3); }
+
 // Each input position adds to the outputs of its window. A block makes all outputs that its inputs add to, of which
 // those at the cuts lack the neighbours' part: it needs the inputs of all that add to what it owns.
 void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) {
@@ -110,9 +119,10 @@ void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) 
     owned = mapped_pieces(in.axes[a], out, [&](Index cut) {
       return cut * w.stride - w.before + std::max<Index>(0, floor_div(w.reach - w.stride, 2));
     });
-    require(w.stride <= w.reach || owned.size() == 1, entry.spec,
-            "its stride is larger than its window; run.grid "
-            "cannot cut that axis");
+    if (w.stride > w.reach && owned.size() > 1)
+      throw Misfit{fmt::format("{}: its stride is larger than its window along {}, so run.grid cannot cut that axis",
+                               entry.name, axis_text(a, entry.input.axes)),
+                   a};
     for (const Interval& piece : owned) {
       const Index first = std::max<Index>(0, ceil_div(piece.first + w.before - w.reach + 1, w.stride));
       const Index end = std::min(positions, floor_div(piece.end() - 1 + w.before, w.stride) + 1);
@@ -148,22 +158,13 @@ bool has_empty_piece(const Cut& cut) {
   });
 }
 
-/// Why a grid does not fit a network, and the axis that has too many blocks.
-struct Misfit {
-  std::string message;
-  std::size_t axis;
-};
-
-/// The axis as a message names it: counted from 0, the first of the sample's.
-std::string axis_text(std::size_t axis, int axes) { return fmt::format("axis {}", static_cast<int>(axis) + axes - 3); }
-
 [[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const Cut& cut) {
   std::size_t a = 0;
   const auto empty = [](const Interval& piece) { return piece.count < 1; };
   while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
   throw Misfit{fmt::format("{}: run.grid = {} cuts {} positions of its output along {} into {} blocks, and one of them "
                            "would have none",
-                           entry.name, grid.text(), entry.output().spatial[a], axis_text(a, entry.output().axes),
+                           entry.name, grid.text(entry.output().axes), entry.output().spatial[a], axis_text(a, entry.output().axes),
                            grid.blocks[a]),
                a};
 }
@@ -185,9 +186,9 @@ Box Cut::of(const Extent& place) const {
   return box;
 }
 
-std::string Grid::text() const {
+std::string Grid::text(int axes) const {
   std::size_t first = 0;
-  while (first < 2 && blocks[first] == 1) ++first;
+  while (first < 2 && static_cast<int>(first) + axes < 3 && blocks[first] == 1) ++first;
   return fmt::format("[{}]", fmt::join(blocks.begin() + first, blocks.end(), ", "));
 }
 
@@ -200,7 +201,7 @@ Partition::Partition(const Network& network, const Grid& grid) : network_(&netwo
       if (refusal.empty()) refusal = misfit.message;
       grid_.blocks[misfit.axis] -= 1;
     }
-  if (!refusal.empty()) throw ConfigError(fmt::format("{}; the largest grid that works is {}", refusal, grid_.text()));
+  if (!refusal.empty()) throw ConfigError(fmt::format("{}; the largest grid that works is {}", refusal, grid_.text(network.input().axes)));
 }
 
 void Partition::build() {
@@ -209,8 +210,8 @@ void Partition::build() {
     if (grid_.blocks[a] > in.spatial[a])
       throw Misfit{
           a + static_cast<std::size_t>(in.axes) < 3
-              ? fmt::format("run.grid = {} cuts more axes than samples of {} have", grid_.text(), to_string(in))
-              : fmt::format("run.grid = {} cuts the {} position{} of {} into {} blocks (samples are {})", grid_.text(),
+              ? fmt::format("run.grid = {} cuts more axes than samples of {} have", grid_.text(in.axes), to_string(in))
+              : fmt::format("run.grid = {} cuts the {} position{} of {} into {} blocks (samples are {})", grid_.text(in.axes),
                             in.spatial[a], in.spatial[a] == 1 ? "" : "s", axis_text(a, in.axes), grid_.blocks[a],
                             to_string(in)),
           a};

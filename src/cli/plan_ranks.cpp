@@ -21,7 +21,9 @@ SearchSettings search_settings(const Config& config, const DataSample& sample, c
                           .mini_batch = options.batch,
                           .sample = sample.shape,
                           .samples = options.samples,
-                          .validated = options.validated};
+                          .validated = options.validated,
+                          .shard_by_shard =
+                              options.machine.empty() && config.run.deterministic && config.data.shards > 0};
   if (sample.from_data) {
     const DatasetShape train = headers_of(config.data.train, world);
     if (settings.samples == 0) settings.samples = static_cast<double>(train.samples);

@@ -24,13 +24,6 @@ std::string choice_text(const GridChoice& choice, const RanksPlan& plan) {
                      choice.batch, choice.seconds());
 }
 
-// "conv1 to relu4", or names one by one where they are not neighbours.
-std::string names_text(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 4;
-  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{}, {}, ..., {} ({})", names[0], names[1], names.back(), names.size());
-}
-
 std::string layers_text(const GridLayers& layers) {
   std::string text;
   const auto add = [&](const char* what, const std::vector<std::string>& names) {
@@ -72,14 +65,19 @@ Shape of_one(Shape shape) {
 
 // A line for each layer, or run of fused layers, of the slowest block. Losses and optimizer belong to no layer.
 std::string costs_text(const GridChoice& choice, int axes) {
-  std::string text = fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12}{:>10}{:>8}{:>16}\n", "layer", "grid",
-                                 "block of output", "of", "compute ms", "wait ms", "share", "messages");
   double all = 0;
-  for (const LayerCost& layer : choice.prediction.costs) all += layer.seconds();
+  std::size_t width = 26;
+  for (const LayerCost& layer : choice.prediction.costs) {
+    all += layer.seconds();
+    width = std::max(width, layer_name(layer).size());
+  }
+  width += 2;
+  std::string text = fmt::format("    {:<{}}{:<10}{:>18}{:>18}{:>12}{:>10}{:>8}{:>16}\n", "layer", width, "grid",
+                                 "block of output", "of", "compute ms", "wait ms", "share", "messages");
   for (const LayerCost& layer : choice.prediction.costs) {
     const std::string sent =
         layer.messages == 0 ? "-" : fmt::format("{}, {:.3g} MB", layer.messages, 1e-6 * layer.sent);
-    text += fmt::format("    {:<28}{:<10}{:>18}{:>18}{:>12.4g}{:>10.4g}{:>8}{:>16}\n", layer_name(layer),
+    text += fmt::format("    {:<{}}{:<10}{:>18}{:>18}{:>12.4g}{:>10.4g}{:>8}{:>16}\n", layer_name(layer), width,
                         cut_text(layer, choice, axes), to_string(of_one(layer.block)), to_string(of_one(layer.whole)),
                         1e3 * layer.compute, 1e3 * layer.waiting, percent(layer.seconds(), all), sent);
   }

@@ -19,6 +19,7 @@
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/planner/operation.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/run/start_model.hpp"
@@ -215,7 +216,14 @@ Phase first_phase(const Plan& plan, const Checkpoints& checkpoints) {
   return plan.last;
 }
 
-std::vector<std::string> grid_lines(const Plan& plan, int ranks) {
+// What every rank of a group does by itself; empty where that is nothing.
+std::string repeated_text(const Network& network, const Grid& grid) {
+  const std::vector<std::string> whole = grid_layers(Partition(network, grid), network).whole;
+  return whole.empty() ? "" : "; each of them computes all of " + names_text(whole);
+}
+
+std::vector<std::string> grid_lines(const Config& config, const Plan& plan, const Shape& sample, int ranks) {
+  const auto backend = make_reference_backend();
   std::vector<std::string> lines;
   const std::vector<Extent> resolutions = plan.resolutions();
   for (std::size_t i = 0; i < resolutions.size(); ++i) {
@@ -227,6 +235,8 @@ std::vector<std::string> grid_lines(const Plan& plan, int ranks) {
                                  "each sample is shared by {} ranks, {} blocks along its axes; {} "
                                  "group{} of ranks",
                                  grid.ranks(), fmt::join(grid.blocks, "x"), groups, groups == 1 ? "" : "s");
+    if (grid.ranks() > 1)
+      line += repeated_text({*backend, network_settings(config, plan, sample, resolutions[i])}, grid);
     if (std::ranges::any_of(resolutions, [&](const Extent& r) { return plan.grid(r) != grid.blocks; }))
       line = fmt::format("resolution {}: {}", resolution_text(resolutions[i], plan.last.axes), line);
     line = "grid: " + line;
@@ -349,7 +359,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
 
   const bool shard_replicas = shard_by_shard(config, *backend);
   if (grids)
-    for (const std::string& line : grid_lines(plan, world.size())) report.log(line);
+    for (const std::string& line : grid_lines(config, plan, shape.sample, world.size())) report.log(line);
   if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));
   no_training_yet.reset();
   const StopSignals signals(world.root());

@@ -8,6 +8,7 @@
 
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
+#include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
 
@@ -59,6 +60,13 @@ Index mini_batch_of(const Plan& plan, const Phase& phase, const SearchSettings& 
   return std::max<Index>(1, settings.mini_batch * phase.batch / plan.last.batch);
 }
 
+// A team's ranks are searched by search_splits().
+bool trains_in_a_team(const Plan& plan, const Phase& phase) {
+  return std::ranges::any_of(plan.stages, [&](const Stage& stage) {
+    return stage.at_once && (stage.coarse.number == phase.number || stage.dense->number == phase.number);
+  });
+}
+
 class Search {
  public:
   Search(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
@@ -92,6 +100,12 @@ class Search {
     const auto& known = predictions_.find({choices.phase.resolution, grid.blocks, choice.batch});
     GridChoice made = choice;
     try {
+      if (!trains_in_a_team(plan_, choices.phase)) {
+        Phase phase = choices.phase;
+        phase.batch = static_cast<int>(choice.batch);
+        require_batches(config_.data, static_cast<Index>(settings_.samples), phase, static_cast<int>(groups),
+                        config_.training.accumulate);
+      }
       made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
     } catch (const ConfigError& error) {
       return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
@@ -105,8 +119,9 @@ class Search {
     choices.fitting.push_back(std::move(made));
   }
 
-  // What run.grid does not go with (src/config/check.cpp).
+  // What run.grid does not go with (src/config/check.cpp, src/method/train_run.cpp).
   const char* refused() const {
+    if (settings_.shard_by_shard) return "run.deterministic and data.shards go without run.grid";
     if (config_.method.teams == TeamMode::concurrent) return "method.teams = \"concurrent\" goes without run.grid";
     if (!config_.training.global_batch_norm) return "training.batch_norm = \"local\" goes without run.grid";
     return nullptr;

@@ -1,5 +1,7 @@
 #include "src/planner/operation.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -176,6 +178,12 @@ GridLayers grid_layers(const Partition& partition, const Network& network) {
     if (!whole && messages) layers.exchanged.push_back(name);
   }
   return layers;
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}, {}, ..., {} ({})", names[0], names[1], names.back(), names.size());
 }
 
 }  // namespace mrmf

@@ -46,5 +46,7 @@ struct GridLayers {
   std::vector<std::string> cut, exchanged, gathered, whole;  ///< exchanged: of the cut ones, those that need messages
 };
 GridLayers grid_layers(const Partition& partition, const Network& network);
+/// Names of layers for a line of text: at most four, else the first two and the last one, and how many.
+std::string names_text(const std::vector<std::string>& names);
 
 }  // namespace mrmf

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/check.hpp"
+#include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
 namespace {
@@ -34,7 +35,7 @@ class Splits {
   std::optional<double> seconds_of(const Phase& phase, int ranks) {
     const auto [known, unknown] = seconds_.try_emplace({phase.number, ranks});
     if (!unknown) return known->second;
-    if (settings_.samples < ranks) return known->second;
+    if (!fits(phase, ranks)) return known->second;
     Workload work = workload_of(config_, plan_, settings_, phase);
     work.ranks.ranks = ranks;
     work.batch = batch_of(phase);
@@ -42,6 +43,16 @@ class Splits {
     const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
     if (there > 0 && static_cast<double>(prediction.memory.all()) > there) return known->second;
     return known->second = phase.stop.epochs * prediction.epoch.all();
+  }
+
+  bool fits(Phase phase, int ranks) const {
+    phase.batch = static_cast<int>(batch_of(phase));
+    try {
+      require_batches(config_.data, static_cast<Index>(settings_.samples), phase, ranks, config_.training.accumulate);
+    } catch (const ConfigError&) {
+      return false;
+    }
+    return true;
   }
 
   Index batch_of(const Phase& phase) const {
@@ -80,7 +91,7 @@ std::vector<TeamSplit> search_splits(Backend& backend, const CostModel& costs, c
     if (std::optional<TeamSplit> split = splits.of(dense)) found.push_back(*std::move(split));
   if (found.empty())
     throw ConfigError(
-        fmt::format("no split of {} ranks into two teams fits: a team has more ranks than there are samples, or "
+        fmt::format("no split of {} ranks into two teams fits: a team cannot share its samples or shards, or "
                     "a rank would need more memory than it may use",
                     ranks));
   std::ranges::stable_sort(found, {}, &TeamSplit::seconds);

@@ -206,20 +206,51 @@ batch = 4
         self.train("slope-one", "data.shards=2")
         self.same("slope-stages", "slope-one", tolerance=1e-3, keys=("samples", "stage", "role"))
 
+    TEN_STEPS = ("training.batch=4", "training.epochs=1", "data.shuffle=false")
+
+    def weights(self, run):
+        with h5py.File(self.path(f"{run}/checkpoints/final.h5")) as file:
+            return self.arrays(file)
+
+    def ten_steps(self, config, grids):
+        """Losses and weights after ten steps of SGD on these grids, against those of one rank."""
+        self.train(f"{config}-one", *self.TEN_STEPS, config=config)
+        self.assertEqual(self.lines(f"{config}-one/epochs.jsonl")[-1]["samples"], 40)
+        whole = self.weights(f"{config}-one")
+        for grid in grids:
+            run = f"{config}-{'x'.join(map(str, grid))}"
+            self.train(run, *self.TEN_STEPS, f"run.grid={grid}", config=config, ranks=math.prod(grid))
+            self.same(run, f"{config}-one", tolerance=1e-5)
+            for name, values in self.weights(run).items():
+                np.testing.assert_allclose(values, whole[name], rtol=0, atol=2e-5 * max(1, np.abs(whole[name]).max()),
+                                           err_msg=f"{name} on {grid}")
+
     def test_ten_steps_on_every_number_of_ranks(self):
         support.make_data(self.path("data.h5"), train=40, validation=8)
         self.config()
-        steps = ["training.batch=4", "training.epochs=1", "data.shuffle=false"]
-        self.train("one", *steps)
-        with h5py.File(self.path("one/checkpoints/final.h5")) as file:
-            whole = self.arrays(file)
-        for ranks in (2, 3, 4, 6, 8):
-            self.train(f"on{ranks}", *steps, f"run.grid=[{ranks}]", ranks=ranks)
-            self.same(f"on{ranks}", "one", tolerance=1e-5)
-            with h5py.File(self.path(f"on{ranks}/checkpoints/final.h5")) as file:
-                for name, values in self.arrays(file).items():
-                    np.testing.assert_allclose(values, whole[name], rtol=0, atol=2e-5 * max(1, np.abs(whole[name]).max()),
-                                               err_msg=f"{name} on {ranks} ranks")
+        self.ten_steps("config", [[ranks] for ranks in (2, 3, 4, 6, 8)])
+
+    def test_ten_steps_on_planes_and_cubes(self):
+        rng = np.random.default_rng(9)
+        for name, shape, kernel, grids in (("plane", (13, 10), "[3,3]", ([1, 2], [3, 1], [2, 2], [2, 3], [4, 2])),
+                                           ("cube", (6, 9, 8), "[3,3,3]", ([2, 1, 1], [1, 3, 1], [2, 1, 2], [1, 3, 2], [2, 2, 2]))):
+            x = rng.normal(0, 1, (50, *shape, 2)).astype(np.float32)
+            with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                file["x"] = x
+                file["y"] = x.reshape(50, -1)[:, :3]
+            self.own_config(name, support.layers(f'conv filters=4 kernel={kernel} padding="same"', "batch_norm", "relu",
+                                                 "average_pool window=2", f'conv filters=4 kernel={kernel} padding="same"',
+                                                 "flatten", "dense units=6", "relu", "dense units=3"),
+                            training='optimizer = { name = "sgd", learning_rate = 0.02 }')
+            self.write(f"{name}.toml", self.read(f"{name}.toml").replace("validation = 0.25", "validation = 0.2"))
+            self.ten_steps(name, grids)
+
+    def test_a_deterministic_grid_repeats_every_bit(self):
+        for run in ("first", "again"):
+            self.train(run, "run.deterministic=true", "data.shards=0", "run.grid=[3]", ranks=3)
+        first, again = self.weights("first"), self.weights("again")
+        for name, values in first.items():
+            np.testing.assert_array_equal(values, again[name], err_msg=name)
 
     @staticmethod
     def arrays(file):

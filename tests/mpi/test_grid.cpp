@@ -448,7 +448,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
 
 TEST_CASE("grid: random networks with branches and dropout, on random grids") {
   for (std::uint64_t key = 1; key <= 30; ++key)
-    for (const int axes : {1, 2}) {
+    for (const int axes : {1, 2, 3}) {
       CAPTURE(key);
       CAPTURE(axes);
       Experiment e;
@@ -459,6 +459,30 @@ TEST_CASE("grid: random networks with branches and dropout, on random grids") {
       const Extent grid = all[key % all.size()];
       e.check(grid);
     }
+}
+
+TEST_CASE("grid: transposed convolutions, upsampling, skips and norms on three axes") {
+  LayerSpec up = named(LayerKind::conv_transpose, "up", {"deep"});
+  up.units = 4;
+  up.window = up.stride = {2, 2, 2};
+  LayerSpec linear = named(LayerKind::upsample, "linear", {"deep"});
+  linear.window = {2, 2, 2};
+  linear.mode = UpsampleKind::linear;
+  LayerSpec groups = named(LayerKind::group_norm, "groups");
+  groups.groups = 2;
+  LayerSpec down = named(LayerKind::max_pool, "down");
+  down.window = down.stride = {2, 2, 2};
+  for (const LayerSpec& rising : {up, linear}) {
+    CAPTURE(rising.name);
+    Experiment e = experiment({}, {.n = 0, .spatial = {12, 10, 8}, .channels = 2, .axes = 3});
+    e.settings.network.layers = {named_conv("first", 4, 3), groups, named(LayerKind::silu, "skip"), down,
+                                 named_conv("deep", 4, 3), rising,
+                                 named(LayerKind::concat, "both", {rising.name, "skip"}), named_conv("last", 2, 3)};
+    for (const Extent& grid : grids(e.world.size(), 3)) {
+      if (grid[1] > 5 || grid[2] > 4) continue;  // the positions of the deeper level
+      e.check(grid);
+    }
+  }
 }
 
 TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo rule") {

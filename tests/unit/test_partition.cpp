@@ -145,6 +145,13 @@ TEST_CASE("partition: what cannot be cut names the layer and the most blocks") {
   CHECK(error(flat, {1, 4, 20}) ==
         "run.grid = [4, 20] cuts the 3 positions of axis 0 into 4 blocks (samples are 3x16x2); the largest grid that "
         "works is [3, 16]");
+  CHECK(error(flat, {1, 1, 20}).starts_with("run.grid = [1, 20] cuts the 16 positions of axis 1 into 20 blocks"));
+  // Outputs between the windows belong to no input.
+  const Network sparse = network({1, 4, 16}, 2, {window(LayerKind::conv_transpose, {1, 2, 2}, {1, 2, 3})});
+  CHECK(error(sparse, {1, 4, 1}).empty());
+  CHECK(error(sparse, {1, 2, 2}) ==
+        "conv_transpose1: its stride is larger than its window along axis 1, so run.grid cannot cut that axis; the "
+        "largest grid that works is [2, 1]");
 }
 
 TEST_CASE("partition: layers with fewer positions than blocks are computed by all ranks") {

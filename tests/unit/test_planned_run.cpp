@@ -124,7 +124,7 @@ TEST_CASE("planned run: every phase keeps its mini-batch, whatever the grids") {
 
 TEST_CASE("planned run: two teams share the ranks out by their models' seconds, by hand") {
   const OnlyComputing costs;
-  Config config = config_of("batch = 1\nepochs = 2", "resolutions = [[2], [1]]\nteams = \"concurrent\"\n");
+  Config config = config_of("batch = 2\nepochs = 2", "resolutions = [[2], [1]]\nteams = \"concurrent\"\n");
   const std::vector<TeamSplit> splits = splits_of(config, costs, six_ranks());
   REQUIRE(splits.size() == 5);
   // A row of 16 positions: convolution 32 + 64 elements in two passes, ReLU 128, the dense layer 64 + 2 in three
@@ -143,21 +143,25 @@ TEST_CASE("planned run: two teams share the ranks out by their models' seconds, 
   CHECK(longer[0].dense == 3);
   CHECK(longer[0].coarse == 3);
 
-  const PlannedRun run{{Grid{}}, std::vector<Index>(3, 1), {4, 2}};
+  const PlannedRun run{{Grid{}}, std::vector<Index>(3, 2), {4, 2}};
   CHECK(planned_config(config, run).method.split == std::vector{4, 2});
   CHECK(planned_keys(planned_config(config, run), run, 1)[1] == "method.split = [4, 2]");
 }
 
-TEST_CASE("planned run: teams need samples for their ranks, and a rank for each") {
+TEST_CASE("planned run: teams can share the samples and shards, and have a rank each") {
   const OnlyComputing costs;
-  const Config config = config_of("batch = 1\nepochs = 2", "resolutions = [[2], [1]]\nteams = \"concurrent\"\n");
+  Config config = config_of("batch = 12\nepochs = 2", "resolutions = [[2], [1]]\nteams = \"concurrent\"\n");
+  config.data.shards = 12;
   SearchSettings settings = six_ranks();
-  settings.samples = 3;
-  const std::vector<TeamSplit> few = splits_of(config, costs, settings);
-  REQUIRE(few.size() == 1);
-  CHECK(few[0].dense == 3);
-  settings.samples = 2;
-  CHECK_THROWS_WITH_AS(splits_of(config, costs, settings), doctest::Contains("no split of 6 ranks"), ConfigError);
+  settings.samples = 288;
+  const std::vector<TeamSplit> even = splits_of(config, costs, settings);
+  REQUIRE(even.size() == 3);
+  for (const TeamSplit& split : even) CHECK(split.dense != 5);
+  config.data.shards = 3;
+  settings.ranks = {3, 3};
+  CHECK_THROWS_WITH_AS(splits_of(config, costs, settings), doctest::Contains("no split of 3 ranks"), ConfigError);
+  config.data.shards = 0;
+  CHECK(splits_of(config, costs, settings).size() == 2);
   settings = six_ranks();
   settings.ranks = {1, 1};
   CHECK_THROWS_WITH_AS(splits_of(config, costs, settings), doctest::Contains("a rank for each of two teams"),

@@ -386,3 +386,32 @@ TEST_CASE("planner: what does not fit is refused with its reason") {
   settings.memory = 0;
   CHECK_THROWS_AS(searched(costs, settings), ConfigError);
 }
+
+TEST_CASE("planner: what training would not accept is refused") {
+  const RoundCosts costs;
+  const auto backend = make_reference_backend();
+  Config config = searched(costs, two_ranks()).config;
+  const auto last = [&](const SearchSettings& settings) {
+    return search_grids(*backend, costs, config, make_plan(config), settings).back();
+  };
+  const auto only = [](const PhaseChoices& phase, const Grid& grid, const char* reason) {
+    REQUIRE(phase.fitting.size() == 1);
+    CHECK(phase.fitting[0].grid == grid);
+    REQUIRE(phase.refused.size() == 1);
+    CHECK(phase.refused[0].find(reason) != std::string::npos);
+  };
+  const Grid two{{1, 1, 2}};
+  config.data.shards = 1;
+  only(last(two_ranks()), two, "data.shards = 1 is not a multiple of the 2 ranks");
+  config.data.shards = 0;
+
+  SearchSettings settings = two_ranks();
+  settings.mini_batch = 8;
+  config.training.accumulate = 5;  // a group alone would bring four samples
+  only(last(settings), two, "training.accumulate = 5");
+  config.training.accumulate = 1;
+
+  settings = two_ranks();
+  settings.shard_by_shard = true;
+  only(last(settings), Grid{}, "run.deterministic and data.shards go without run.grid");
+}
