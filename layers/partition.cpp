@@ -164,8 +164,8 @@ bool has_empty_piece(const Cut& cut) {
   while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
   throw Misfit{fmt::format("{}: run.grid = {} cuts {} positions of its output along {} into {} blocks, and one of them "
                            "would have none",
-                           entry.name, grid.text(entry.output().axes), entry.output().spatial[a], axis_text(a, entry.output().axes),
-                           grid.blocks[a]),
+                           entry.name, grid.text(entry.output().axes), entry.output().spatial[a],
+                           axis_text(a, entry.output().axes), grid.blocks[a]),
                a};
 }
 
@@ -201,7 +201,8 @@ Partition::Partition(const Network& network, const Grid& grid) : network_(&netwo
       if (refusal.empty()) refusal = misfit.message;
       grid_.blocks[misfit.axis] -= 1;
     }
-  if (!refusal.empty()) throw ConfigError(fmt::format("{}; the largest grid that works is {}", refusal, grid_.text(network.input().axes)));
+  if (!refusal.empty())
+    throw ConfigError(fmt::format("{}; the largest grid that works is {}", refusal, grid_.text(network.input().axes)));
 }
 
 void Partition::build() {
@@ -211,9 +212,9 @@ void Partition::build() {
       throw Misfit{
           a + static_cast<std::size_t>(in.axes) < 3
               ? fmt::format("run.grid = {} cuts more axes than samples of {} have", grid_.text(in.axes), to_string(in))
-              : fmt::format("run.grid = {} cuts the {} position{} of {} into {} blocks (samples are {})", grid_.text(in.axes),
-                            in.spatial[a], in.spatial[a] == 1 ? "" : "s", axis_text(a, in.axes), grid_.blocks[a],
-                            to_string(in)),
+              : fmt::format("run.grid = {} cuts the {} position{} of {} into {} blocks (samples are {})",
+                            grid_.text(in.axes), in.spatial[a], in.spatial[a] == 1 ? "" : "s", axis_text(a, in.axes),
+                            grid_.blocks[a], to_string(in)),
           a};
     input_.owned.axes[a] = even_pieces(in.spatial[a], grid_.blocks[a]);
   }

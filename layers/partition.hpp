@@ -24,7 +24,7 @@ namespace mrmf {
 struct Grid {
   Extent blocks{1, 1, 1};
   int ranks() const { return static_cast<int>(product(blocks)); }
-  Extent place(int rank) const;  ///< of the rank's block
+  Extent place(int rank) const;          ///< of the rank's block
   std::string text(int axes = 1) const;  ///< as run.grid writes it for so many axes: "[2]", "[1, 2, 1]"
   bool operator==(const Grid&) const = default;
 };

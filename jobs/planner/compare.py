@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Compares the planner's predictions with measured epochs, on configurations that its tables were not made from.
 
-    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--json FILE]
+    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--grids] [--json FILE]
 
 Measures `mrmf bench tables` of all presets with one and with two ranks of this machine (once, in FOLDER), then for every
 configuration predicts an epoch and trains six, of which the median of the last five counts. Prints one line for each and
 how many are within 15 %. Other work on the machine makes both sides uncertain: the spread of the five epochs stands beside.
-"""
+
+--grids asks another question: does the planner choose well? For each of a few networks it trains every grid that fits two
+ranks, and four, with the same samples in a step, and prints how many pairs of grids are measured in the predicted order,
+and how much longer the predicted best takes than the measured best. Pairs that are measured within 5 % count as equal."""
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -42,17 +46,27 @@ CASES = {
     "resnet-128-grid": ("resnet", (128, 128, 1), 64, 8, 2, [1, 2], []),
 }
 
+# Whose grids are compared: as above, and the batch is that of a step over all ranks.
+GRID_CASES = {
+    "cosmoflow-64": ("cosmoflow", (64, 64, 64, 4), 16, 4),
+    "unet-128": ("unet", (128, 128, 1), 32, 4),
+    "neuron-1600": ("neuron_inverter", (1600, 3), 1024, 128),
+}
+EQUAL = 0.05  # grids whose measured epochs are as close have no order
+
 
 def run(*words, ranks=1, folder="."):
     start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    if ranks > len(os.sched_getaffinity(0)):
+        start.insert(1, "--oversubscribe")
     done = subprocess.run([*start, os.path.abspath(MRMF), *words], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join([*start, 'mrmf', *words])}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def write_case(folder, name):
-    preset, sample, count, batch, _, grid, settings = CASES[name]
+def write_case(folder, case):
+    preset, sample, count, batch, _, grid, settings = case
     os.makedirs(folder, exist_ok=True)
     rng = np.random.default_rng(1)
     positions = preset.startswith("unet")
@@ -70,24 +84,81 @@ def write_case(folder, name):
             f'run = {{ folder = "run"{f", grid = {grid}" if grid else ""} }}', *settings, ""]))
 
 
-def predicted(folder, name, tables):
-    _, sample, _, _, ranks, grid, _ = CASES[name]
+def predicted(folder, case, tables):
+    _, sample, _, _, ranks, grid, _ = case
     plan = json.loads(run("plan", "case.toml", "--ranks", str(ranks), "--tables", tables, "--json", folder=folder))["ranks"]
     wanted = grid or [1] * (len(sample) - 1)
     return next(g for g in plan["phases"][0]["grids"] if g["grid"] == wanted)
 
 
-def measured(folder, name):
+def measured(folder, ranks, *settings):
     shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)
-    run("train", "case.toml", ranks=CASES[name][4], folder=folder)
+    run("train", "case.toml", *(word for setting in settings for word in ("--set", setting)), ranks=ranks, folder=folder)
     with open(os.path.join(folder, "run", "epochs.jsonl"), encoding="utf-8") as file:
         return [json.loads(line) for line in file][1:]
+
+
+def single_grids(work, tables, only):
+    """Every configuration's prediction beside its measured epochs."""
+    results = []
+    print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
+    for name in only or CASES:
+        folder, case = os.path.join(work, name), CASES[name]
+        write_case(folder, case)
+        guess, epochs = predicted(folder, case, tables), measured(folder, case[4])
+        seconds = [epoch["seconds"] for epoch in epochs]
+        median = statistics.median(seconds)
+        error = guess["epoch_seconds"] / median - 1
+        results.append({"name": name, "ranks": case[4], "grid": case[5], "predicted": guess, "seconds": seconds,
+                        "parts": epochs, "error": error})
+        print(f"{name:<20}{case[4]:>6}{str(case[5] or '-'):>12}{guess['epoch_seconds']:>11.3f}{median:>10.3f}"
+              f"{min(seconds):>7.3f}-{max(seconds):<6.3f}{100 * error:>7.1f}%{100 * (guess['measured_share'] + guess['between_share']):>6.0f}%",
+              flush=True)
+        os.remove(os.path.join(folder, "data.h5"))
+    within = sum(abs(result["error"]) <= 0.15 for result in results)
+    print(f"{within} of {len(results)} within 15 %; seconds of an epoch; known: share of the computation from sizes that the "
+          "tables have, or between them")
+    return results
+
+
+def in_order(grids):
+    """Pairs whose predicted order is the measured one, and pairs that have an order."""
+    pairs = [(a, b) for a, b in itertools.combinations(grids, 2)
+             if abs(a["measured"] - b["measured"]) > EQUAL * min(a["measured"], b["measured"])]
+    return sum((a["predicted"] < b["predicted"]) == (a["measured"] < b["measured"]) for a, b in pairs), len(pairs)
+
+
+def all_grids(work, tables, only):
+    """Every grid of a few networks: is their order the predicted one?"""
+    results, right, all_pairs = [], 0, 0
+    for name in only or GRID_CASES:
+        preset, sample, count, batch = GRID_CASES[name]
+        folder = os.path.join(work, f"grids-{name}")
+        write_case(folder, (preset, sample, count, batch, 1, None, []))
+        for ranks in (2, 4):
+            plan = json.loads(run("plan", "case.toml", "--ranks", str(ranks), "--batch", str(batch), "--tables", tables, "--json",
+                                  folder=folder))["ranks"]
+            print(f"{name}, {ranks} ranks, {batch} samples a step: seconds of an epoch")
+            grids = [{"grid": g["grid"], "predicted": g["epoch_seconds"], "batch": g["batch"]} for g in plan["phases"][0]["grids"]]
+            for grid in grids:
+                epochs = measured(folder, ranks, f"run.grid={grid['grid']}", f"training.batch={grid['batch']}")
+                grid["measured"] = statistics.median(epoch["seconds"] for epoch in epochs)
+                print(f"  {str(grid['grid']):<12}{grid['predicted']:>10.3f} predicted{grid['measured']:>10.3f} measured", flush=True)
+            best, (good, pairs) = min(grid["measured"] for grid in grids), in_order(grids)
+            right, all_pairs = right + good, all_pairs + pairs
+            print(f"  {good} of {pairs} pairs in the predicted order; the predicted best takes "
+                  f"{100 * (grids[0]['measured'] / best - 1):.0f} % longer than the measured best", flush=True)
+            results.append({"name": name, "ranks": ranks, "grids": grids})
+        os.remove(os.path.join(folder, "data.h5"))
+    print(f"{right} of {all_pairs} pairs in the predicted order")
+    return results
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", required=True, help="folder for tables and data")
     parser.add_argument("--only", nargs="*", help="names of configurations")
+    parser.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
     parser.add_argument("--json", help="file to write the figures to")
     options = parser.parse_args()
     work = os.path.abspath(options.work)
@@ -96,24 +167,7 @@ def main():
     if not os.path.exists(tables):
         for ranks in (1, 2):
             run("bench", "tables", "-o", tables, ranks=ranks)
-    results = []
-    print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
-    for name in options.only or CASES:
-        folder = os.path.join(work, name)
-        write_case(folder, name)
-        guess, epochs = predicted(folder, name, tables), measured(folder, name)
-        seconds = [epoch["seconds"] for epoch in epochs]
-        median = statistics.median(seconds)
-        error = guess["epoch_seconds"] / median - 1
-        results.append({"name": name, "ranks": CASES[name][4], "grid": CASES[name][5], "predicted": guess, "seconds": seconds,
-                        "parts": epochs, "error": error})
-        print(f"{name:<20}{CASES[name][4]:>6}{str(CASES[name][5] or '-'):>12}{guess['epoch_seconds']:>11.3f}{median:>10.3f}"
-              f"{min(seconds):>7.3f}-{max(seconds):<6.3f}{100 * error:>7.1f}%{100 * (guess['measured_share'] + guess['between_share']):>6.0f}%",
-              flush=True)
-        os.remove(os.path.join(folder, "data.h5"))
-    within = sum(abs(result["error"]) <= 0.15 for result in results)
-    print(f"{within} of {len(results)} within 15 %; seconds of an epoch; known: share of the computation from sizes that the "
-          "tables have, or between them")
+    results = (all_grids if options.grids else single_grids)(work, tables, options.only)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

@@ -16,14 +16,14 @@ constexpr double kGiga = 1e9;
 
 SearchSettings search_settings(const Config& config, const DataSample& sample, const RanksOptions& options,
                                Comm& world) {
-  SearchSettings settings{.ranks = {options.ranks, options.per_node > 0 ? options.per_node : options.ranks},
-                          .memory = options.memory * kGiga,
-                          .mini_batch = options.batch,
-                          .sample = sample.shape,
-                          .samples = options.samples,
-                          .validated = options.validated,
-                          .shard_by_shard =
-                              options.machine.empty() && config.run.deterministic && config.data.shards > 0};
+  SearchSettings settings{
+      .ranks = {options.ranks, options.per_node > 0 ? options.per_node : options.ranks},
+      .memory = options.memory * kGiga,
+      .mini_batch = options.batch,
+      .sample = sample.shape,
+      .samples = options.samples,
+      .validated = options.validated,
+      .shard_by_shard = options.machine.empty() && config.run.deterministic && config.data.shards > 0};
   if (sample.from_data) {
     const DatasetShape train = headers_of(config.data.train, world);
     if (settings.samples == 0) settings.samples = static_cast<double>(train.samples);

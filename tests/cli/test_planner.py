@@ -67,6 +67,17 @@ class Planner(support.MrmfTest):
         self.write("chosen.toml", toml)
         self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", ranks=2)
 
+    def test_what_is_planned_can_be_trained(self):
+        self.tables("config.toml", ranks=2)
+        for settings, batch, refused in ((("data.shards=1",), 32, "data.shards = 1 is not a multiple of the 2 ranks"),
+                                         (("run.deterministic=true", "data.shards=2"), 32, "go without run.grid"),
+                                         (("training.accumulate=4",), 4, "training.accumulate = 4")):
+            sets = [word for setting in settings for word in ("--set", setting)]
+            words = ("plan", "config.toml", "--ranks", "2", "--tables", "tables.json", "--batch", str(batch), *sets)
+            self.assertRegex(self.mrmf(*words), f"does not fit: .*{re.escape(refused)}")
+            self.write("chosen.toml", self.mrmf(*words, "--toml"))
+            self.mrmf("train", "chosen.toml", "--overwrite", "--set", "training.epochs=1", ranks=2)
+
     def read_text(self, name):
         with open(self.path(name), encoding="utf-8") as file:
             return file.read()
@@ -109,7 +120,7 @@ class Planner(support.MrmfTest):
     def test_two_teams(self):
         self.fused('teams = "concurrent"', "stop = { coarse = { epochs = 6 } }")
         self.tables("config.toml", ranks=2)
-        words = ("plan", "config.toml", "--tables", "tables.json", "--ranks")
+        words = ("plan", "config.toml", "--set", "training.batch=8", "--tables", "tables.json", "--ranks")
         splits = json.loads(self.mrmf(*words, "4", "--json"))["ranks"]["splits"]
         self.assertEqual(sorted(split["split"] for split in splits), [[1, 3], [2, 2], [3, 1]])
         seconds = [split["seconds"] for split in splits]

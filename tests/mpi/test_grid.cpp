@@ -474,10 +474,15 @@ TEST_CASE("grid: transposed convolutions, upsampling, skips and norms on three a
   down.window = down.stride = {2, 2, 2};
   for (const LayerSpec& rising : {up, linear}) {
     CAPTURE(rising.name);
-    Experiment e = experiment({}, {.n = 0, .spatial = {12, 10, 8}, .channels = 2, .axes = 3});
-    e.settings.network.layers = {named_conv("first", 4, 3), groups, named(LayerKind::silu, "skip"), down,
-                                 named_conv("deep", 4, 3), rising,
-                                 named(LayerKind::concat, "both", {rising.name, "skip"}), named_conv("last", 2, 3)};
+    Experiment e = experiment({}, {.n = 0, .spatial = {16, 10, 8}, .channels = 2, .axes = 3});
+    e.settings.network.layers = {named_conv("first", 4, 3),
+                                 groups,
+                                 named(LayerKind::silu, "skip"),
+                                 down,
+                                 named_conv("deep", 4, 3),
+                                 rising,
+                                 named(LayerKind::concat, "both", {rising.name, "skip"}),
+                                 named_conv("last", 2, 3)};
     for (const Extent& grid : grids(e.world.size(), 3)) {
       if (grid[1] > 5 || grid[2] > 4) continue;  // the positions of the deeper level
       e.check(grid);
