@@ -56,8 +56,8 @@ std::string made_of(const TuneOptions& options) {
   const auto some = [](std::size_t count, const char* one, const char* more) {
     return fmt::format("{} {}", count, count == 1 ? one : more);
   };
-  return some(options.rates.size(), "rate", "rates") + " x " + some(options.batches.size(), "batch", "batches") + " x " +
-         some(options.rules.size(), "rule", "rules");
+  return some(options.rates.size(), "rate", "rates") + " x " + some(options.batches.size(), "batch", "batches") +
+         " x " + some(options.rules.size(), "rule", "rules");
 }
 
 std::vector<Trial> train_trials(const TuneOptions& options, const TuneSettings& settings,

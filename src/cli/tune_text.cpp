@@ -79,12 +79,12 @@ Json price(const std::vector<Rung>& rungs, int axes) {
 }  // namespace
 
 std::string price_text(const std::vector<Rung>& rungs, int axes, const std::string& made) {
-  std::string text =
-      fmt::format("{} trials ({}); costs are in epochs at full resolution, by arithmetic:\n", rungs.front().trials, made);
+  std::string text = fmt::format("{} trials ({}); costs are in epochs at full resolution, by arithmetic:\n",
+                                 rungs.front().trials, made);
   for (std::size_t r = 0; r < rungs.size(); ++r)
-    text += fmt::format("  rung {} of {}: {:>3} trials of {} epochs at resolution {}, {:.1f} each, {:.1f} in all\n", r + 1,
-                        rungs.size(), rungs[r].trials, rungs[r].epochs, resolution_text(rungs[r].resolution, axes),
-                        rungs[r].cost, rungs[r].trials * rungs[r].cost);
+    text += fmt::format("  rung {} of {}: {:>3} trials of {} epochs at resolution {}, {:.1f} each, {:.1f} in all\n",
+                        r + 1, rungs.size(), rungs[r].trials, rungs[r].epochs,
+                        resolution_text(rungs[r].resolution, axes), rungs[r].cost, rungs[r].trials * rungs[r].cost);
   return text + fmt::format("cost: {:.1f}; all trials at full length would cost {:.1f}\n", all_cost(rungs),
                             full_length_cost(rungs));
 }

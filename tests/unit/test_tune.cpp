@@ -61,7 +61,8 @@ TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
 }
 
 TEST_CASE("tune: rank agreement is Spearman's, over the trials that reached both rungs") {
-  std::vector<Trial> trials{trial({1, 10}), trial({2, 20}), trial({3, 30}), trial({4, 40}), trial({5, 50}), trial({0.5})};
+  std::vector<Trial> trials{trial({1, 10}), trial({2, 20}), trial({3, 30}),
+                            trial({4, 40}), trial({5, 50}), trial({0.5})};
   CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(1));
   trials[0].losses[1] = 60;  // 1 2 3 4 5 against 5 1 2 3 4
   CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(0));
