@@ -3,7 +3,7 @@
 # paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what was saved at equal
 # loss, against the baselines of docs/results/map, which have other lengths.
 # Usage: jobs/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1),
-# SAMPLES (as many for each application, to try the script).
+# SAMPLES (as many for each application, to try the script in a FOLDER of its own).
 set -euo pipefail -f  # no word of METHODS is a pattern of file names
 cd "$(dirname "$0")/../.."
 mrmf=${1:-build}/mrmf
@@ -41,12 +41,13 @@ data_words() {  # application
 }
 
 run_all() {  # application
-  local method word words
+  local method word words of_method
   [ -e "$folder/$1.done" ] || "$mrmf" simulate ${simulate[$1]} --overwrite
   touch "$folder/$1.done"
   for method in $methods; do
     words=()
-    for word in $(method_words "$1" "$method") $(data_words "$1"); do words+=(--set "$word"); done
+    of_method=$(method_words "$1" "$method")  # by itself, so that its failure ends the script
+    for word in $of_method $(data_words "$1"); do words+=(--set "$word"); done
     echo
     echo "== $1: $method"
     "$mrmf" train "jobs/demo/$1.toml" --overwrite "${words[@]}" --set "run.folder=$folder/$1-$method-$seed" \
