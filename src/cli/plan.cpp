@@ -70,10 +70,10 @@ std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample
   if (cost.statistics > 0) text += fmt::format("; {:.2f} of them for new statistics of batch norms", cost.statistics);
   if (cost.looks > 0) text += fmt::format("; {:.2f} of them for looks", cost.looks);
   if (!cost.complete())
-    text += fmt::format("; without {}{}{}, because the numbers of samples are not known",
-                        cost.without_statistics ? "new statistics of batch norms" : "",
-                        cost.without_statistics && cost.without_looks ? " and " : "",
-                        cost.without_looks ? "looks" : "");
+    text +=
+        fmt::format("; without {}{}{}, because the numbers of samples are not known",
+                    cost.without_statistics ? "new statistics of batch norms" : "",
+                    cost.without_statistics && cost.without_looks ? " and " : "", cost.without_looks ? "looks" : "");
   return text + "\n";
 }
 

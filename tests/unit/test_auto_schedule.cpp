@@ -55,6 +55,15 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
         doctest::Approx(plan.last.stop.epochs + plan.stages[0].coarse.stop.epochs / 8.0).epsilon(0.01));
 }
 
+TEST_CASE("auto: the choice rests on the arithmetic of training, whatever statistics cost") {
+  const std::string many = "epochs = 10\nprecise_batch_norm = 100000";
+  const AutoSchedule plain = choose_schedule(read(automatic(kConvolutions)), kCube),
+                     dear = choose_schedule(read(automatic(kConvolutions, many)), kCube);
+  CHECK(dear.training_cost == plain.training_cost);
+  CHECK(dear.baseline_training_cost == plain.baseline_training_cost);
+  CHECK(to_json(make_plan(dear.config)) == to_json(make_plan(plain.config)));
+}
+
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
   const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), kCube);
   const Config again = parse_config(to_toml(chosen.config), "c.toml", {});
