@@ -71,12 +71,15 @@ std::vector<Trial> train_trials(const TuneOptions& options, const TuneSettings& 
               [&](const std::string& line) { (options.json ? std::cerr : std::cout) << line << std::endl; });
 }
 
-void print_price(const TuneOptions& options, const std::vector<Rung>& rungs, int axes) {
+void print_price(const TuneOptions& options, const Config& config, const std::vector<Rung>& rungs, int axes) {
   if (options.dry_run && options.json) {
     std::cout << price_json(rungs, axes);
     return;
   }
-  (options.json ? std::cerr : std::cout) << price_text(rungs, axes, made_of(options)) << std::flush;
+  std::string text = price_text(rungs, axes, made_of(options));
+  if (config.training.precise_batch_norm > 0)
+    text += "new statistics of batch norms come on top (training.precise_batch_norm)\n";
+  (options.json ? std::cerr : std::cout) << text << std::flush;
 }
 
 void run_tuning(TuneOptions options, Comm& world) {
@@ -88,7 +91,7 @@ void run_tuning(TuneOptions options, Comm& world) {
   settle_axes(settled.model.layers, axes);
   const std::vector<Trial> all = grid(options);
   const std::vector<Rung> rungs = plan_rungs(settled, data.sample, static_cast<int>(all.size()));
-  if (world.root()) print_price(options, rungs, axes);
+  if (world.root()) print_price(options, config, rungs, axes);
   if (options.dry_run) return;
   settle_normalisation(config, data, world);
   settled.data = config.data;

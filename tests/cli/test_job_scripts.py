@@ -104,6 +104,12 @@ class JobScripts(support.MrmfTest):
         self.assertEqual(len(self.read("runs.csv").splitlines()), 2)
         self.assertNotIn("== baseline, seed 1\n", self.run_script(*script, cwd=JOBS, **variables))
 
+    def test_the_cosmoflow_experiment_is_the_reproduction_at_the_size_of_a_workstation(self):
+        text = self.run_script(JOBS / "cosmoflow/run.sh", "--help")
+        self.assertIn("usage: jobs/reproduce.sh", text)
+        self.assertIn("cosmoflow", text)
+        self.assertIn("--size workstation", (JOBS / "cosmoflow/run.sh").read_text(encoding="utf-8"))
+
 
 if __name__ == "__main__":
     support.main()

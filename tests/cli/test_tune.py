@@ -57,6 +57,8 @@ class Tune(support.MrmfTest):
         # A dry run prints that alone, and writes nothing.
         self.assertEqual(self.mrmf("tune", "config.toml", "--batches", "16", "--folder", "two", "--dry-run", *words), price)
         self.assertFalse(os.path.exists(self.path("two")))
+        precise = self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--set", "training.precise_batch_norm=2", *words)
+        self.assertEqual(precise, price + "new statistics of batch norms come on top (training.precise_batch_norm)\n")
         found = json.loads(self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--json", *words))
         self.assertEqual([rung["trials"] for rung in found["rungs"]], [2, 2, 2])
         self.assertAlmostEqual(found["cost_epochs"], sum(rung["trials"] * rung["cost_epochs"] for rung in found["rungs"]))
