@@ -2,7 +2,8 @@
 # The demo: simulates the data of both applications and trains each network three times: by the tuned baseline, by the
 # paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what was saved at equal
 # loss, against the baselines of docs/results/map, which have other lengths.
-# Usage: jobs/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1).
+# Usage: jobs/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1),
+# SAMPLES (as many for each application, to try the script in a FOLDER of its own).
 set -euo pipefail -f  # no word of METHODS is a pattern of file names
 cd "$(dirname "$0")/../.."
 mrmf=${1:-build}/mrmf
@@ -13,8 +14,8 @@ demo=${DEMO:-all}
 started=$SECONDS
 
 declare -A simulate=(
-  [cubes]="cosmology --samples 1280 --size 32 --box 256 --method lpt --seed 1 --output $folder/cubes"
-  [neuron]="neuron --samples 16000 --cells 8 --seed 1 --output $folder/neuron.h5")
+  [cubes]="cosmology --samples ${SAMPLES:-1280} --size 32 --box 256 --method lpt --seed 1 --output $folder/cubes"
+  [neuron]="neuron --samples ${SAMPLES:-16000} --cells 8 --seed 1 --output $folder/neuron.h5")
 declare -A epochs=([cubes]=10 [neuron]=5)
 declare -A baselines=([cubes]=docs/results/map/cubes-1280.csv [neuron]=docs/results/map/neuron-16000.csv)
 # Cubes at half of the baseline's cost, neurons at the same cost.
@@ -40,12 +41,13 @@ data_words() {  # application
 }
 
 run_all() {  # application
-  local method word words
+  local method word words of_method
   [ -e "$folder/$1.done" ] || "$mrmf" simulate ${simulate[$1]} --overwrite
   touch "$folder/$1.done"
   for method in $methods; do
     words=()
-    for word in $(method_words "$1" "$method") $(data_words "$1"); do words+=(--set "$word"); done
+    of_method=$(method_words "$1" "$method")  # by itself, so that its failure ends the script
+    for word in $of_method $(data_words "$1"); do words+=(--set "$word"); done
     echo
     echo "== $1: $method"
     "$mrmf" train "jobs/demo/$1.toml" --overwrite "${words[@]}" --set "run.folder=$folder/$1-$method-$seed" \

@@ -68,6 +68,7 @@ int run_command_line(int argc, char** argv, Comm& world) {
   CLI::App app{
       "mrmf trains convolutional networks on large scientific arrays by multi-resolution model fusion:\n"
       "coarse models on averaged-down data first, their bottom layers handed to finer ones, stage by stage.\n"
+      "With method.name = \"auto\" the program chooses the schedule; mrmf plan prints it, and what it saves.\n"
       "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 fault, 75 stopped by a signal and saved."};
   app.set_version_flag("--version", std::string("mrmf ") + kVersion + " (" + kGitHash + ")");
   app.require_subcommand(1);

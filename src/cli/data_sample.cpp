@@ -35,7 +35,10 @@ DatasetShape headers_of(DatasetSpec spec, Comm& world) {
 DataSample data_sample(const Config& config, const std::string& given, Comm& world) {
   if (!given.empty()) return {parse_sample(given), "as given"};
   const std::string missing = absent(config.data.train.files);
-  if (missing.empty()) return {headers_of(config.data.train, world).sample, "from the data", true};
+  if (missing.empty()) {
+    const DatasetShape train = headers_of(config.data.train, world);
+    return {train.sample, "from the data", true, train.samples};
+  }
   if (const std::string usual = preset_sample(config.model.preset); !usual.empty())
     return {parse_sample(usual), "the preset's own: " + absent_text(missing)};
   throw DataError(absent_text(missing) +

@@ -15,6 +15,7 @@ struct DataSample {
   Shape shape;
   std::string origin;      ///< where it is from, for people
   bool from_data = false;  ///< the training data is there, and of this shape
+  Index count = 0;         ///< training samples there
 };
 
 /// `given` ("1600x3") where it is not empty, else the shape of the training data's samples, else the preset's usual

@@ -17,6 +17,7 @@
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
+#include "src/run/run_cost.hpp"
 
 namespace mrmf {
 namespace {
@@ -39,30 +40,68 @@ std::optional<DataSample> find_sample(const Config& config, const std::string& g
   }
 }
 
-std::string cost_text(const Config& config, const Plan& plan, const Shape& sample) {
-  return fmt::format("cost: {}{:.2f} epochs at full resolution, by arithmetic on samples of {}\n",
-                     may_end_early(plan) ? "at most " : "", plan_cost(config, plan, sample), to_string(sample));
+// What a run of this configuration costs, and what the baseline would where "auto" has chosen.
+struct Costs {
+  RunCost run;
+  std::optional<RunCost> baseline{};
+};
+
+// Of the data at hand, or as many samples as the options say.
+std::optional<RunSize> run_size(const Config& config, const DataSample& sample, const RanksOptions& options,
+                                Comm& world) {
+  RunSize size{options.samples, options.validated, world.size()};
+  if (config.run.ranks > 0) size.ranks = config.run.ranks;
+  if (options.ranks > 0) size.ranks = options.ranks;
+  if (size.training == 0) size.training = static_cast<double>(sample.count);
+  if (size.validation == 0 && sample.from_data && absent(config.data.validation.files).empty())
+    size.validation = static_cast<double>(headers_of(config.data.validation, world).samples);
+  return size.training > 0 && size.validation > 0 ? std::optional(size) : std::nullopt;
 }
 
-std::string auto_text(const AutoSchedule& chosen) {
-  std::string text = fmt::format(
-      "baseline of training.epochs = {}: {:.2f}, so {:.0f} % are saved if both end at the "
-      "same loss\n",
-      chosen.baseline_cost, chosen.baseline_cost, 100 * (1 - chosen.cost / chosen.baseline_cost));
+Config baseline_of(Config config) {
+  config.method.name = MethodName::baseline;
+  config.method.detail = {};
+  return config;
+}
+
+std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample) {
+  std::string text = fmt::format("cost: {}{:.2f} epochs at full resolution, by arithmetic on samples of {}",
+                                 may_end_early(plan) ? "at most " : "", cost.epochs, to_string(sample));
+  if (cost.statistics > 0) text += fmt::format("; {:.2f} of them for new statistics of batch norms", cost.statistics);
+  if (cost.looks > 0) text += fmt::format("; {:.2f} of them for looks", cost.looks);
+  if (!cost.complete())
+    text +=
+        fmt::format("; without {}{}{}, because the numbers of samples are not known",
+                    cost.without_statistics ? "new statistics of batch norms" : "",
+                    cost.without_statistics && cost.without_looks ? " and " : "", cost.without_looks ? "looks" : "");
+  return text + "\n";
+}
+
+std::string saved_text(double saved) {
+  if (saved < 0) return fmt::format("so nothing is saved: {:.0f} % more are spent", -100 * saved);
+  return fmt::format("so {:.0f} % are saved if both end at the same loss", 100 * saved);
+}
+
+std::string auto_text(const AutoSchedule& chosen, const Costs& costs) {
+  std::string text = fmt::format("baseline of training.epochs = {}: {:.2f}, {}\n", chosen.baseline_training_cost,
+                                 costs.baseline->epochs, saved_text(1 - costs.run.epochs / costs.baseline->epochs));
   for (const std::string& reason : chosen.reasons) text += "auto: " + reason + "\n";
   return text;
 }
 
 // The plan as the run folder keeps it, with what the text says of its cost.
-std::string plan_json(const Config& config, const Plan& plan, const std::optional<DataSample>& sample,
+std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample, const std::optional<Costs>& costs,
                       const std::optional<AutoSchedule>& chosen, const std::optional<RanksPlan>& ranks) {
   auto json = nlohmann::json::parse(to_json(plan));
-  if (sample) {
+  if (costs) {
     json["sample"] = to_string(sample->shape);
-    json["cost_epochs"] = plan_cost(config, plan, sample->shape);
+    json["cost_epochs"] = costs->run.epochs;
+    json["cost_complete"] = costs->run.complete();
+    json["statistics_cost_epochs"] = costs->run.statistics;
+    json["looks_cost_epochs"] = costs->run.looks;
     json["may_end_early"] = may_end_early(plan);
   }
-  if (chosen) json["auto"] = {{"baseline_cost_epochs", chosen->baseline_cost}, {"reasons", chosen->reasons}};
+  if (chosen) json["auto"] = {{"baseline_cost_epochs", costs->baseline->epochs}, {"reasons", chosen->reasons}};
   if (chosen && chosen->detail && chosen->detail->known())
     json["auto"]["detail"] = {{"samples", chosen->detail->samples},
                               {"unexplained_without_finest", chosen->detail->without_finest},
@@ -75,8 +114,13 @@ std::string plan_json(const Config& config, const Plan& plan, const std::optiona
 void print_plan(const PlanOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
+  std::optional<RunSize> size;
+  if (sample) size = run_size(config, *sample, options.ranks, world);
   std::optional<AutoSchedule> chosen;
+  std::optional<Costs> costs;
   if (config.method.name == MethodName::automatic) {
+    const Config baseline = baseline_of(config);
+    costs.emplace().baseline = run_cost(baseline, make_plan(baseline), sample->shape, size);
     chosen = schedule_for(config, *sample, world);
     config = chosen->config;
   }
@@ -87,15 +131,20 @@ void print_plan(const PlanOptions& options, Comm& world) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
     ranks = plan_ranks(config, *sample, options.ranks, world);
   }
+  if (sample) {
+    if (!costs) costs.emplace();
+    const Config& run = ranks && ranks->config ? *ranks->config : config;
+    costs->run = run_cost(run, make_plan(run), sample->shape, size);
+  }
   if (!world.root()) return;
   if (options.json) {
-    std::cout << plan_json(config, plan, sample, chosen, ranks);
+    std::cout << plan_json(plan, sample, costs, chosen, ranks);
   } else if (options.toml) {
     std::cout << to_toml(ranks ? with_grid(*ranks) : config);
   } else {
     std::cout << to_text(plan);
-    if (sample) std::cout << cost_text(config, plan, sample->shape);
-    if (chosen) std::cout << auto_text(*chosen);
+    if (costs) std::cout << cost_text(costs->run, plan, sample->shape);
+    if (chosen) std::cout << auto_text(*chosen, *costs);
     if (ranks) std::cout << to_text(*ranks);
   }
 }
@@ -104,7 +153,9 @@ void print_plan(const PlanOptions& options, Comm& world) {
 
 void add_plan(Subcommands& commands) {
   CLI::App* plan = commands.app.add_subcommand(
-      "plan", "print the phases and fusions of a run: what is trained, fused and finetuned, and until when");
+      "plan",
+      "print the phases and fusions of a run: what is trained, fused and finetuned, until when, and "
+      "at what cost; where method.name = \"auto\", the schedule that the program chooses");
   auto options = std::make_shared<PlanOptions>();
   add_config(*plan, options->config, options->overrides);
   CLI::Option* json =

@@ -86,10 +86,10 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
 }
 
 AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
-  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
+  AutoSchedule chosen{.config = config, .baseline_training_cost = static_cast<double>(config.training.epochs)};
   chosen.config.method.name = MethodName::baseline;
   chosen.config.method.detail = {};
-  chosen.cost = chosen.baseline_cost;
+  chosen.training_cost = chosen.baseline_training_cost;
   chosen.reasons = std::move(reasons);
   chosen.reasons.push_back("so the plan is the baseline" + so);
   return chosen;
@@ -98,16 +98,16 @@ AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, co
 /// By arithmetic alone.
 AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
   MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
-  AutoSchedule chosen{.config = config, .baseline_cost = static_cast<double>(config.training.epochs)};
+  AutoSchedule chosen{.config = config, .baseline_training_cost = static_cast<double>(config.training.epochs)};
   MethodConfig& method = chosen.config.method;
   const CoarseLevels levels = coarse_levels(config, sample);
   const CoarseLevel coarse = levels.usable.empty() ? CoarseLevel{} : levels.usable.back();
   const int given = config.training.epochs;
   const Way way = way_of(config, sample, coarse);
   const int fine = epochs(way.last, given), before = epochs(way.coarse, given);
-  chosen.cost = fine * way.last_cost + before * coarse.cost;
+  chosen.training_cost = fine * way.last_cost + before * coarse.cost;
   std::string reason = levels.usable.empty() ? levels.end : "";
-  if (reason.empty() && chosen.cost >= chosen.baseline_cost)
+  if (reason.empty() && chosen.training_cost >= chosen.baseline_training_cost)
     reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
   if (!reason.empty()) return baseline(config, {reason}, ": no coarse model would save anything");
   method.name = MethodName::mrmf;

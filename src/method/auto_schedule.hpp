@@ -13,9 +13,11 @@
 namespace mrmf {
 
 struct AutoSchedule {
-  Config config;                       ///< of the same run, with its method and epochs written out
-  double cost = 0;                     ///< arithmetic of its training, in epochs at full resolution; an upper bound
-  double baseline_cost = 0;            ///< of training.epochs at full resolution
+  Config config;  ///< of the same run, with its method and epochs written out
+  /// Arithmetic of its training, in epochs at full resolution; an upper bound. The choice rests on it, and on nothing
+  /// that depends on the number of samples. What a run costs: src/run/run_cost.hpp.
+  double training_cost = 0;
+  double baseline_training_cost = 0;   ///< of training.epochs at full resolution
   std::vector<std::string> reasons{};  ///< why, a line each
   std::optional<DetailLook> detail{};  ///< where training samples were looked at
 };

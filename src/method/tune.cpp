@@ -32,8 +32,12 @@ namespace {
 constexpr int kSurvivors = 3;           // one of so many trials climbs to the next rung
 constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
 constexpr int kFewest = 2;              // that reach the last one: a comparison at full resolution decides
+// So many trials bear it that kFewestForAgreement reach the last one: that is no more than a quarter of them.
+constexpr int kManyTrials = 4 * kFewestForAgreement;
 
-int survivors(int trials) { return std::min(trials, std::max(kFewest, (trials + kSurvivors - 1) / kSurvivors)); }
+int survivors(int trials, int fewest) {
+  return std::min(trials, std::max(fewest, (trials + kSurvivors - 1) / kSurvivors));
+}
 
 Config at_rung(const Config& config, const Trial& trial, const Rung& rung, int axes) {
   Config own = tuned(config, trial, 1);
@@ -162,7 +166,8 @@ std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int tria
     rungs.push_back({{1, 1, 1}, some, 0, static_cast<double>(some)});
   }
   rungs.push_back({{1, 1, 1}, config.training.epochs, 0, static_cast<double>(config.training.epochs)});
-  for (Rung& rung : rungs) rung.trials = std::exchange(trials, survivors(trials));
+  const int fewest = trials >= kManyTrials ? kFewestForAgreement : kFewest;
+  for (Rung& rung : rungs) rung.trials = std::exchange(trials, survivors(trials, fewest));
   return rungs;
 }
 
@@ -196,7 +201,7 @@ double rank_agreement(const std::vector<Trial>& trials, std::size_t rung, std::s
     a.push_back(trial.losses[rung]);
     b.push_back(trial.losses[other]);
   }
-  if (a.size() < 3) return std::numeric_limits<double>::quiet_NaN();
+  if (std::ssize(a) < kFewestForAgreement) return std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> x = ranks_of(a), y = ranks_of(b);
   const double mean = 0.5 * static_cast<double>(a.size() - 1);
   double xy = 0, xx = 0, yy = 0;

@@ -23,7 +23,7 @@ struct Rung {
   Extent resolution{1, 1, 1};
   int epochs = 1;
   int trials = 0;
-  double cost = 0;  ///< of one trial, in epochs at full resolution
+  double cost = 0;  ///< of one trial, in epochs at full resolution; without batch norms' new statistics
 };
 
 struct TuneSettings {
@@ -33,9 +33,10 @@ struct TuneSettings {
   std::string folder;  ///< keeps every finished trial, for a call that goes on
 };
 
-/// The rungs for so many trials: a third of them, at least two, climb from each to the next. The coarser resolutions
-/// are those that data and network allow and whose epochs are cheap; where there are none, a third of the epochs at
-/// full resolution takes their place. ConfigError: the network does not fit the sample.
+/// The rungs for so many trials: a third of them, at least two, climb from each to the next. Of twenty or more, five
+/// reach the last rung, so that its order can be compared. The coarser resolutions are those that data and network
+/// allow and whose epochs are cheap; where there are none, a third of the epochs at full resolution takes their place.
+/// ConfigError: the network does not fit the sample.
 std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials);
 
 /// Trains them, one trial per rank at a time, and returns the trials from best to worst: those that came furthest
@@ -44,7 +45,10 @@ std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int tria
 std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& rungs, Comm& world,
                         const std::function<void(const std::string&)>& tell);
 
-/// Spearman's rank correlation of the losses at two rungs, over the trials that reached both; NaN for fewer than three.
+/// Fewer trials than these agree by chance too often.
+inline constexpr int kFewestForAgreement = 5;
+/// Spearman's rank correlation of the losses at two rungs, over the trials that reached both; NaN for fewer than
+/// kFewestForAgreement, and where all losses of a rung are equal.
 double rank_agreement(const std::vector<Trial>& trials, std::size_t rung, std::size_t other);
 
 /// `config` with what the trial sets, for a run on this many ranks.

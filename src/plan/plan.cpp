@@ -305,7 +305,7 @@ double full_flop(const Config& config, const Plan& plan, const Shape& sample) {
   return Network(*backend, {input, 1, config.model.layers, config.model.bottom}).flop();
 }
 
-double plan_cost(const Config& config, const Plan& plan, const Shape& sample) {
+double training_cost(const Config& config, const Plan& plan, const Shape& sample) {
   const std::vector<Phase> phases = plan.phases();
   const std::vector<double> flop = phase_flop(config, plan, sample);
   double cost = 0;

@@ -87,8 +87,8 @@ std::vector<double> phase_flop(const Config& config, const Plan& plan, const Sha
 /// The same of the configured network at the last resolution, which is no phase's with method.top = "front".
 double full_flop(const Config& config, const Plan& plan, const Shape& sample);
 /// Arithmetic of the plan's training on such samples, in epochs of the configured network at the last resolution.
-/// ConfigError as above.
-double plan_cost(const Config& config, const Plan& plan, const Shape& sample);
+/// Batch norms' new statistics and looks come on top (src/run/run_cost.hpp). ConfigError as above.
+double training_cost(const Config& config, const Plan& plan, const Shape& sample);
 /// Some phase has a stop rule beside its number of epochs, so its cost is an upper bound.
 bool may_end_early(const Plan& plan);
 

@@ -17,6 +17,9 @@ struct Look {
   bool operator==(const Look&) const = default;
 };
 
+/// Batch norms' statistics in a look are of so many batches at most: a look is one of many, and compares.
+inline constexpr int kLookBatches = 8;
+
 /// From the last look but one to the last, the coarse phase has lowered the loss at the probe's end by less per
 /// arithmetic than the second half of the last probe did. One look alone says nothing.
 bool pays_no_more(const std::vector<Look>& looks);

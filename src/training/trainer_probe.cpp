@@ -3,15 +3,11 @@
 #include <cmath>
 
 #include "kernels/check.hpp"
+#include "src/plan/slope_rule.hpp"
 #include "src/training/data_parallel.hpp"
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
-namespace {
-
-constexpr int kLookBatches = 8;  // for batch norms' statistics, at most: a look is one of many, and compares
-
-}  // namespace
 
 // Steps of the epoch from where the probe stands to `last`, then the validation loss.
 double Trainer::probe_half(ModelState& model_state, const Phase& phase, const Epoch& epoch, std::size_t last,

@@ -47,12 +47,21 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
             .config.training.precise_batch_norm == 11);
   CHECK(plan.last.stop.epochs < 5);
   CHECK(plan.stages[0].coarse.stop.epochs > plan.last.stop.epochs);
-  CHECK(chosen.cost == doctest::Approx(plan_cost(chosen.config, plan, kCube)));
-  CHECK(chosen.cost < 0.5 * chosen.baseline_cost);
-  CHECK(chosen.baseline_cost == 10);
+  CHECK(chosen.training_cost == doctest::Approx(training_cost(chosen.config, plan, kCube)));
+  CHECK(chosen.training_cost < 0.5 * chosen.baseline_training_cost);
+  CHECK(chosen.baseline_training_cost == 10);
   // A coarse epoch is an eighth: the convolution and the dense layer have an eighth of the positions.
-  CHECK(plan_cost(chosen.config, plan, kCube) ==
+  CHECK(training_cost(chosen.config, plan, kCube) ==
         doctest::Approx(plan.last.stop.epochs + plan.stages[0].coarse.stop.epochs / 8.0).epsilon(0.01));
+}
+
+TEST_CASE("auto: the choice rests on the arithmetic of training, whatever statistics cost") {
+  const std::string many = "epochs = 10\nprecise_batch_norm = 100000";
+  const AutoSchedule plain = choose_schedule(read(automatic(kConvolutions)), kCube),
+                     dear = choose_schedule(read(automatic(kConvolutions, many)), kCube);
+  CHECK(dear.training_cost == plain.training_cost);
+  CHECK(dear.baseline_training_cost == plain.baseline_training_cost);
+  CHECK(to_json(make_plan(dear.config)) == to_json(make_plan(plain.config)));
 }
 
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
@@ -67,7 +76,7 @@ TEST_CASE("auto: where nothing would be saved it is the baseline, and says why")
     const AutoSchedule chosen = choose_schedule(config, sample);
     CHECK(chosen.config.method.name == MethodName::baseline);
     CHECK(make_plan(chosen.config).stages.empty());
-    CHECK(chosen.cost == chosen.baseline_cost);
+    CHECK(chosen.training_cost == chosen.baseline_training_cost);
     return chosen.reasons.front();
   };
   Shape odd = kCube;

@@ -344,7 +344,7 @@ TEST_CASE("auto: the baseline where averages lose what the labels depend on, unl
   };
   const AutoSchedule no = choose();
   CHECK(no.config.method.name == MethodName::baseline);
-  CHECK(no.cost == no.baseline_cost);
+  CHECK(no.training_cost == no.baseline_training_cost);
   REQUIRE(no.detail);
   CHECK(no.detail->loses());
   REQUIRE(no.reasons.size() == 3);

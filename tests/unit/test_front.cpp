@@ -291,7 +291,7 @@ TEST_CASE("front: the plan's last network has it, its bottom too, and costs are 
   CHECK_NOTHROW(require_fusible(coarse, last, plan.stages[0].fuse));
   const double full = Network(*backend, {last.input(), 1, config.model.layers, {}}).flop();
   CHECK(full_flop(config, plan, sample) == full);
-  CHECK(plan_cost(config, plan, sample) ==
+  CHECK(training_cost(config, plan, sample) ==
         doctest::Approx((plan.stages[0].coarse.stop.epochs * coarse.flop() + plan.last.stop.epochs * last.flop()) /
                         full));
   CHECK(to_text(plan).find("all behind a new first layer, front") != std::string::npos);
@@ -309,7 +309,7 @@ TEST_CASE("front: auto takes it for series and planes, not for cubes, nor where 
     Config config = parse_config(text, "c.toml", more);
     settle_axes(config.model.layers, axes);
     const AutoSchedule chosen = choose_schedule(config, sample);
-    CHECK(chosen.cost == doctest::Approx(plan_cost(chosen.config, make_plan(chosen.config), sample)));
+    CHECK(chosen.training_cost == doctest::Approx(training_cost(chosen.config, make_plan(chosen.config), sample)));
     return chosen;
   };
   const std::string convolutions =
@@ -320,8 +320,8 @@ TEST_CASE("front: auto takes it for series and planes, not for cubes, nor where 
   CHECK(neurons.config.method.top == TopRule::front);
   CHECK(neurons.config.method.coarse.epochs == 12);  // a coarse epoch costs about a half
   CHECK(neurons.config.method.finetune.epochs == 4);
-  CHECK(neurons.cost < 12 * 0.51 + 4 * 0.56);
-  CHECK(neurons.cost > 12 * 0.45 + 4 * 0.5);
+  CHECK(neurons.training_cost < 12 * 0.51 + 4 * 0.56);
+  CHECK(neurons.training_cost > 12 * 0.45 + 4 * 0.5);
   REQUIRE(neurons.reasons.size() >= 2);
   CHECK(neurons.reasons[1].find("another network than the baseline's") != std::string::npos);
 

@@ -23,11 +23,12 @@ Trial trial(std::vector<double> losses) { return {.losses = std::move(losses)}; 
 
 }  // namespace
 
-TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at least two") {
+TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at least two, of many five") {
   const Config config = read(
       "{ type = \"conv\", filters = 8, kernel = 3, padding = \"same\" }, { type = \"flatten\" }, "
       "{ type = \"dense\", units = 2 }");
-  const std::vector<Rung> rungs = plan_rungs(config, {.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1}, 24);
+  const Shape series{.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1};
+  const std::vector<Rung> rungs = plan_rungs(config, series, 24);
   REQUIRE(rungs.size() == 3);
   CHECK(rungs[0].resolution == Extent{1, 1, 4});
   CHECK(rungs[0].trials == 24);
@@ -35,9 +36,17 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
   CHECK(rungs[1].resolution == Extent{1, 1, 2});
   CHECK(rungs[1].trials == 8);
   CHECK(rungs[2].resolution == Extent{1, 1, 1});
-  CHECK(rungs[2].trials == 3);
+  CHECK(rungs[2].trials == 5);
   CHECK(rungs[2].cost == 9);
-  CHECK(plan_rungs(config, {.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1}, 4).back().trials == 2);
+  const auto trials = [&](int first) {
+    const std::vector<Rung> all = plan_rungs(config, series, first);
+    return std::vector{all[0].trials, all[1].trials, all[2].trials};
+  };
+  CHECK(trials(100) == std::vector{100, 34, 12});
+  CHECK(trials(20) == std::vector{20, 7, 5});
+  CHECK(trials(19) == std::vector{19, 7, 3});
+  CHECK(trials(4) == std::vector{4, 2, 2});
+  CHECK(trials(1) == std::vector{1, 1, 1});
 }
 
 TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
@@ -52,13 +61,19 @@ TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
 }
 
 TEST_CASE("tune: rank agreement is Spearman's, over the trials that reached both rungs") {
-  std::vector<Trial> trials{trial({1, 10}), trial({2, 20}), trial({3, 30}), trial({0.5})};
+  std::vector<Trial> trials{trial({1, 10}), trial({2, 20}), trial({3, 30}),
+                            trial({4, 40}), trial({5, 50}), trial({0.5})};
   CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(1));
-  trials[0].losses[1] = 40;  // 1 2 3 against 3 1 2
+  trials[0].losses[1] = 60;  // 1 2 3 4 5 against 5 1 2 3 4
+  CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(0));
+  trials[1].losses[1] = NAN;  // diverged: the worst; 1 2 3 4 5 against 4 5 1 2 3
   CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(-0.5));
-  trials[1].losses[1] = NAN;  // diverged: the worst; 1 2 3 against 2 3 1
-  CHECK(rank_agreement(trials, 0, 1) == doctest::Approx(-0.5));
-  trials.resize(2);
+  for (Trial& t : trials) t.losses.back() = 7;
+  CHECK(std::isnan(rank_agreement(trials, 0, 1)));  // no order
+}
+
+TEST_CASE("tune: four trials agree by chance, and nothing is said") {
+  const std::vector<Trial> trials{trial({1, 10}), trial({2, 20}), trial({3, 30}), trial({4, 40}), trial({0.5})};
   CHECK(std::isnan(rank_agreement(trials, 0, 1)));
 }
 

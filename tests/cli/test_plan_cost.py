@@ -1,0 +1,80 @@
+"""What `mrmf plan` says that a run costs is what the run's records count: training, validation, batch norms' new statistics and
+looks. So it is with what the baseline costs, beside which a saving is told."""
+import json
+import re
+import unittest
+
+import support
+
+PRECISE = "training.precise_batch_norm=3"
+TWO = ("method.name=mrmf", "method.resolutions=[[2],[1]]", "method.top=interpolated")
+DENSE = ("method.name=mrmf", "method.resolutions=[[4],[2],[1]]", "method.stop.coarse.epochs=2", "method.stop.dense.epochs=1")
+
+
+class PlanCost(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"))
+        self.config()
+
+    def words(self, keys):
+        return ["config.toml", *(word for key in keys for word in ("--set", key))]
+
+    def plan(self, *keys, ranks=0):
+        return json.loads(self.mrmf("plan", "--json", *self.words(keys), ranks=ranks))
+
+    def counted(self, *keys, ranks=0):
+        """The run's arithmetic in GFLOP, by its records."""
+        self.mrmf("train", "--overwrite", *self.words(keys), ranks=ranks)
+        return sum(epoch["gflop"] for epoch in self.lines("run/epochs.jsonl"))
+
+    def epoch(self):
+        """Of the network as it is configured, at full resolution."""
+        return self.counted("training.epochs=1")
+
+    def test_it_is_what_the_run_counts(self):
+        epoch = self.epoch()
+        cases = {
+            "plain": ((), 0),
+            "baseline": ((PRECISE,), 0),
+            "two ranks": ((PRECISE,), 2),
+            "all of an epoch": (("training.precise_batch_norm=100",), 0),
+            "may end after any epoch": ((*TWO, PRECISE, "training.early_stopping.patience=50"), 0),
+            "dense models": ((*DENSE, PRECISE), 0),
+            "behind a front": ((*TWO, PRECISE, "method.top=front"), 0),
+            "a look": ((*TWO, PRECISE, "method.switch=slope", "method.look_epochs=2", "method.probe=0.5"), 0),
+            "auto": (("method.name=auto", "training.epochs=6"), 0),
+        }
+        for name, (keys, ranks) in cases.items():
+            with self.subTest(name):
+                plan, counted = self.plan(*keys, ranks=ranks), self.counted(*keys, ranks=ranks) / epoch
+                self.assertAlmostEqual(plan["cost_epochs"] / counted, 1, delta=0.01)
+                self.assertTrue(plan["cost_complete"])
+                extra = plan["statistics_cost_epochs"] + plan["looks_cost_epochs"]
+                self.assertEqual(extra > 0.02 * counted, name != "plain", "nothing is left out that would not be seen")
+
+    def test_the_saving_is_told_of_both_costs(self):
+        keys = ("method.name=auto", "training.epochs=6", PRECISE)
+        text, plan = self.mrmf("plan", *self.words(keys)), self.plan(*keys)
+        baseline = self.counted("training.epochs=6", PRECISE) / self.epoch()
+        self.assertAlmostEqual(plan["auto"]["baseline_cost_epochs"] / baseline, 1, delta=0.01)
+        self.assertGreater(baseline, 6.05)
+        saved = 100 * (1 - plan["cost_epochs"] / plan["auto"]["baseline_cost_epochs"])
+        self.assertRegex(text, rf"baseline of training.epochs = 6: {baseline:.2f}, so {saved:.0f} % are saved")
+        self.assertIn(f"; {plan['statistics_cost_epochs']:.2f} of them for new statistics of batch norms\n", text)
+
+    def test_it_says_what_it_leaves_out_where_no_data_tell_how_many_samples_there_are(self):
+        def costs(*keys):
+            text = self.mrmf("plan", "--sample", "64x3", *self.words(keys))
+            return re.search(r"(?m)^cost: .*", text)[0]
+
+        self.assertTrue(costs().endswith("on samples of 64x3"))
+        self.assertTrue(costs(PRECISE).endswith("; without new statistics of batch norms, because the numbers of samples are not "
+                                                "known"))
+        looks = costs(*TWO, "method.switch=slope")
+        self.assertTrue(looks.endswith("; without looks, because the numbers of samples are not known"))
+        self.assertIn("cost: at most ", looks)
+
+
+if __name__ == "__main__":
+    support.main()
