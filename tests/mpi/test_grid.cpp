@@ -448,7 +448,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
 
 TEST_CASE("grid: random networks with branches and dropout, on random grids") {
   for (std::uint64_t key = 1; key <= 30; ++key)
-    for (const int axes : {1, 2, 3}) {
+    for (const int axes : {1 + static_cast<int>(key % 3), 1 + static_cast<int>((key + 1) % 3)}) {
       CAPTURE(key);
       CAPTURE(axes);
       Experiment e;
