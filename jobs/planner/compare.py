@@ -161,6 +161,8 @@ def main():
     parser.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
     parser.add_argument("--json", help="file to write the figures to")
     options = parser.parse_args()
+    if unknown := set(options.only or []) - set(GRID_CASES if options.grids else CASES):
+        parser.error(f"--only {' '.join(sorted(unknown))}: choose among {', '.join(GRID_CASES if options.grids else CASES)}")
     work = os.path.abspath(options.work)
     os.makedirs(work, exist_ok=True)
     tables = os.path.join(work, "tables.json")

@@ -75,7 +75,10 @@ def predicted(folder, grid, tables, ranks):
     plan = json.loads(run("plan", "config.toml", "--ranks", str(ranks), "--batch", "2", "--tables", tables, "--json",
                           folder=folder))["ranks"]
     grids = plan["phases"][0]["grids"]
-    return next(g for g in grids if g["grid"] == grid)["epoch_seconds"], grids[0]["grid"]
+    found = [g["epoch_seconds"] for g in grids if g["grid"] == grid]
+    if not found:
+        sys.exit(f"{folder}: {grid} does not fit: {plan['phases'][0]['refused']}")
+    return found[0], grids[0]["grid"]
 
 
 def train(folder, grid, ranks):
@@ -97,17 +100,20 @@ def main():
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for tables, data and runs")
     parser.add_argument("--size", type=int, default=128, help="voxels per axis")
     parser.add_argument("--samples", type=int, default=10, help="in all splits, 80/10/10")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=6, help="two or more: the first one is not timed")
     parser.add_argument("--only", choices=SIMULATE)
     parser.add_argument("--threads", type=int, help="of a rank; shared out by the program unless given")
     parser.add_argument("--seconds", default="0.3", help="of timed steps for every network of the tables")
     options = parser.parse_args()
+    if options.epochs < 2:
+        parser.error("--epochs: two or more, because the first one is not timed")
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
+    threads = [] if options.threads is None else ["--threads", str(options.threads)]
     tables = str(work / "tables.json")
     if not os.path.exists(tables):
         for ranks in (1, 2):
-            run("bench", "tables", "--seconds", options.seconds, "-o", tables, ranks=ranks)
+            run("bench", "tables", "--seconds", options.seconds, *threads, "-o", tables, ranks=ranks)
     wrong = 0
     print(f"{'samples':<16}{'ranks':>6}{'grid':>12}{'losses apart':>14}{'predicted':>11}{'measured':>10}  planner's grid")
     for kind in [options.only] if options.only else SIMULATE:
@@ -120,7 +126,7 @@ def main():
             whole = whole or epochs
             seconds = statistics.median(epoch["seconds"] for epoch in epochs[1:])
             different = apart(epochs, whole)
-            wrong += different > TOLERANCE
+            wrong += not different <= TOLERANCE  # not a number is wrong, too
             print(f"{f'{kind} {options.size}^3':<16}{ranks:>6}{str(grid):>12}{different:>14.1e}{guess:>11.2f}{seconds:>10.2f}  {best}",
                   flush=True)
     if wrong:

@@ -46,7 +46,7 @@ struct Costs {
   std::optional<RunCost> baseline{};
 };
 
-// Of the data at hand, or as many samples as the options say.
+// Of the data at hand, or as many samples as the options say. Without validation samples an epoch is training alone.
 std::optional<RunSize> run_size(const Config& config, const DataSample& sample, const RanksOptions& options,
                                 Comm& world) {
   RunSize size{options.samples, options.validated, world.size()};
@@ -55,13 +55,15 @@ std::optional<RunSize> run_size(const Config& config, const DataSample& sample, 
   if (size.training == 0) size.training = static_cast<double>(sample.count);
   if (size.validation == 0 && sample.from_data && absent(config.data.validation.files).empty())
     size.validation = static_cast<double>(headers_of(config.data.validation, world).samples);
-  return size.training > 0 && size.validation > 0 ? std::optional(size) : std::nullopt;
+  return size.training > 0 ? std::optional(size) : std::nullopt;
 }
 
-Config baseline_of(Config config) {
-  config.method.name = MethodName::baseline;
-  config.method.detail = {};
-  return config;
+// The baseline beside what was planned for ranks: with its last phase's batch and grid.
+Config beside(Config baseline, const std::optional<RanksPlan>& ranks) {
+  if (!ranks || !ranks->config) return baseline;
+  baseline.training.batch = ranks->config->training.batch;
+  baseline.run.grid = {ranks->config->run.grid.back()};
+  return baseline;
 }
 
 std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample) {
@@ -71,7 +73,7 @@ std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample
   if (cost.looks > 0) text += fmt::format("; {:.2f} of them for looks", cost.looks);
   if (!cost.complete())
     text +=
-        fmt::format("; without {}{}{}, because the numbers of samples are not known",
+        fmt::format("; without {}{}{}, because the number of samples is not given",
                     cost.without_statistics ? "new statistics of batch norms" : "",
                     cost.without_statistics && cost.without_looks ? " and " : "", cost.without_looks ? "looks" : "");
   return text + "\n";
@@ -118,9 +120,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample) size = run_size(config, *sample, options.ranks, world);
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
+  const Config asked = config;
   if (config.method.name == MethodName::automatic) {
-    const Config baseline = baseline_of(config);
-    costs.emplace().baseline = run_cost(baseline, make_plan(baseline), sample->shape, size);
     chosen = schedule_for(config, *sample, world);
     config = chosen->config;
   }
@@ -132,9 +133,12 @@ void print_plan(const PlanOptions& options, Comm& world) {
     ranks = plan_ranks(config, *sample, options.ranks, world);
   }
   if (sample) {
-    if (!costs) costs.emplace();
     const Config& run = ranks && ranks->config ? *ranks->config : config;
-    costs->run = run_cost(run, make_plan(run), sample->shape, size);
+    costs.emplace().run = run_cost(run, make_plan(run), sample->shape, size);
+    if (chosen) {
+      const Config baseline = beside(baseline_of(asked), ranks);
+      costs->baseline = run_cost(baseline, make_plan(baseline), sample->shape, size);
+    }
   }
   if (!world.root()) return;
   if (options.json) {

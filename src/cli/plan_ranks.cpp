@@ -16,14 +16,13 @@ constexpr double kGiga = 1e9;
 
 SearchSettings search_settings(const Config& config, const DataSample& sample, const RanksOptions& options,
                                Comm& world) {
-  SearchSettings settings{
-      .ranks = {options.ranks, options.per_node > 0 ? options.per_node : options.ranks},
-      .memory = options.memory * kGiga,
-      .mini_batch = options.batch,
-      .sample = sample.shape,
-      .samples = options.samples,
-      .validated = options.validated,
-      .shard_by_shard = options.machine.empty() && config.run.deterministic && config.data.shards > 0};
+  SearchSettings settings{.ranks = {options.ranks, options.per_node > 0 ? options.per_node : options.ranks},
+                          .memory = options.memory * kGiga,
+                          .mini_batch = options.batch,
+                          .sample = sample.shape,
+                          .samples = options.samples,
+                          .validated = options.validated,
+                          .on_cpu = options.machine.empty()};
   if (sample.from_data) {
     const DatasetShape train = headers_of(config.data.train, world);
     if (settings.samples == 0) settings.samples = static_cast<double>(train.samples);
@@ -91,6 +90,7 @@ RanksPlan plan_ranks(const Config& config, const DataSample& sample, const Ranks
   found.ranks = settings.ranks.ranks, found.axes = sample.shape.axes, found.layers = options.layers;
   if (const std::vector<Grid> grids = found.grids(); !grids.empty()) {
     found.run = planned_run(plan, found.phases, grids);
+    found.run.ranks = settings.ranks.ranks;
     if (!found.splits.empty()) found.run.split = {found.splits.front().dense, found.splits.front().coarse};
     found.config = planned_config(config, found.run);
   }

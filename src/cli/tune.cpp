@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -77,7 +78,8 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
     return;
   }
   std::string text = price_text(rungs, axes, made_of(options));
-  if (config.training.precise_batch_norm > 0)
+  const auto is_batch_norm = [](const LayerSpec& layer) { return layer.kind == LayerKind::batch_norm; };
+  if (config.training.precise_batch_norm > 0 && std::ranges::any_of(config.model.layers, is_batch_norm))
     text += "new statistics of batch norms come on top (training.precise_batch_norm)\n";
   (options.json ? std::cerr : std::cout) << text << std::flush;
 }

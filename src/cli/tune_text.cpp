@@ -45,7 +45,7 @@ std::string agreement_text(const std::vector<Trial>& trials, const std::vector<R
   const std::string plural = both == 1 ? "" : "s";
   std::string text = fmt::format("Spearman {:.2f} over {} trial{}", agreement, both, plural);
   if (both < kFewestForAgreement)
-    text = fmt::format("{} trial{}, too few trials to say", both, plural);
+    text = fmt::format("{} trials are too few to say", both);
   else if (std::isnan(agreement))
     text = fmt::format("{} trials with equal losses have no order", both);
   return fmt::format("order of {} against {}: {}\n", heading(rungs[rung], axes), heading(rungs[other], axes), text);

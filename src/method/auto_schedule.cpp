@@ -87,8 +87,7 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
 
 AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
   AutoSchedule chosen{.config = config, .baseline_training_cost = static_cast<double>(config.training.epochs)};
-  chosen.config.method.name = MethodName::baseline;
-  chosen.config.method.detail = {};
+  chosen.config = baseline_of(std::move(chosen.config));
   chosen.training_cost = chosen.baseline_training_cost;
   chosen.reasons = std::move(reasons);
   chosen.reasons.push_back("so the plan is the baseline" + so);
@@ -147,6 +146,12 @@ std::string detail_text(const DetailLook& look) {
 }
 
 }  // namespace
+
+Config baseline_of(Config config) {
+  config.method.name = MethodName::baseline;
+  config.method.detail = {};
+  return config;
+}
 
 CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
   const auto backend = make_reference_backend();

@@ -22,6 +22,9 @@ struct AutoSchedule {
   std::optional<DetailLook> detail{};  ///< where training samples were looked at
 };
 
+/// The same run as a baseline.
+Config baseline_of(Config config);
+
 /// A resolution at which a coarse model may be trained.
 struct CoarseLevel {
   Extent resolution{1, 1, 1};

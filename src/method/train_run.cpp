@@ -1,7 +1,6 @@
 #include "src/method/train_run.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "layers/geometry.hpp"
 #include "src/data/augment.hpp"
 #include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
@@ -26,6 +26,7 @@
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/batch_sampler.hpp"
+#include "src/training/run_rules.hpp"
 
 namespace mrmf {
 namespace {
@@ -56,14 +57,6 @@ void require_same_grids(const RunConfig& run, Comm& world) {
                     "; start all ranks with one configuration and the same --set");
 }
 
-void require_ranks(const RunConfig& run, int ranks) {
-  if (run.ranks == 0 || run.ranks == ranks) return;
-  throw ConfigError(fmt::format(
-      "run.ranks = {}, and this run has {} rank{}: batches are per rank, so it would train otherwise; start it "
-      "with mpirun -n {} (srun -n {}), or set run.ranks = 0 to run on any number",
-      run.ranks, ranks, ranks == 1 ? "" : "s", run.ranks, run.ranks));
-}
-
 // Checks every team of every stage. Teams that must first be measured are checked afterwards.
 void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
   const auto require = [&](const Phase& phase) {
@@ -80,13 +73,7 @@ void check_batches(const Plan& plan, const Config& config, Index samples, int ra
     if (stage.dense) require(*stage.dense);
   }
   require(plan.last);
-  const int last = ranks / Grid{plan.last.grid}.ranks();
-  const bool looks = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.look_epochs > 0; });
-  if (looks && samples <= static_cast<Index>(plan.last.batch) * last)
-    throw ConfigError(
-        fmt::format("method.switch = \"slope\" needs two steps or more in an epoch of the last phase, and its batch of "
-                    "{} on {} rank{} takes all {} samples at once; use a smaller method.finetune.batch",
-                    plan.last.batch, last, last == 1 ? "" : "s", samples));
+  require_looks(plan, samples, plan.last.batch, ranks / Grid{plan.last.grid}.ranks());
 }
 
 // Every resolution has a grid that its network's layers can be cut by.
@@ -125,18 +112,13 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
 }
 
-// Whether the bits do not depend on the number of ranks. On a device, `deterministic` holds only for one such number.
-bool shard_by_shard(const Config& config, const Backend& backend) {
-  return config.run.deterministic && config.data.shards > 0 && backend.immediate();
-}
-
 // What a grid does not go with. Runs before any data is read.
 void require_grids(const Plan& plan, const Config& config, const Backend& backend) {
   if (!plan.shares_samples()) return;
   const auto refuse = [](const std::string& what, const std::string& advice) {
     throw ConfigError("run.grid does not go with " + what + "; " + advice);
   };
-  if (shard_by_shard(config, backend))
+  if (shard_by_shard(config, backend.immediate()))
     refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
            "remove one of them");
 }
@@ -219,7 +201,7 @@ Phase first_phase(const Plan& plan, const Checkpoints& checkpoints) {
 // What every rank of a group does by itself; empty where that is nothing.
 std::string repeated_text(const Network& network, const Grid& grid) {
   const std::vector<std::string> whole = grid_layers(Partition(network, grid), network).whole;
-  return whole.empty() ? "" : "; each of them computes all of " + names_text(whole);
+  return whole.empty() ? "" : "; every rank computes all of " + names_text(whole);
 }
 
 std::vector<std::string> grid_lines(const Config& config, const Plan& plan, const Shape& sample, int ranks) {
@@ -234,7 +216,7 @@ std::vector<std::string> grid_lines(const Config& config, const Plan& plan, cons
                            : fmt::format(
                                  "each sample is shared by {} ranks, {} blocks along its axes; {} "
                                  "group{} of ranks",
-                                 grid.ranks(), fmt::join(grid.blocks, "x"), groups, groups == 1 ? "" : "s");
+                                 grid.ranks(), to_string(grid.blocks, sample.axes), groups, groups == 1 ? "" : "s");
     if (grid.ranks() > 1)
       line += repeated_text({*backend, network_settings(config, plan, sample, resolutions[i])}, grid);
     if (std::ranges::any_of(resolutions, [&](const Extent& r) { return plan.grid(r) != grid.blocks; }))
@@ -318,10 +300,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   if (!checkpoints.found()) check_start(plan, config, shape, world);
   const auto backend = make_backend(config.run, world);
   require_grids(plan, config, *backend);
-  if (shard_by_shard(config, *backend) && config.training.accumulate > 1)
-    throw ConfigError(
-        "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "
-        "computed by itself: more shards take less memory; remove one of them");
+  require_parts(config, backend->immediate());
   std::optional<StageGrids> grids;
   if (plan.shares_samples()) grids.emplace(*backend, config, plan, shape.sample, world);
   // Teams that are already known read what each needs, so that nothing is read twice.
@@ -357,7 +336,7 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
     for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
   if (!by_teams) report.log("data: " + data.way());
 
-  const bool shard_replicas = shard_by_shard(config, *backend);
+  const bool shard_replicas = shard_by_shard(config, backend->immediate());
   if (grids)
     for (const std::string& line : grid_lines(config, plan, shape.sample, world.size())) report.log(line);
   if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));

@@ -33,10 +33,10 @@ struct TuneSettings {
   std::string folder;  ///< keeps every finished trial, for a call that goes on
 };
 
-/// The rungs for so many trials: a third of them, at least two, climb from each to the next. Of twenty or more, five
-/// reach the last rung, so that its order can be compared. The coarser resolutions are those that data and network
-/// allow and whose epochs are cheap; where there are none, a third of the epochs at full resolution takes their place.
-/// ConfigError: the network does not fit the sample.
+/// The rungs for so many trials: a third of them, at least two, climb from each to the next. Of twenty or more, at
+/// least five reach the last rung, so that its order can be compared. The coarser resolutions are those that data and
+/// network allow and whose epochs are cheap; where there are none, a third of the epochs at full resolution takes their
+/// place. ConfigError: the network does not fit the sample.
 std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials);
 
 /// Trains them, one trial per rank at a time, and returns the trials from best to worst: those that came furthest

@@ -1,6 +1,13 @@
 #include "src/plan/slope_rule.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace mrmf {
+
+int probe_half_steps(double share, int steps) {
+  return std::clamp(static_cast<int>(std::lround(share * steps / 2)), 1, std::max(1, steps / 2));
+}
 
 bool pays_no_more(const std::vector<Look>& looks) {
   if (looks.size() < 2) return false;

@@ -20,6 +20,9 @@ struct Look {
 /// Batch norms' statistics in a look are of so many batches at most: a look is one of many, and compares.
 inline constexpr int kLookBatches = 8;
 
+/// Steps of each half of a probe that takes this share of an epoch of `steps`.
+int probe_half_steps(double share, int steps);
+
 /// From the last look but one to the last, the coarse phase has lowered the loss at the probe's end by less per
 /// arithmetic than the second half of the last probe did. One look alone says nothing.
 bool pays_no_more(const std::vector<Look>& looks);

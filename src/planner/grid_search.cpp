@@ -9,6 +9,7 @@
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "src/training/batch_sampler.hpp"
+#include "src/training/run_rules.hpp"
 
 namespace mrmf {
 
@@ -106,6 +107,8 @@ class Search {
         require_batches(config_.data, static_cast<Index>(settings_.samples), phase, static_cast<int>(groups),
                         config_.training.accumulate);
       }
+      if (choices.phase.last())
+        require_looks(plan_, static_cast<Index>(settings_.samples), choice.batch, static_cast<int>(groups));
       made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
     } catch (const ConfigError& error) {
       return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
@@ -119,9 +122,9 @@ class Search {
     choices.fitting.push_back(std::move(made));
   }
 
-  // What run.grid does not go with (src/config/check.cpp, src/method/train_run.cpp).
+  // What run.grid does not go with (src/config/check.cpp; src/method/train_run.cpp on shards).
   const char* refused() const {
-    if (settings_.shard_by_shard) return "run.deterministic and data.shards go without run.grid";
+    if (shard_by_shard(config_, settings_.on_cpu)) return "run.deterministic and data.shards go without run.grid";
     if (config_.method.teams == TeamMode::concurrent) return "method.teams = \"concurrent\" goes without run.grid";
     if (!config_.training.global_batch_norm) return "training.batch_norm = \"local\" goes without run.grid";
     return nullptr;
@@ -178,6 +181,7 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
 
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
                                        const SearchSettings& settings) {
+  require_parts(config, settings.on_cpu);
   Search search(backend, costs, config, plan, settings);
   std::vector<PhaseChoices> phases;
   for (const Phase& phase : plan.phases()) phases.push_back(search.of(phase));

@@ -21,7 +21,7 @@ struct SearchSettings {
   Shape sample;          ///< at full resolution
   double samples = 0, validated = 0, sample_bytes = 0;
   bool streamed = false;
-  bool shard_by_shard = false;  ///< training would compute every shard by itself, which grids do not go with
+  bool on_cpu = true;  ///< where training would run: some rules hold there alone
 };
 
 struct GridChoice {
@@ -43,7 +43,8 @@ struct PhaseChoices {
 Workload workload_of(const Config& config, const Plan& plan, const SearchSettings& settings, const Phase& phase);
 
 /// One for each phase of the plan. The mini-batch over all ranks is the configured one, whatever the grid. Only what
-/// training accepts is among them. ConfigError, with the reasons, where no grid fits a phase.
+/// training accepts is among them. ConfigError, with the reasons, where no grid fits a phase, or no ranks train these
+/// settings.
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
                                        const SearchSettings& settings);
 

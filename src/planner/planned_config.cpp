@@ -80,6 +80,7 @@ Config planned_config(const Config& config, const PlannedRun& found) {
   planned.run.grid.clear();
   for (const Grid& grid : found.grids) planned.run.grid.push_back(grid.blocks);
   if (!found.split.empty()) planned.method.split = found.split;
+  if (planned.run.ranks > 0) planned.run.ranks = found.ranks;
   return planned;
 }
 
@@ -90,6 +91,7 @@ std::vector<std::string> planned_keys(const Config& planned, const PlannedRun& f
                                    : fmt::format("run.grid = [{}]", fmt::join(grids, ", ")));
   if (!found.split.empty()) keys.push_back(fmt::format("method.split = [{}]", fmt::join(found.split, ", ")));
   keys.push_back(fmt::format("training.batch = {}", planned.training.batch));
+  if (planned.run.ranks > 0) keys.push_back(fmt::format("run.ranks = {}", planned.run.ranks));
   for (const RolePhases& role : kRoles) {
     if (const auto batch = (planned.method.*role.settings).batch)
       keys.push_back(fmt::format("method.{}.batch = {}", role.name, *batch));

@@ -12,13 +12,14 @@ struct PlannedRun {
   std::vector<Grid> grids;     ///< one for all resolutions, or one for each of them
   std::vector<Index> batches;  ///< of the plan's phases: of a rank, or of a group of ranks that share samples
   std::vector<int> split;      ///< ranks of concurrent teams, dense and coarse; empty: as configured
+  int ranks = 0;               ///< that it is for
 };
 
 /// The batches with these grids, one for all phases or one for each of the plan's resolutions.
 PlannedRun planned_run(const Plan& plan, const std::vector<PhaseChoices>& phases, const std::vector<Grid>& grids);
 
-/// The configuration with run.grid, method.split, and the batches: training.batch is that of the last phase, and roles
-/// or stages whose phases have another one name it.
+/// The configuration with run.grid, method.split, run.ranks where it is set, and the batches: training.batch is that of
+/// the last phase, and roles or stages whose phases have another one name it.
 Config planned_config(const Config& config, const PlannedRun& found);
 
 /// The keys that it sets, "run.grid = [2]". Samples have so many axes.

@@ -30,6 +30,9 @@ class Splits {
     return split;
   }
 
+  /// Why the first split that does not fit does not; empty where all fit.
+  const std::string& reason() const { return reason_; }
+
  private:
   // Of all its epochs; none where the team cannot train it. The other team is busy on the same nodes.
   std::optional<double> seconds_of(const Phase& phase, int ranks) {
@@ -41,15 +44,21 @@ class Splits {
     work.batch = batch_of(phase);
     const Prediction prediction = predict(backend_, costs_, work);
     const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
-    if (there > 0 && static_cast<double>(prediction.memory.all()) > there) return known->second;
+    if (there > 0 && static_cast<double>(prediction.memory.all()) > there) {
+      if (reason_.empty())
+        reason_ = fmt::format("{}: a rank of {} would need {:.3g} GB and may use {:.3g} GB", place_text(phase), ranks,
+                              1e-9 * static_cast<double>(prediction.memory.all()), 1e-9 * there);
+      return known->second;
+    }
     return known->second = phase.stop.epochs * prediction.epoch.all();
   }
 
-  bool fits(Phase phase, int ranks) const {
+  bool fits(Phase phase, int ranks) {
     phase.batch = static_cast<int>(batch_of(phase));
     try {
       require_batches(config_.data, static_cast<Index>(settings_.samples), phase, ranks, config_.training.accumulate);
-    } catch (const ConfigError&) {
+    } catch (const ConfigError& error) {
+      if (reason_.empty()) reason_ = fmt::format("{}: {}", place_text(phase), error.what());
       return false;
     }
     return true;
@@ -69,6 +78,7 @@ class Splits {
   const SearchSettings& settings_;
   const std::vector<PhaseChoices>& phases_;
   std::map<std::pair<int, int>, std::optional<double>> seconds_;  // by phase and ranks
+  std::string reason_;
 };
 
 }  // namespace
@@ -90,10 +100,7 @@ std::vector<TeamSplit> search_splits(Backend& backend, const CostModel& costs, c
   for (int dense = 1; dense < ranks; ++dense)
     if (std::optional<TeamSplit> split = splits.of(dense)) found.push_back(*std::move(split));
   if (found.empty())
-    throw ConfigError(
-        fmt::format("no split of {} ranks into two teams fits: a team cannot share its samples or shards, or "
-                    "a rank would need more memory than it may use",
-                    ranks));
+    throw ConfigError(fmt::format("no split of {} ranks into two teams fits: {}", ranks, splits.reason()));
   std::ranges::stable_sort(found, {}, &TeamSplit::seconds);
   return found;
 }

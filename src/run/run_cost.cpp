@@ -13,8 +13,8 @@ struct Steps {
   double samples = 0, count = 1;
 
   Steps(const RunSize& size, const Phase& phase) : samples(size.training) {
-    const double teams = std::max<double>(1, static_cast<double>(size.ranks / product(phase.grid)));
-    count = std::max(1.0, std::ceil(samples / (phase.batch * teams)));
+    const double groups = std::max<double>(1, static_cast<double>(size.ranks / product(phase.grid)));
+    count = std::max(1.0, std::ceil(samples / (phase.batch * groups)));
   }
   double rows(double steps) const { return samples * std::min(1.0, steps / count); }
 };
@@ -42,8 +42,7 @@ double looks_flop(const Config& config, const RunSize& size, const Phase& coarse
                   const Arithmetic& of) {
   if (coarse.stop.look_epochs == 0) return 0;
   const Steps steps(size, last);
-  const double half =
-      std::clamp(std::round(config.method.probe * steps.count / 2), 1.0, std::max(1.0, std::floor(steps.count / 2)));
+  const int half = probe_half_steps(config.method.probe, static_cast<int>(steps.count));
   const double batches = std::min(config.training.precise_batch_norm, kLookBatches);
   const double statistics = of.has_statistics ? steps.rows(batches) : 0;
   const int looks = (coarse.stop.epochs - 1) / coarse.stop.look_epochs;

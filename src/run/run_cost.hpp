@@ -18,7 +18,7 @@ struct RunCost {
   double epochs = 0;      ///< all of it; an upper bound where may_end_early()
   double statistics = 0;  ///< of these, batch norms' new statistics (training.precise_batch_norm)
   double looks = 0;       ///< of these, looks at the coarse model (method.switch = "slope"), at most
-  /// There are some, but they are left out, because the numbers of samples are not known.
+  /// There are some, but they are left out, because the number of samples is not known.
   bool without_statistics = false, without_looks = false;
   bool complete() const { return !without_statistics && !without_looks; }
 };

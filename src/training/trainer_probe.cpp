@@ -33,8 +33,7 @@ Probe Trainer::probe(ModelState& model_state, const Phase& phase, double share) 
   const Epoch epoch{0, sampler_.training(phase, 0), probe.state.rate};
   const auto steps = static_cast<std::size_t>(epoch.steps());
   MRMF_CHECK(steps >= 2, "a probe has two halves");
-  const auto wanted = static_cast<std::size_t>(std::lround(share * static_cast<double>(steps) / 2));
-  const std::size_t half = std::clamp<std::size_t>(wanted, 1, steps / 2);
+  const auto half = static_cast<std::size_t>(probe_half_steps(share, static_cast<int>(steps)));
   const auto gflop = [&](std::size_t first, std::size_t last) {
     return 3e-9 * static_cast<double>(epoch.rows(first, last)) * model_state.model.network().flop();
   };

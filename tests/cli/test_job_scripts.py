@@ -67,6 +67,25 @@ class JobScripts(support.MrmfTest):
         within = int(abs(figures["error"]) <= 0.15)
         self.assertIn(f"{within} of 1 within 15 %", text)
 
+    def test_the_order_of_grids_is_compared(self):
+        case = 'script.GRID_CASES = {"small": ("neuron_inverter", (400, 3), 64, 8)}; script.EPOCHS = 2'
+        support.make_data(self.path("data.h5"), train=48, validation=16)
+        self.config()
+        os.mkdir(self.path("work"))
+        for ranks in (0, 2):
+            self.mrmf("bench", "tables", "config.toml", "--seconds", "0.002", "--threads", "1", "-o", "work/tables.json", ranks=ranks)
+        text = self.planner("compare", case, "--work", "work", "--grids", "--json", "figures.json")
+        figures = json.loads(self.read("figures.json"))
+        self.assertEqual([figure["ranks"] for figure in figures], [2, 4])
+        self.assertEqual([sorted(g["grid"] for g in figure["grids"]) for figure in figures], [[[1], [2]], [[1], [2], [4]]])
+        self.assertEqual(text.count(" measured\n"), 5)
+        self.assertRegex(text, r"\n\d+ of \d+ pairs in the predicted order\n$")
+        for predicted, measured, right, pairs in (((1, 2, 3), (1, 2, 3), 3, 3), ((1, 2, 3), (3, 2, 1), 0, 3),
+                                                  ((1, 2, 3), (1, 1.04, 3), 2, 2), ((2, 1, 3), (1, 2, 3), 2, 3)):
+            grids = [{"predicted": p, "measured": m} for p, m in zip(predicted, measured)]
+            counted = f"print(script.in_order({grids})); sys.exit()"
+            self.assertEqual(self.planner("compare", counted).strip(), f"({right}, {pairs})")
+
     def test_whole_cubes_and_their_pieces_are_trained_and_reported(self):
         shutil.copytree(JOBS, self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
         results = pathlib.Path(self.path("docs/results"))

@@ -69,10 +69,10 @@ class PlanCost(support.MrmfTest):
             return re.search(r"(?m)^cost: .*", text)[0]
 
         self.assertTrue(costs().endswith("on samples of 64x3"))
-        self.assertTrue(costs(PRECISE).endswith("; without new statistics of batch norms, because the numbers of samples are not "
-                                                "known"))
+        self.assertTrue(costs(PRECISE).endswith("; without new statistics of batch norms, because the number of samples is not "
+                                                "given"))
         looks = costs(*TWO, "method.switch=slope")
-        self.assertTrue(looks.endswith("; without looks, because the numbers of samples are not known"))
+        self.assertTrue(looks.endswith("; without looks, because the number of samples is not given"))
         self.assertIn("cost: at most ", looks)
 
 

@@ -77,6 +77,13 @@ class Planner(support.MrmfTest):
             self.assertRegex(self.mrmf(*words), f"does not fit: .*{re.escape(refused)}")
             self.write("chosen.toml", self.mrmf(*words, "--toml"))
             self.mrmf("train", "chosen.toml", "--overwrite", "--set", "training.epochs=1", ranks=2)
+        words = ("plan", "config.toml", "--ranks", "2", "--tables", "tables.json")
+        self.write("chosen.toml", self.mrmf(*words, "--set", "run.ranks=4", "--toml"))
+        self.mrmf("train", "chosen.toml", "--overwrite", "--set", "training.epochs=1", ranks=2)
+        self.fused('top = "interpolated"', 'switch = "slope"')
+        self.assertIn("needs two steps or more in an epoch", self.mrmf(*words, "--batch", "48", code=2))
+        self.write("chosen.toml", self.mrmf(*words, "--batch", "24", "--toml"))
+        self.mrmf("train", "chosen.toml", "--overwrite", "--set", "method.stop.coarse.epochs=1", ranks=2)
 
     def read_text(self, name):
         with open(self.path(name), encoding="utf-8") as file:

@@ -32,7 +32,7 @@ class Tune(support.MrmfTest):
         self.assertEqual(len(reached), 2)
         self.assertLess(float(reached[0][-1]), float(reached[1][-1]))
         self.assertNotIn("1e+09", [trial[0] for trial in reached])  # it diverges
-        self.assertRegex(output, r"order of .*: 2 trials, too few trials to say\n")
+        self.assertRegex(output, r"order of .*: 2 trials are too few to say\n")
 
         # What it found can be trained, and ends where the trial ended.
         self.mrmf("train", "one/best.toml", "--set", "method.name=baseline")

@@ -412,6 +412,11 @@ TEST_CASE("planner: what training would not accept is refused") {
   config.training.accumulate = 1;
 
   settings = two_ranks();
-  settings.shard_by_shard = true;
+  config.run.deterministic = true;
+  config.data.shards = 2;
   only(last(settings), Grid{}, "run.deterministic and data.shards go without run.grid");
+  config.training.accumulate = 2;
+  CHECK_THROWS_WITH_AS(last(settings), doctest::Contains("training.accumulate does not go with"), ConfigError);
+  settings.on_cpu = false;
+  CHECK(last(settings).fitting.size() == 2);
 }

@@ -1,5 +1,6 @@
 // What a run costs before it runs, worked out by hand. Against what runs count: tests/cli/test_plan_cost.py.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "src/run/run_cost.hpp"
 
@@ -41,6 +42,22 @@ TEST_CASE("run cost: a batch is of a rank, or of the ranks that share a sample")
   const RunSize size{.training = 100, .validation = 20, .ranks = 2};
   CHECK(cost("precise_batch_norm = 4", size).statistics == doctest::Approx(80.0 / 320));
   CHECK(cost("precise_batch_norm = 4", size, "batch_norm", {"run.grid=[2]"}).statistics == doctest::Approx(40.0 / 320));
+}
+
+TEST_CASE("run cost: a look is two validations, two statistics of eight batches at most, and a probe") {
+  const RunSize size{.training = 300, .validation = 20};
+  const auto looks = [&](int epochs, int precise, double probe) {
+    return cost(fmt::format("precise_batch_norm = {}", precise), size, "batch_norm",
+                {"method.name=mrmf", "method.resolutions=[[2],[1]]", "method.top=interpolated", "method.switch=slope",
+                 "method.look_epochs=2", fmt::format("method.probe={}", probe),
+                 fmt::format("method.stop.coarse.epochs={}", epochs)})
+        .looks;
+  };
+  // Thirty steps: a probe of a fifth trains six. Epochs 2 and 4 of five are looked at, and 2 alone of four.
+  CHECK(looks(5, 3, 0.2) == doctest::Approx(2 * (2 * (20 + 30) + 3 * 60) / 920.0));
+  CHECK(looks(4, 3, 0.2) == doctest::Approx((2 * (20 + 30) + 3 * 60) / 920.0));
+  CHECK(looks(4, 20, 0.2) == doctest::Approx((2 * (20 + 80) + 3 * 60) / 920.0));
+  CHECK(looks(4, 3, 0.001) == doctest::Approx((2 * (20 + 30) + 3 * 20) / 920.0));
 }
 
 TEST_CASE("run cost: without the numbers of samples it says what it leaves out") {

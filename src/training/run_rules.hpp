@@ -1,0 +1,24 @@
+// What training refuses whatever the samples hold: rules of settings, ranks and numbers of samples, which a plan for
+// ranks keeps as well. Those of batches: require_batches() (batch_sampler.hpp).
+#pragma once
+
+#include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+
+/// Whether each of data.shards is computed by itself, so that bits do not depend on the number of ranks: on the CPU
+/// alone. On a device, `deterministic` holds only for one number of ranks.
+bool shard_by_shard(const Config& config, bool on_cpu);
+
+/// ConfigError: another number of ranks than run.ranks.
+void require_ranks(const RunConfig& run, int ranks);
+
+/// ConfigError: training.accumulate beside shards that are computed one by one.
+void require_parts(const Config& config, bool on_cpu);
+
+/// ConfigError: method.switch = "slope", and an epoch of the last phase with this batch, on so many groups of ranks,
+/// has one step only.
+void require_looks(const Plan& plan, Index samples, Index batch, int groups);
+
+}  // namespace mrmf
