@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Compares the planner's predictions with measured epochs, on configurations that its tables were not made from.
 
-    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--grids] [--json FILE]
+    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--fresh | --grids] [--json FILE]
 
 Measures `mrmf bench tables` of all presets with one and with two ranks of this machine (once, in FOLDER), then for every
 configuration predicts an epoch and trains six, of which the median of the last five counts. Prints one line for each and
 how many are within 15 %. Other work on the machine makes both sides uncertain: the spread of the five epochs stands beside.
 
+--fresh measures tables of the configuration's preset, at the preset's own size, right before and right after its training,
+and takes the mean of both predictions. So a machine whose speed drifts from minute to minute says less of the error.
+
 --grids asks another question: does the planner choose well? For each of a few networks it trains every grid that fits two
 ranks, and four, with the same samples in a step, and prints how many pairs of grids are measured in the predicted order,
-and how much longer the predicted best takes than the measured best. Pairs that are measured within 5 % count as equal."""
+and how much longer the predicted best takes than the measured best. Pairs whose epochs overlap have no order."""
 import argparse
 import itertools
 import json
@@ -52,7 +55,6 @@ GRID_CASES = {
     "unet-128": ("unet", (128, 128, 1), 32, 4),
     "neuron-1600": ("neuron_inverter", (1600, 3), 1024, 128),
 }
-EQUAL = 0.05  # grids whose measured epochs are as close have no order
 
 
 def run(*words, ranks=1, folder="."):
@@ -98,6 +100,30 @@ def measured(folder, ranks, *settings):
         return [json.loads(line) for line in file][1:]
 
 
+def fresh_tables(folder, case, file):
+    """Tables of the case's preset, not of its size."""
+    preset, ranks = case[0], case[4]
+    with open(os.path.join(folder, "case.toml"), encoding="utf-8") as made:
+        lines = [line for line in made if not line.startswith(("data", "run"))]
+    with open(os.path.join(folder, f"{preset}.toml"), "w", encoding="utf-8") as config:
+        config.write('data = { files = ["none.h5"], train = { samples = "x", labels = "y" }, '
+                     'validation = { samples = "x", labels = "y" } }\n' + "".join(lines))
+    path = os.path.join(folder, file)
+    for count in sorted({1, ranks}):
+        run("bench", "tables", f"{preset}.toml", *(["--fresh"] if count == 1 else []), "-o", path, ranks=count, folder=folder)
+    return path
+
+
+def guess_and_measure(folder, case, tables):
+    """What is predicted, of these tables or of fresh ones before and after, and the epochs."""
+    if tables:
+        return predicted(folder, case, tables), measured(folder, case[4])
+    before = predicted(folder, case, fresh_tables(folder, case, "before.json"))
+    epochs = measured(folder, case[4])
+    after = predicted(folder, case, fresh_tables(folder, case, "after.json"))
+    return {key: (value + after[key]) / 2 if isinstance(value, float) else value for key, value in before.items()}, epochs
+
+
 def single_grids(work, tables, only):
     """Every configuration's prediction beside its measured epochs."""
     results = []
@@ -105,7 +131,7 @@ def single_grids(work, tables, only):
     for name in only or CASES:
         folder, case = os.path.join(work, name), CASES[name]
         write_case(folder, case)
-        guess, epochs = predicted(folder, case, tables), measured(folder, case[4])
+        guess, epochs = guess_and_measure(folder, case, tables)
         seconds = [epoch["seconds"] for epoch in epochs]
         median = statistics.median(seconds)
         error = guess["epoch_seconds"] / median - 1
@@ -124,7 +150,7 @@ def single_grids(work, tables, only):
 def in_order(grids):
     """Pairs whose predicted order is the measured one, and pairs that have an order."""
     pairs = [(a, b) for a, b in itertools.combinations(grids, 2)
-             if abs(a["measured"] - b["measured"]) > EQUAL * min(a["measured"], b["measured"])]
+             if max(a["seconds"]) < min(b["seconds"]) or max(b["seconds"]) < min(a["seconds"])]
     return sum((a["predicted"] < b["predicted"]) == (a["measured"] < b["measured"]) for a, b in pairs), len(pairs)
 
 
@@ -142,8 +168,10 @@ def all_grids(work, tables, only):
             grids = [{"grid": g["grid"], "predicted": g["epoch_seconds"], "batch": g["batch"]} for g in plan["phases"][0]["grids"]]
             for grid in grids:
                 epochs = measured(folder, ranks, f"run.grid={grid['grid']}", f"training.batch={grid['batch']}")
-                grid["measured"] = statistics.median(epoch["seconds"] for epoch in epochs)
-                print(f"  {str(grid['grid']):<12}{grid['predicted']:>10.3f} predicted{grid['measured']:>10.3f} measured", flush=True)
+                grid["seconds"] = [epoch["seconds"] for epoch in epochs]
+                grid["measured"] = statistics.median(grid["seconds"])
+                print(f"  {str(grid['grid']):<12}{grid['predicted']:>10.3f} predicted{grid['measured']:>10.3f} measured"
+                      f" ({min(grid['seconds']):.3f} to {max(grid['seconds']):.3f})", flush=True)
             best, (good, pairs) = min(grid["measured"] for grid in grids), in_order(grids)
             right, all_pairs = right + good, all_pairs + pairs
             print(f"  {good} of {pairs} pairs in the predicted order; the predicted best takes "
@@ -158,15 +186,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", required=True, help="folder for tables and data")
     parser.add_argument("--only", nargs="*", help="names of configurations")
-    parser.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--fresh", action="store_true", help="tables anew before and after each configuration")
+    which.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
     parser.add_argument("--json", help="file to write the figures to")
     options = parser.parse_args()
     if unknown := set(options.only or []) - set(GRID_CASES if options.grids else CASES):
         parser.error(f"--only {' '.join(sorted(unknown))}: choose among {', '.join(GRID_CASES if options.grids else CASES)}")
     work = os.path.abspath(options.work)
     os.makedirs(work, exist_ok=True)
-    tables = os.path.join(work, "tables.json")
-    if not os.path.exists(tables):
+    tables = None if options.fresh else os.path.join(work, "tables.json")
+    if tables and not os.path.exists(tables):
         for ranks in (1, 2):
             run("bench", "tables", "-o", tables, ranks=ranks)
     results = (all_grids if options.grids else single_grids)(work, tables, options.only)
