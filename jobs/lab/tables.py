@@ -39,7 +39,7 @@ def section(program, root, problem, keys):
     against = ("--baselines", str(baselines)) if baselines.exists() else ()
     (RESULTS / "lab").mkdir(parents=True, exist_ok=True)
     (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, folders, "--csv", *against))
-    lines = [f"## {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
+    lines = [f"### {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
              "| schedule | variant | sets | cost | loss at the end | seeds | saved at equal loss |",
              "|---|---|---|---|---|---|---|"]
     for name, runs in sorted(groups.items()):

@@ -106,7 +106,7 @@ def method_words(problem, method, epochs):
     if method == "interpolated":
         return ["method.name=mrmf", "method.top=interpolated", *two, *lengths]
     if method in ("paper", "paperstop"):  # one fusion with the stop rule of section 3.2, and a baseline's epochs at most
-        threshold = {"paper": "2e-4", "paperstop": "2e-3"}[method]
+        threshold = {"paper": "2e-4", "paperstop": "5e-3"}[method]
         rule = [f"method.stop.{part}={{epochs={epochs},threshold={threshold},patience=3}}" for part in ("coarse", "dense")]
         return ["method.name=mrmf", "method.top=dense", *two, "method.dense.rule=constant", *rule,
                 f"method.stop.finetune.epochs={epochs}"]
