@@ -37,7 +37,7 @@ DRAWN = (("baseline", "tuned baseline", "#000000", "o", "-"), ("auto", "auto", "
          ("frontnet", "auto's last network, from the beginning", "#D55E00", "^", ":"))
 
 
-def draw(problems, image):
+def draw(problems, plans, image):
     """Losses at the end over what training cost: a panel for each problem, the baselines as a curve."""
     import matplotlib
     matplotlib.use("Agg")
@@ -60,7 +60,8 @@ def draw(problems, image):
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize=9)
         named.update(label(column)[0] for column in made.columns)
-        axes.set_title(title(name), fontsize=10)
+        by_default = "" if plans.get(parts_of(name)) != "baseline" else " (by default auto is the baseline here)"
+        axes.set_title(title(name) + by_default, fontsize=9)
         axes.set_xlabel("arithmetic [epochs at full resolution]")
         axes.set_xlim(left=0)
         axes.spines[["top", "right"]].set_visible(False)
@@ -209,8 +210,8 @@ def main():
     problems = {name: examine(program, root, name, sorted(folders))
                 for name, folders in sorted(done.items(), key=lambda item: not fitted(item[0]))
                 if sum("/baseline-" in str(folder) for folder in folders) > 1}
-    draw(problems, RESULTS / "map/losses")
     plans = looks(program, root, map(parts_of, problems))
+    draw(problems, plans, RESULTS / "map/losses")
     lines = [mark, "", *summary(problems, plans), "![Losses at the end over what training cost](map/losses.svg)", "",
              *paired(problems), *halves(problems)]
     page.write_text(text + "\n".join(lines))
