@@ -133,7 +133,7 @@ class Map(support.MrmfTest):
         self.assertEqual(keys(self.read("init.toml")), keys(self.read("jobs/map/heat-init.toml")))
 
     def test_records_of_the_laboratory_stand_for_its_folders(self):
-        settings = "heat 40 2+1 plain,fine14 1\n"
+        settings = "heat 40 2+1 plain,fine14 1\nheat 40 2f1 plain 1\n"
         self.script("lab/lab.py", settings=settings)
         shutil.rmtree(self.path("runs"))
         self.assertEqual(self.script("lab/lab.py", settings=settings), "")
@@ -141,6 +141,7 @@ class Map(support.MrmfTest):
         self.script("lab/tables.py")
         page = self.read("docs/results/lab.md")
         self.assertIn("| 2+1 | plain |  |", page)
+        self.assertIn("| 2f1 | plain |  |", page)
         self.assertIn("| 2+1 | fine14 | `method.finetune.learning_rate=1.4e-3` |", page)
 
 
