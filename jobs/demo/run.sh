@@ -65,10 +65,17 @@ show() {  # application
 }
 
 [ "$demo" != all ] || demo="cubes neuron"
+for application in $demo; do
+  [ -n "${simulate[$application]:-}" ] || {
+    echo "demo: DEMO=$application is none of neuron, cubes and all" >&2
+    exit 2
+  }
+done
 mkdir -p "$folder"
 for application in $demo; do run_all "$application"; done
 for application in $demo; do show "$application"; done
 echo
 echo "The demo took $((SECONDS - started)) s and drew$(for application in $demo; do echo -n " $folder/$application.png"; done)."
-echo "What was saved, against baselines of other lengths (docs/results/map):"
+echo "What was saved, against baselines of other lengths (docs/results/map)."
+echo ">=: no baseline ends as low, so at least that much. <=: every baseline ends lower, so nothing is shown to be saved."
 for application in $demo; do sed -n "s/^\(.*of the arithmetic saved at equal loss\)/$application, \1/p" "$folder/$application.txt"; done

@@ -8,6 +8,7 @@ docs/results/lab/records, so that another machine goes on from there. `jobs/lab/
 from them."""
 import argparse
 import pathlib
+import re
 import sys
 
 JOBS = pathlib.Path(__file__).resolve().parent.parent
@@ -49,7 +50,7 @@ def make(program, root, run, words, threads):
         return
     problem, samples, schedule, _, seed = run
     command = [program, "train", str(PROBLEMS[problem].config)]
-    length = sum(map(int, schedule.split("+")))  # of no effect where each phase has its own
+    length = sum(map(int, re.findall(r"\d+", schedule)))  # of no effect where each phase has its own
     for word in [*data(program, root, problem, samples, threads), *method_words(PROBLEMS[problem], schedule, length),
                  f"training.epochs={length}", *words, f"training.seed={seed}", f"run.folder={folder}",
                  f"run.threads={threads}"]:

@@ -3,20 +3,28 @@
 problem under docs/results/lab. Savings are at equal loss, read off the map's baselines (docs/results/map).
 Usage: jobs/lab/tables.py [--folder runs/lab] [--mrmf build/mrmf]."""
 import argparse
+import csv
 import json
 import pathlib
 import sys
 
-from lab import JOBS, variants
+from lab import JOBS, variants  # first: it says where the map's modules are
+from compared import compare, saving_text, spread_text
 from records import restore
-from report import compare, saving_text, spread_text  # the map's
 
 RESULTS = JOBS.parent / "docs/results"
 MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
 
 
-def epoch_gflop(folder):
-    """Of one epoch at full resolution."""
+def epoch_gflop(folder, baselines):
+    """Of an epoch of the baseline: what separates two of the map's baselines of different lengths, which have the same
+    statistics of batch norms; without the map, the run's last epoch, which is another network's behind a front."""
+    if baselines.exists():
+        with open(baselines, newline="") as file:
+            costs = {int(row["epochs_after_fusion"]): float(row["gflop"])
+                     for row in csv.DictReader(file) if row["method"] == "baseline"}
+        if len(costs) > 1:
+            return (costs[max(costs)] - costs[min(costs)]) / (max(costs) - min(costs))
     with open(folder / "epochs.jsonl") as epochs:
         last = json.loads(epochs.readlines()[-1])
     return last["gflop"] - last.get("statistics_gflop", 0)  # none without batch norms
@@ -31,7 +39,7 @@ def section(program, root, problem, keys):
     against = ("--baselines", str(baselines)) if baselines.exists() else ()
     (RESULTS / "lab").mkdir(parents=True, exist_ok=True)
     (RESULTS / f"lab/{problem}.csv").write_text(compare(program, root, folders, "--csv", *against))
-    lines = [f"## {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
+    lines = [f"### {problem.rpartition('-')[0]}, {problem.rpartition('-')[2]} samples", "",
              "| schedule | variant | sets | cost | loss at the end | seeds | saved at equal loss |",
              "|---|---|---|---|---|---|---|"]
     for name, runs in sorted(groups.items()):
@@ -41,7 +49,7 @@ def section(program, root, problem, keys):
         if len(column["runs"]) != len(runs):
             raise SystemExit(f"lab: the runs of {name} differ in their settings; remove those of an earlier version")
         sets = ", ".join(f"`{key}`" for key in keys.get(variant, []))
-        lines.append(f"| {schedule} | {variant} | {sets} | {column['gflop']['mean'] / epoch_gflop(runs[0]):.2f} | "
+        lines.append(f"| {schedule} | {variant} | {sets} | {column['gflop']['mean'] / epoch_gflop(runs[0], baselines):.2f} | "
                      f"{spread_text(column['validation_loss'], 4)} | {len(runs)} | "
                      f"{saving_text(column['at_equal_loss'])} |")
     return [*lines, "", f"Runs: [{problem}.csv](lab/{problem}.csv).", ""]

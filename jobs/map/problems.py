@@ -18,6 +18,7 @@ class Problem:
     simulate: tuple        # arguments of `mrmf simulate` but --samples
     axes: int
     folder: bool = False   # the simulator writes a folder of files and data.toml, not one file
+    front: pathlib.Path | None = None  # the configuration of the network that auto ends with, to be trained by itself
     part: int = 0          # samples of a part, each simulated by itself from a seed of its own; 0: all at once
 
 
@@ -26,8 +27,9 @@ PROBLEMS = {
                      ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3, folder=True),
     "cosmoflow128": Problem(JOBS / "cosmoflow/workstation-128.toml",
                             ("cosmology", "--size", "128", "--box", "512", "--method", "lpt"), 3, folder=True, part=40),
-    "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1),
-    "heat": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2),
+    "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, front=JOBS / "map/neuron-front.toml"),
+    "heat": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
+    "heat-init": Problem(JOBS / "map/heat-init.toml", ("fields", "--kind", "heat"), 2),
     "texture": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "texture"), 2),
 }
 
@@ -67,6 +69,15 @@ def data_words(problem, made):
     return [f"data.files={train}", f"data.validation.files={validation}"]
 
 
+def config_of(problem, method):
+    """The configuration that a method begins with."""
+    if method != "frontnet":
+        return problem.config
+    if not problem.front:
+        raise SystemExit(f"map: no configuration of the network behind a front for {problem.config}")
+    return problem.front
+
+
 def statistics_batches(problem):
     """Batches of which batch norms take new statistics, as auto chooses them."""
     training = tomllib.loads(problem.config.read_text())["training"]
@@ -79,7 +90,7 @@ def method_words(problem, method, epochs):
     half, full = json.dumps([2] * problem.axes), json.dumps([1] * problem.axes)
     two = [f"method.resolutions=[{half},{full}]", "method.coarse.rule=constant"]
     lengths = [f"method.stop.coarse.epochs={epochs}", f"method.stop.finetune.epochs={max(1, round(epochs / 3))}"]
-    if method == "baseline":
+    if method in ("baseline", "frontnet"):  # frontnet: the network that auto ends with, as a baseline from the beginning
         return ["method.name=baseline"]
     if method == "auto":  # what its schedule comes to, also where a look at the data would have said no
         return ["method.name=auto", "method.detail=ignore"]

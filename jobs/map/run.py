@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-from problems import JOBS, PROBLEMS, data_words, method_words, parts, simulate_words
+from problems import JOBS, PROBLEMS, config_of, data_words, method_words, parts, simulate_words
 from records import keep, restore
 
 
@@ -76,7 +76,7 @@ def make(program, root, run, threads):
     words = [*data(program, root, name, samples, threads), *method_words(problem, method, epochs), f"training.epochs={epochs}",
              f"training.seed={seed}", f"run.folder={folder}", f"run.threads={threads}"]
     print(f"map: {folder}", flush=True)
-    command = [program, "train", str(problem.config)]
+    command = [program, "train", str(config_of(problem, method))]
     for word in words:
         command += ["--set", word]
     call(command, folder.with_suffix(".log"))

@@ -71,16 +71,69 @@ class Map(support.MrmfTest):
         self.script("map/report.py", settings=settings)
         page = self.read("docs/results/map.md")
         before, fitted, held_out = page.replace("## Held-out problems", "## Problems").split("## Problems")
-        self.assertRegex(before, r"\| heat \| 40 \| fitted \| 4 \| [0-9.]+ \| 1 \| [^|]+ \| not run \|")
-        self.assertRegex(before, r"\| heat \| 50 \| held out \| 4 \| [0-9.]+ \| 1 \| [^|]+ % \| [^|]+ % \|")
+        row = r"\| not looked \| [0-9.]+ \| 1 \| [^|]+ \| – \| – \|"
+        self.assertRegex(before, r"\| heat \| 40 \| fitted \| 4 " + row + r" not run \|")
+        self.assertRegex(before, r"\| heat \| 50 \| held out \| 4 " + row + r" ([^|]+ %|none: [^|]+) \|")
         self.assertIn("### heat, 40 samples", fitted)
         self.assertNotIn("### heat, 50 samples", fitted)
         self.assertIn("### heat, 50 samples", held_out)
         self.assertRegex(held_out, r"\| 2f1 \| ")
         self.assertNotIn("### heat, 40 samples", held_out)
 
+    def test_the_page_says_what_auto_plans_and_how_far_it_ends_from_the_baseline(self):
+        if importlib.util.find_spec("matplotlib") is None:
+            self.skipTest("no matplotlib")
+        settings = "heat 50 baseline 1,2 1,2\nheat 50 auto 2 1,2\n"
+        self.script("map/run.py", settings=settings)
+        self.script("map/report.py", settings=settings)
+        self.assertIn("heat,50,,,coarse first\n", self.read("docs/results/map/looks.csv"))  # so few tell nothing
+        self.assertIn("| heat | 50 | held out | 2 | coarse first | ", self.read("docs/results/map.md"))
+        shutil.rmtree(self.path("runs/data"))  # now the table is all that there is
+        self.write("docs/results/map/looks.csv", self.read("docs/results/map/looks.csv").replace("coarse first", "baseline"))
+        self.script("map/report.py", settings=settings)
+        page = self.read("docs/results/map.md")
+        self.assertRegex(page, r"\| heat \| 50 \| held out \| 2 \| \*\*the baseline\*\* \| 2.00 \| 2 \| 0 %: it is the "
+                               r"baseline \| – \| [^|]+ \(cost [0-9.]+\) \| not run \|")
+        beside = page.split("## Beside the baseline of as many epochs")[1].split("## ")[0]
+        self.assertRegex(beside, r"\| heat \| 50 \| 2 \| [0-9.]+ \| 2.00 \| [+-][0-9.]+ ± [0-9.]+ % \| 2 \| [012] \|")
+
+    def test_the_network_behind_a_front_is_no_baseline(self):
+        if importlib.util.find_spec("matplotlib") is None:
+            self.skipTest("no matplotlib")
+        settings = "heat 50 baseline,frontnet 1,2 1,2\nheat 50 auto 2 1,2\n"
+        self.script("map/run.py", settings=settings)
+        self.script("map/report.py", settings=settings)
+        self.assertNotIn("frontnet", self.read("docs/results/map/heat-50.csv"))
+        alone = self.read("docs/results/map/heat-50-frontnet.csv")
+        self.assertEqual(alone.count("heat-50/frontnet-"), 4)
+        page = self.read("docs/results/map.md")
+        self.assertRegex(page, r"\| frontnet \| 2 \| 0\.\d+ \| [^|]+ \| 2 \| ([^|]+ %|none: [^|]+) \|")
+        beside = page.split("Auto against the network that it ends with")[1]
+        self.assertRegex(beside, r"\| auto \| 2 \| [0-9.]+ \| [^|]+ \| 2 \| ([^|]+ %|none: [^|]+) \|")
+
+    def test_a_bound_has_no_spread_and_a_higher_loss_is_no_saving(self):
+        sys.path.append(self.path("jobs/map"))
+        self.addCleanup(sys.path.remove, self.path("jobs/map"))
+        from compared import saving_text
+
+        def text(bound, error=0.01):
+            return saving_text({"gflop_saved": {"mean": 0.614, "standard_error": error, "bound": bound}})
+        self.assertEqual(text("none"), "61 ± 1 %")
+        self.assertEqual(text("none", None), "61 %")
+        self.assertEqual(text("at least"), "≥ 61 %")
+        self.assertEqual(text("at most"), "none: ends above every baseline")
+        self.assertEqual(saving_text(None), "–")
+
+    def test_the_newcomers_configuration_is_what_init_writes(self):
+        self.mrmf("simulate", "fields", "--kind", "heat", "--samples", "40", "--output", "fields.h5")
+        self.mrmf("init", "fields.h5", "--output", "init.toml")
+
+        def keys(text):  # the batch goes with the number of samples
+            return [line for line in text.splitlines() if line and not line.startswith(("#", "batch = "))]
+        self.assertEqual(keys(self.read("init.toml")), keys(self.read("jobs/map/heat-init.toml")))
+
     def test_records_of_the_laboratory_stand_for_its_folders(self):
-        settings = "heat 40 2+1 plain,fine14 1\n"
+        settings = "heat 40 2+1 plain,fine14 1\nheat 40 2f1 plain 1\n"
         self.script("lab/lab.py", settings=settings)
         shutil.rmtree(self.path("runs"))
         self.assertEqual(self.script("lab/lab.py", settings=settings), "")
@@ -88,6 +141,7 @@ class Map(support.MrmfTest):
         self.script("lab/tables.py")
         page = self.read("docs/results/lab.md")
         self.assertIn("| 2+1 | plain |  |", page)
+        self.assertIn("| 2f1 | plain |  |", page)
         self.assertIn("| 2+1 | fine14 | `method.finetune.learning_rate=1.4e-3` |", page)
 
 
