@@ -3,8 +3,8 @@
 
     jobs/planner/whole_samples.py --work FOLDER [--size 128] [--samples 10] [--epochs 6] [--only cubes|volumes]
 
-Simulates the data, measures `mrmf bench tables` with one and with two ranks (once, in FOLDER), and trains the same samples
-on one rank, and shared by two and by four. Prints for each the largest relative difference of its losses from one rank's,
+Simulates the data, measures `mrmf bench tables` of the network with one and with two ranks (once, in FOLDER), and trains the
+same samples on one rank, and shared by two and by four. Prints for each the largest relative difference of its losses from one rank's,
 and the measured seconds of an epoch (median, without the first) beside those that `mrmf plan --ranks` predicts for its
 grid. Ends with 1 where losses differ by more than 1e-3. The learning rate is small: at 1e-3, with two samples in a step,
 training makes as much of any rounding as of another number of threads, some per cent within three epochs. With four ranks on fewer cores only the losses mean something."""
@@ -72,6 +72,15 @@ def simulate(work, kind, options):
     return folder
 
 
+def tables_of(folder, options):
+    threads = [] if options.threads is None else ["--threads", str(options.threads)]
+    tables = folder / "tables.json"
+    if not tables.exists():
+        for ranks in (1, 2):
+            run("bench", "tables", "config.toml", "--seconds", options.seconds, *threads, "-o", str(tables), ranks=ranks, folder=folder)
+    return str(tables)
+
+
 def predicted(folder, grid, tables, ranks):
     plan = json.loads(run("plan", "config.toml", "--ranks", str(ranks), "--batch", "2", "--tables", tables, "--json",
                           folder=folder))["ranks"]
@@ -110,15 +119,11 @@ def main():
         parser.error("--epochs: two or more, because the first one is not timed")
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    threads = [] if options.threads is None else ["--threads", str(options.threads)]
-    tables = str(work / "tables.json")
-    if not os.path.exists(tables):
-        for ranks in (1, 2):
-            run("bench", "tables", "--seconds", options.seconds, *threads, "-o", tables, ranks=ranks)
     wrong = 0
     print(f"{'samples':<16}{'ranks':>6}{'grid':>12}{'losses apart':>14}{'predicted':>11}{'measured':>10}  planner's grid")
     for kind in [options.only] if options.only else SIMULATE:
         folder = simulate(work, kind, options)
+        tables = tables_of(folder, options)
         whole = None
         for grid in GRIDS:
             ranks = grid[0] * grid[1] * grid[2]
