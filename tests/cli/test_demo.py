@@ -30,8 +30,9 @@ class Demo(support.MrmfTest):
                 self.assertTrue(os.path.exists(self.path(f"{application}-{method}-1/result.json")))
             self.assertTrue(os.path.getsize(self.path(application + ".png")) > 1000)
             self.assertIn("cost in full-resolution epochs", self.read(application + ".txt"))
-        head, *saved = output[output.index("What was saved"):].splitlines()
-        self.assertEqual(head, "What was saved, against baselines of other lengths (docs/results/map):")
+        head, bounds, *saved = output[output.index("What was saved"):].splitlines()
+        self.assertEqual(head, "What was saved, against baselines of other lengths (docs/results/map).")
+        self.assertTrue(bounds.startswith(">=: no baseline ends as low"))
         line = r"%s: (?:[<>]= )?-?\d+\.\d %% of the arithmetic saved at equal loss\. \d+\.\d\d epochs at full resolution end at 0\.\d+; .+"
         for found, wanted in zip(saved, ("cubes, MRMF, 1 fusion", "cubes, auto", "neuron, MRMF, 1 fusion", "neuron, auto"),
                                  strict=True):

@@ -114,8 +114,8 @@ batch = 4
         self.train("one", "data.shards=4")
         output = self.train("stages", *grids, ranks=4)
         for line in ("grid: resolution [4]: each rank has its own samples",
-                     "grid: resolution [2]: each sample is shared by 2 ranks, 1x1x2 blocks along its axes; 2 groups of ranks",
-                     "grid: resolution [1]: each sample is shared by 4 ranks, 1x1x4 blocks along its axes; 1 group of ranks"):
+                     "grid: resolution [2]: each sample is shared by 2 ranks, 2 blocks along its axes; 2 groups of ranks",
+                     "grid: resolution [1]: each sample is shared by 4 ranks, 4 blocks along its axes; 1 group of ranks"):
             self.assertIn(line, output)
         sizes = ("samples", "stage", "role", "gflop")
         self.same("stages", "one", keys=sizes)
