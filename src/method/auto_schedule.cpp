@@ -60,6 +60,13 @@ struct Way {
   double last_cost = 1;  ///< of an epoch of the last phase, in epochs at full resolution
 };
 
+// Such a network has the same parameters at every resolution. So the coarse model is handed over whole, and ends lower
+// at full resolution than behind a front (docs/results/map.md, heat-init).
+bool knows_no_resolution(const Config& config) {
+  return std::ranges::any_of(config.model.layers,
+                             [](const LayerSpec& layer) { return layer.kind == LayerKind::global_average_pool; });
+}
+
 // Whether the model behind a front would begin as the coarse one ends, with labels that are as coarse as its output.
 bool front_possible(const Config& config, const Network& full) {
   if (full.output().axes > 0) return false;
@@ -75,7 +82,8 @@ bool front_possible(const Config& config, const Network& full) {
 
 Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse) {
   const Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
-  if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch) return without;
+  if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch || knows_no_resolution(config))
+    return without;
   const auto backend = make_reference_backend();
   const Network full(*backend, {sample, 1, config.model.layers, config.model.bottom});
   if (!front_possible(config, full)) return without;

@@ -64,6 +64,23 @@ TEST_CASE("auto: the choice rests on the arithmetic of training, whatever statis
   CHECK(to_json(make_plan(dear.config)) == to_json(make_plan(plain.config)));
 }
 
+TEST_CASE(
+    "auto: a network that knows no resolution is handed over whole, another one of its cost goes behind a front") {
+  const auto top_with = [](const std::string& middle) {
+    Config config =
+        parse_config(automatic("layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, " + middle +
+                               ", { type = \"dense\", units = 4 }]"),
+                     "c.toml", {});
+    settle_axes(config.model.layers, 2);
+    Shape plane = kCube;
+    plane.axes = 2;
+    plane.spatial = {1, 64, 64};
+    return choose_schedule(config, plane).config.method.top;
+  };
+  CHECK(top_with("{ type = \"global_average_pool\" }") == TopRule::interpolated);
+  CHECK(top_with("{ type = \"average_pool\", window = 8 }, { type = \"flatten\" }") == TopRule::front);
+}
+
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
   const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), kCube);
   const Config again = parse_config(to_toml(chosen.config), "c.toml", {});
