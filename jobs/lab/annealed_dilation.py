@@ -30,18 +30,13 @@ WAYS = {"plain": None, "annealed": lambda done: max(0.0, 1 - done), "dilated": l
 class Network(NeuronInverter):
     dilated = 0.0  # the share of the convolutions' outputs that comes from dilated ones with the same weights
 
-    def forward(self, x):
-        for conv in self.convs:
-            y = 0
-            if self.dilated < 1:
-                y = (1 - self.dilated) * conv(x)
-            if self.dilated > 0:
-                y = y + self.dilated * F.conv1d(F.pad(x, (1, 2)), conv.weight, conv.bias, dilation=2)
-            x = torch.relu(self.pool(y))
-        x = self.norm(x.transpose(1, 2).flatten(1))
-        for dense in self.denses[:-1]:
-            x = self.dropout(torch.relu(dense(x)))
-        return self.denses[-1](x)
+    def convolve(self, conv, x):
+        y = 0
+        if self.dilated < 1:
+            y = (1 - self.dilated) * conv(x)
+        if self.dilated > 0:
+            y = y + self.dilated * F.conv1d(F.pad(x, (1, 2)), conv.weight, conv.bias, dilation=2)
+        return y
 
 
 def read(path):

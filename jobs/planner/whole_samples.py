@@ -3,11 +3,14 @@
 
     jobs/planner/whole_samples.py --work FOLDER [--size 128] [--samples 10] [--epochs 6] [--only cubes|volumes]
 
-Simulates the data, measures `mrmf bench tables` of the network with one and with two ranks (once, in FOLDER), and trains the
-same samples on one rank, and shared by two and by four. Prints for each the largest relative difference of its losses from one rank's,
-and the measured seconds of an epoch (median, without the first) beside those that `mrmf plan --ranks` predicts for its
-grid. Ends with 1 where losses differ by more than 1e-3. The learning rate is small: at 1e-3, with two samples in a step,
-training makes as much of any rounding as of another number of threads, some per cent within three epochs. With four ranks on fewer cores only the losses mean something."""
+Simulates the data, measures `mrmf bench tables` of the network with one and with two ranks (once, in FOLDER), and trains
+the same samples on one rank, and shared by two and by four. Prints for each the largest relative difference of its losses
+from one rank's, and the measured seconds of an epoch (median, without the first) beside those that `mrmf plan --ranks`
+predicts for its grid. Ends with 1 where losses differ by more than 1e-3. With four ranks on fewer cores only the losses
+mean something.
+
+The learning rate is small. At 1e-3, with two samples in a step, training enlarges any rounding to some per cent of a loss
+within three epochs: that of a grid, and that of another number of threads."""
 import argparse
 import json
 import os
@@ -63,7 +66,7 @@ def simulate(work, kind, options):
         made.write_text(wanted)
     files, validation = ["volumes.h5"], None
     if kind == "cubes":
-        files, validation = published_split(folder / "cubes" / "data.toml")[:2]
+        files, validation = published_split(folder / "cubes" / "data.toml")
     loss = 'loss = ["cross_entropy", "dice"]' if kind == "volumes" else ""
     text = f"[data]\nfiles = {json.dumps([str(file) for file in files])}\nload = \"memory\"" + CONFIG[kind].format(
         validation=json.dumps([str(file) for file in validation or []]))
@@ -77,7 +80,8 @@ def tables_of(folder, options):
     tables = folder / "tables.json"
     if not tables.exists():
         for ranks in (1, 2):
-            run("bench", "tables", "config.toml", "--seconds", options.seconds, *threads, "-o", str(tables), ranks=ranks, folder=folder)
+            run("bench", "tables", "config.toml", "--seconds", options.seconds, *threads, "-o", str(tables), ranks=ranks,
+                folder=folder)
     return str(tables)
 
 

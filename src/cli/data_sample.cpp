@@ -1,6 +1,7 @@
 #include "src/cli/data_sample.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include "io/dataset.hpp"
 #include "io/file_patterns.hpp"
@@ -36,8 +37,9 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
   if (!given.empty()) return {parse_sample(given), "as given"};
   const std::string missing = absent(config.data.train.files);
   if (missing.empty()) {
-    const DatasetShape train = headers_of(config.data.train, world);
-    return {train.sample, "from the data", true, train.samples};
+    DatasetShape train = headers_of(config.data.train, world);
+    const Shape sample = train.sample;
+    return {sample, "from the data", std::move(train)};
   }
   if (const std::string usual = preset_sample(config.model.preset); !usual.empty())
     return {parse_sample(usual), "the preset's own: " + absent_text(missing)};
@@ -46,8 +48,7 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
 }
 
 AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world) {
-  if (!sample.from_data) return choose_schedule(config, sample.shape);
-  return choose_schedule(config, headers_of(config.data.train, world), world);
+  return sample.train ? choose_schedule(config, *sample.train, world) : choose_schedule(config, sample.shape);
 }
 
 void add_sample(CLI::App& app, std::string& given) {

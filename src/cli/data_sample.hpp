@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "io/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/method/auto_schedule.hpp"
@@ -13,9 +15,8 @@ namespace mrmf {
 
 struct DataSample {
   Shape shape;
-  std::string origin;      ///< where it is from, for people
-  bool from_data = false;  ///< the training data is there, and of this shape
-  Index count = 0;         ///< training samples there
+  std::string origin;                   ///< where it is from, for people
+  std::optional<DatasetShape> train{};  ///< the training data, where it is from them
 };
 
 /// `given` ("1600x3") where it is not empty, else the shape of the training data's samples, else the preset's usual

@@ -277,7 +277,7 @@ void print_model(const InspectOptions& options, Comm& world) {
   if (config.method.name == MethodName::automatic) config = schedule_for(config, of, world).config;
   const Shape& sample = of.shape;
   std::optional<HeldData> held;
-  if (of.from_data) held = held_data(config, world);
+  if (of.train) held = held_data(config, world);
   if (held) {
     require_channels(config.data, sample);
     Config settled = config;

@@ -46,16 +46,13 @@ struct Costs {
   std::optional<RunCost> baseline{};
 };
 
-// Of the data at hand, or as many samples as the options say. Without validation samples an epoch is training alone.
-std::optional<RunSize> run_size(const Config& config, const DataSample& sample, const RanksOptions& options,
-                                Comm& world) {
+// None where nobody knows the number of samples. Without validation samples an epoch is training alone.
+std::optional<RunSize> run_size(const Config& config, const RanksOptions& options, const Comm& world) {
+  if (options.samples == 0) return {};
   RunSize size{options.samples, options.validated, world.size()};
   if (config.run.ranks > 0) size.ranks = config.run.ranks;
   if (options.ranks > 0) size.ranks = options.ranks;
-  if (size.training == 0) size.training = static_cast<double>(sample.count);
-  if (size.validation == 0 && sample.from_data && absent(config.data.validation.files).empty())
-    size.validation = static_cast<double>(headers_of(config.data.validation, world).samples);
-  return size.training > 0 ? std::optional(size) : std::nullopt;
+  return size;
 }
 
 // The baseline beside what was planned for ranks: with its last phase's batch and grid.
@@ -116,8 +113,8 @@ std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample,
 void print_plan(const PlanOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
-  std::optional<RunSize> size;
-  if (sample) size = run_size(config, *sample, options.ranks, world);
+  const RanksOptions counted = sample ? with_counts(options.ranks, config, *sample, world) : options.ranks;
+  const std::optional<RunSize> size = run_size(config, counted, world);
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
   const Config asked = config;
@@ -130,7 +127,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   std::optional<RanksPlan> ranks;
   if (options.ranks.ranks > 0) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
-    ranks = plan_ranks(config, *sample, options.ranks, world);
+    ranks = plan_ranks(config, *sample, counted, world);
   }
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;

@@ -14,8 +14,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-SearchSettings search_settings(const Config& config, const DataSample& sample, const RanksOptions& options,
-                               Comm& world) {
+SearchSettings search_settings(const Config& config, const DataSample& sample, const RanksOptions& options) {
   SearchSettings settings{.ranks = {options.ranks, options.per_node > 0 ? options.per_node : options.ranks},
                           .memory = options.memory * kGiga,
                           .mini_batch = options.batch,
@@ -23,13 +22,8 @@ SearchSettings search_settings(const Config& config, const DataSample& sample, c
                           .samples = options.samples,
                           .validated = options.validated,
                           .on_cpu = options.machine.empty()};
-  if (sample.from_data) {
-    const DatasetShape train = headers_of(config.data.train, world);
-    if (settings.samples == 0) settings.samples = static_cast<double>(train.samples);
-    if (settings.validated == 0 && absent(config.data.validation.files).empty())
-      settings.validated = static_cast<double>(headers_of(config.data.validation, world).samples);
-    settings.sample_bytes = static_cast<double>(sample.shape.per_sample() * size_of(train.type));
-  }
+  if (sample.train)
+    settings.sample_bytes = static_cast<double>(sample.shape.per_sample() * size_of(sample.train->type));
   if (settings.samples == 0)
     throw ConfigError("plan --ranks needs the number of training samples, which the data would tell; give --samples");
   const double all = settings.samples * settings.sample_bytes;
@@ -72,8 +66,16 @@ void add_ranks(CLI::App& plan, RanksOptions& options) {
            ->check(CLI::NonNegativeNumber));
 }
 
+RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world) {
+  if (!sample.train) return options;
+  if (options.samples == 0) options.samples = static_cast<double>(sample.train->samples);
+  if (options.validated == 0 && absent(config.data.validation.files).empty())
+    options.validated = static_cast<double>(headers_of(config.data.validation, world).samples);
+  return options;
+}
+
 RanksPlan plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world) {
-  const SearchSettings settings = search_settings(config, sample, options, world);
+  const SearchSettings settings = search_settings(config, sample, options);
   const std::unique_ptr<CostModel> costs = costs_of(config, options, settings.ranks);
   RunConfig cpu = config.run;
   cpu.device = Device::cpu;

@@ -21,11 +21,15 @@ struct RanksOptions {
   std::string tables, machine;
   double memory = 0;  ///< GB of a rank
   Index batch = 0;
-  double samples = 0, validated = 0;
-  bool layers = false;  ///< a table of them is printed
+  double samples = 0, validated = 0;  ///< 0: the data's
+  bool layers = false;                ///< a table of them is printed
 };
 
 void add_ranks(CLI::App& plan, RanksOptions& options);
+
+/// The same with as many samples as the data have, where no option says how many. 0: nobody knows. Collective;
+/// DataError as headers_of()'s.
+RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world);
 
 /// What the search found, and by which model.
 struct RanksPlan {
@@ -44,7 +48,7 @@ struct RanksPlan {
   std::vector<Grid> grids() const;
 };
 
-/// Collective. ConfigError where nothing fits, DataError without tables.
+/// `options`: with_counts(). Collective. ConfigError where nothing fits, DataError without tables.
 RanksPlan plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world);
 
 std::string to_text(const RanksPlan& plan);

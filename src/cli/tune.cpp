@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +17,7 @@
 #include "src/cli/commands.hpp"
 #include "src/cli/tune_text.hpp"
 #include "src/data/normalise.hpp"
+#include "src/run/run_cost.hpp"
 
 namespace mrmf {
 namespace {
@@ -78,9 +78,7 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
     return;
   }
   std::string text = price_text(rungs, axes, made_of(options));
-  const auto is_batch_norm = [](const LayerSpec& layer) { return layer.kind == LayerKind::batch_norm; };
-  if (config.training.precise_batch_norm > 0 && std::ranges::any_of(config.model.layers, is_batch_norm))
-    text += "new statistics of batch norms come on top (training.precise_batch_norm)\n";
+  if (takes_statistics(config)) text += "new statistics of batch norms come on top (training.precise_batch_norm)\n";
   (options.json ? std::cerr : std::cout) << text << std::flush;
 }
 

@@ -42,8 +42,7 @@ std::string agreement_text(const std::vector<Trial>& trials, const std::vector<R
                            std::size_t other, int axes) {
   const int both = rungs[other].trials;  // the finer rung's trials have come through the coarser one
   const double agreement = rank_agreement(trials, rung, other);
-  const std::string plural = both == 1 ? "" : "s";
-  std::string text = fmt::format("Spearman {:.2f} over {} trial{}", agreement, both, plural);
+  std::string text = fmt::format("Spearman {:.2f} over {} trials", agreement, both);
   if (both < kFewestForAgreement)
     text = fmt::format("{} trials are too few to say", both);
   else if (std::isnan(agreement))

@@ -94,8 +94,8 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
 }
 
 AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
-  AutoSchedule chosen{.config = config, .baseline_training_cost = static_cast<double>(config.training.epochs)};
-  chosen.config = baseline_of(std::move(chosen.config));
+  AutoSchedule chosen{.config = baseline_of(config),
+                      .baseline_training_cost = static_cast<double>(config.training.epochs)};
   chosen.training_cost = chosen.baseline_training_cost;
   chosen.reasons = std::move(reasons);
   chosen.reasons.push_back("so the plan is the baseline" + so);

@@ -51,8 +51,6 @@ class Refusals {
   std::map<std::string, Entry> seen_;
 };
 
-double giga(double bytes) { return bytes / 1e9; }
-
 // The mini-batch of a phase over all ranks.
 Index mini_batch_of(const Plan& plan, const Phase& phase, const SearchSettings& settings) {
   const Index groups = std::max<Index>(1, settings.ranks.ranks / Grid{phase.grid}.ranks());
@@ -101,12 +99,8 @@ class Search {
     const auto& known = predictions_.find({choices.phase.resolution, grid.blocks, choice.batch});
     GridChoice made = choice;
     try {
-      if (!trains_in_a_team(plan_, choices.phase)) {
-        Phase phase = choices.phase;
-        phase.batch = static_cast<int>(choice.batch);
-        require_batches(config_.data, static_cast<Index>(settings_.samples), phase, static_cast<int>(groups),
-                        config_.training.accumulate);
-      }
+      if (!trains_in_a_team(plan_, choices.phase))
+        require_batch(config_, settings_, choices.phase, choice.batch, static_cast<int>(groups));
       if (choices.phase.last())
         require_looks(plan_, static_cast<Index>(settings_.samples), choice.batch, static_cast<int>(groups));
       made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
@@ -114,11 +108,8 @@ class Search {
       return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
     }
     predictions_[{choices.phase.resolution, grid.blocks, choice.batch}] = made.prediction;
-    const auto needed = static_cast<double>(made.prediction.memory.all());
-    const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
-    if (there > 0 && needed > there)
-      return refusals.add(grid, axes, "memory",
-                          fmt::format("a rank would need {:.3g} GB and may use {:.3g} GB", giga(needed), giga(there)));
+    if (const std::string reason = memory_refusal(made.prediction, settings_, costs_); !reason.empty())
+      return refusals.add(grid, axes, "memory", reason);
     choices.fitting.push_back(std::move(made));
   }
 
@@ -177,6 +168,18 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
                 .training = config.training};
   work.training.optimizer = phase.optimizer;
   return work;
+}
+
+void require_batch(const Config& config, const SearchSettings& settings, Phase phase, Index batch, int groups) {
+  phase.batch = static_cast<int>(batch);
+  require_batches(config.data, static_cast<Index>(settings.samples), phase, groups, config.training.accumulate);
+}
+
+std::string memory_refusal(const Prediction& prediction, const SearchSettings& settings, const CostModel& costs) {
+  const auto needed = static_cast<double>(prediction.memory.all());
+  const double there = settings.memory > 0 ? settings.memory : costs.memory();
+  if (there <= 0 || needed <= there) return {};
+  return fmt::format("a rank would need {:.3g} GB and may use {:.3g} GB", 1e-9 * needed, 1e-9 * there);
 }
 
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "kernels/check.hpp"
-#include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
 namespace {
@@ -38,30 +37,28 @@ class Splits {
   std::optional<double> seconds_of(const Phase& phase, int ranks) {
     const auto [known, unknown] = seconds_.try_emplace({phase.number, ranks});
     if (!unknown) return known->second;
-    if (!fits(phase, ranks)) return known->second;
+    const Index batch = batch_of(phase);
+    try {
+      require_batch(config_, settings_, phase, batch, ranks);
+    } catch (const ConfigError& error) {
+      note(phase, ranks, error.what());
+      return known->second;
+    }
     Workload work = workload_of(config_, plan_, settings_, phase);
     work.ranks.ranks = ranks;
-    work.batch = batch_of(phase);
+    work.batch = batch;
     const Prediction prediction = predict(backend_, costs_, work);
-    const double there = settings_.memory > 0 ? settings_.memory : costs_.memory();
-    if (there > 0 && static_cast<double>(prediction.memory.all()) > there) {
-      if (reason_.empty())
-        reason_ = fmt::format("{}: a rank of {} would need {:.3g} GB and may use {:.3g} GB", place_text(phase), ranks,
-                              1e-9 * static_cast<double>(prediction.memory.all()), 1e-9 * there);
+    if (const std::string refusal = memory_refusal(prediction, settings_, costs_); !refusal.empty()) {
+      note(phase, ranks, refusal);
       return known->second;
     }
     return known->second = phase.stop.epochs * prediction.epoch.all();
   }
 
-  bool fits(Phase phase, int ranks) {
-    phase.batch = static_cast<int>(batch_of(phase));
-    try {
-      require_batches(config_.data, static_cast<Index>(settings_.samples), phase, ranks, config_.training.accumulate);
-    } catch (const ConfigError& error) {
-      if (reason_.empty()) reason_ = fmt::format("{}: {}", place_text(phase), error.what());
-      return false;
-    }
-    return true;
+  // The first refusal is kept.
+  void note(const Phase& phase, int ranks, const std::string& refusal) {
+    if (reason_.empty())
+      reason_ = fmt::format("{} on {} rank{}: {}", place_text(phase), ranks, ranks == 1 ? "" : "s", refusal);
   }
 
   Index batch_of(const Phase& phase) const {

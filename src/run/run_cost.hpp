@@ -13,6 +13,9 @@ struct RunSize {
   int ranks = 1;
 };
 
+/// Whether a model's batch norms take new statistics (training.precise_batch_norm).
+bool takes_statistics(const Config& config);
+
 /// In epochs of the configured network at the last resolution. Validation is part of an epoch, and of every phase's.
 struct RunCost {
   double epochs = 0;      ///< all of it; an upper bound where may_end_early()

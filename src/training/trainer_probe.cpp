@@ -1,6 +1,5 @@
 // The first steps of a phase, to see what they are worth (method.switch = "slope").
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/check.hpp"
 #include "src/plan/slope_rule.hpp"

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import unittest
 
 import support
 
@@ -13,6 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # The cubes of 128^3 in small, in parts of ten.
 SMALL = (("cosmoflow/workstation-128.toml", "demo/cubes.toml"), ('"--size", "128", "--box", "512"', '"--size", "32"'),
          ("part=40", "part=10"), ('("neuron", 16000)', '("heat", 40)'))
+DRAWS = unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "no matplotlib")
 
 
 class Map(support.MrmfTest):
@@ -38,6 +40,12 @@ class Map(support.MrmfTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
+    def page(self, settings):
+        """The map of these runs, of which those that are missing are made."""
+        self.script("map/run.py", settings=settings)
+        self.script("map/report.py", settings=settings)
+        return self.read("docs/results/map.md")
+
     def write(self, name, text):
         pathlib.Path(self.path(name)).write_text(text)
 
@@ -61,15 +69,13 @@ class Map(support.MrmfTest):
             self.assertEqual(config.count(f"cosmoflow128-20/part-{part}/"), 2)  # training and validation
         self.assertEqual(self.script("map/run.py", settings=settings), "")
 
+    @DRAWS
     def test_records_stand_for_folders_and_the_page_has_two_parts(self):
-        if importlib.util.find_spec("matplotlib") is None:
-            self.skipTest("no matplotlib")
         settings = "heat 40 baseline 1,2 1\nheat 40 auto 4 1\nheat 50 baseline 1,2 1\nheat 50 auto,paper,2f1 4 1\n"
         self.script("map/run.py", settings=settings)
         shutil.rmtree(self.path("runs"))
         self.assertEqual(self.script("map/run.py", settings=settings), "")
-        self.script("map/report.py", settings=settings)
-        page = self.read("docs/results/map.md")
+        page = self.page(settings)
         before, fitted, held_out = page.replace("## Held-out problems", "## Problems").split("## Problems")
         row = r"\| not looked \| [0-9.]+ \| 1 \| [^|]+ \| – \| – \|"
         self.assertRegex(before, r"\| heat \| 40 \| fitted \| 4 " + row + r" not run \|")
@@ -80,33 +86,27 @@ class Map(support.MrmfTest):
         self.assertRegex(held_out, r"\| 2f1 \| ")
         self.assertNotIn("### heat, 40 samples", held_out)
 
+    @DRAWS
     def test_the_page_says_what_auto_plans_and_how_far_it_ends_from_the_baseline(self):
-        if importlib.util.find_spec("matplotlib") is None:
-            self.skipTest("no matplotlib")
         settings = "heat 50 baseline 1,2 1,2\nheat 50 auto 2 1,2\n"
-        self.script("map/run.py", settings=settings)
-        self.script("map/report.py", settings=settings)
+        self.page(settings)
         self.assertIn("heat,50,,,coarse first\n", self.read("docs/results/map/looks.csv"))  # so few tell nothing
         self.assertIn("| heat | 50 | held out | 2 | coarse first | ", self.read("docs/results/map.md"))
         shutil.rmtree(self.path("runs/data"))  # now the table is all that there is
         self.write("docs/results/map/looks.csv", self.read("docs/results/map/looks.csv").replace("coarse first", "baseline"))
-        self.script("map/report.py", settings=settings)
-        page = self.read("docs/results/map.md")
+        page = self.page(settings)
         self.assertRegex(page, r"\| heat \| 50 \| held out \| 2 \| \*\*the baseline\*\* \| 2.00 \| 2 \| 0 %: it is the "
                                r"baseline \| – \| [^|]+ \(cost [0-9.]+\) \| not run \|")
         beside = page.split("## Beside the baseline of as many epochs")[1].split("## ")[0]
         self.assertRegex(beside, r"\| heat \| 50 \| 2 \| [0-9.]+ \| 2.00 \| [+-][0-9.]+ ± [0-9.]+ % \| 2 \| [012] \|")
 
+    @DRAWS
     def test_the_network_behind_a_front_is_no_baseline(self):
-        if importlib.util.find_spec("matplotlib") is None:
-            self.skipTest("no matplotlib")
         settings = "heat 50 baseline,frontnet 1,2 1,2\nheat 50 auto 2 1,2\n"
-        self.script("map/run.py", settings=settings)
-        self.script("map/report.py", settings=settings)
+        page = self.page(settings)
         self.assertNotIn("frontnet", self.read("docs/results/map/heat-50.csv"))
         alone = self.read("docs/results/map/heat-50-frontnet.csv")
         self.assertEqual(alone.count("heat-50/frontnet-"), 4)
-        page = self.read("docs/results/map.md")
         self.assertRegex(page, r"\| frontnet \| 2 \| 0\.\d+ \| [^|]+ \| 2 \| ([^|]+ %|none: [^|]+) \|")
         beside = page.split("Auto against the network that it ends with")[1]
         self.assertRegex(beside, r"\| auto \| 2 \| [0-9.]+ \| [^|]+ \| 2 \| ([^|]+ %|none: [^|]+) \|")

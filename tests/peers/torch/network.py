@@ -26,9 +26,12 @@ class NeuronInverter(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.two_d = two_d
 
+    def convolve(self, conv, x):
+        return conv(x)
+
     def forward(self, x):
         for conv in self.convs:
-            x = torch.relu(self.pool(conv(x)))
+            x = torch.relu(self.pool(self.convolve(conv, x)))
         # Channels-last flat order, feature = t * channels + c, so that nothing after it needs a permutation.
         # (In the channels-last memory format this is a view.)
         x = (x.permute(0, 2, 3, 1) if self.two_d else x.transpose(1, 2)).flatten(1)
