@@ -105,8 +105,10 @@ def method_words(problem, method, epochs):
                 f"training.precise_batch_norm={statistics}"]
     if method == "interpolated":
         return ["method.name=mrmf", "method.top=interpolated", *two, *lengths]
-    if method == "paper":  # one fusion with the stop rule of section 3.2, which may take as many epochs as a baseline
-        rule = [f"method.stop.{part}={{epochs={epochs},threshold=2e-4,patience=3}}" for part in ("coarse", "dense")]
+    if method in ("paper", "paperstop"):  # one fusion with the stop rule of section 3.2; at most a baseline's epochs
+        # The paper's own threshold for its neurons; and one that these losses fall below after a few epochs.
+        rule = "threshold=2e-4,patience=3" if method == "paper" else "threshold=0.02,patience=2"
+        rule = [f"method.stop.{part}={{epochs={epochs},{rule}}}" for part in ("coarse", "dense")]
         return ["method.name=mrmf", "method.top=dense", *two, "method.dense.rule=constant", *rule,
                 f"method.stop.finetune.epochs={epochs}"]
     raise SystemExit(f"map: no method '{method}'")

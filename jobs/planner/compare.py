@@ -27,6 +27,8 @@ import numpy as np
 
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
 EPOCHS = 6
+TURNS = 3     # of --grids
+APART = 0.05  # grids that are predicted closer to each other are a draw
 OUTPUTS = {"neuron_inverter": 19, "cosmoflow": 4, "cosmoflow_mlperf": 4, "resnet": 10}
 
 # name: preset, sample, samples of training, batch of a group, ranks, grid, further settings
@@ -147,16 +149,35 @@ def single_grids(work, tables, only):
     return results
 
 
-def in_order(grids):
-    """Pairs whose predicted order is the measured one, and pairs that have an order."""
+def in_order(grids, apart):
+    """Pairs whose predicted order is the measured one, and pairs that have an order; of those predicted so far apart."""
     pairs = [(a, b) for a, b in itertools.combinations(grids, 2)
              if max(a["seconds"]) < min(b["seconds"]) or max(b["seconds"]) < min(a["seconds"])]
+    pairs = [(a, b) for a, b in pairs if abs(a["predicted"] - b["predicted"]) >= apart * min(a["predicted"], b["predicted"])]
     return sum((a["predicted"] < b["predicted"]) == (a["measured"] < b["measured"]) for a, b in pairs), len(pairs)
+
+
+def order_text(lists):
+    """Of several lists of grids."""
+    (right, pairs), (clear, apart) = ([sum(counts) for counts in zip(*(in_order(grids, least) for grids in lists))]
+                                      for least in (0, APART))
+    return f"{right} of {pairs} pairs in the predicted order, {clear} of {apart} of those predicted at least {100 * APART:.0f} % apart"
+
+
+def measure_in_turns(folder, ranks, grids):
+    """Sets the grids' seconds, of all turns, and their medians."""
+    for _ in range(TURNS):
+        for grid in grids:
+            epochs = measured(folder, ranks, f"run.grid={grid['grid']}", f"training.batch={grid['batch']}",
+                              f"training.epochs={max(2, EPOCHS // 2)}")
+            grid.setdefault("seconds", []).extend(epoch["seconds"] for epoch in epochs)
+    for grid in grids:
+        grid["measured"] = statistics.median(grid["seconds"])
 
 
 def all_grids(work, tables, only):
     """Every grid of a few networks: is their order the predicted one?"""
-    results, right, all_pairs = [], 0, 0
+    results = []
     for name in only or GRID_CASES:
         preset, sample, count, batch = GRID_CASES[name]
         folder = os.path.join(work, f"grids-{name}")
@@ -166,19 +187,16 @@ def all_grids(work, tables, only):
                                   folder=folder))["ranks"]
             print(f"{name}, {ranks} ranks, {batch} samples a step: seconds of an epoch")
             grids = [{"grid": g["grid"], "predicted": g["epoch_seconds"], "batch": g["batch"]} for g in plan["phases"][0]["grids"]]
+            measure_in_turns(folder, ranks, grids)
             for grid in grids:
-                epochs = measured(folder, ranks, f"run.grid={grid['grid']}", f"training.batch={grid['batch']}")
-                grid["seconds"] = [epoch["seconds"] for epoch in epochs]
-                grid["measured"] = statistics.median(grid["seconds"])
                 print(f"  {str(grid['grid']):<12}{grid['predicted']:>10.3f} predicted{grid['measured']:>10.3f} measured"
                       f" ({min(grid['seconds']):.3f} to {max(grid['seconds']):.3f})", flush=True)
-            best, (good, pairs) = min(grid["measured"] for grid in grids), in_order(grids)
-            right, all_pairs = right + good, all_pairs + pairs
-            print(f"  {good} of {pairs} pairs in the predicted order; the predicted best takes "
+            best = min(grid["measured"] for grid in grids)
+            print(f"  {order_text([grids])}; the predicted best takes "
                   f"{100 * (grids[0]['measured'] / best - 1):.0f} % longer than the measured best", flush=True)
             results.append({"name": name, "ranks": ranks, "grids": grids})
         os.remove(os.path.join(folder, "data.h5"))
-    print(f"{right} of {all_pairs} pairs in the predicted order")
+    print(order_text([result["grids"] for result in results]))
     return results
 
 

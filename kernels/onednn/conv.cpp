@@ -53,14 +53,19 @@ struct PlaneInput {
   const direct::Affine* map = nullptr;
 };
 
+// Memory is taken by the first pass that needs it: a plan of many networks runs none of them.
+void allocate_once(Arena& arena, Index floats) {
+  if (arena.size() == 0) arena = make_arena(floats);
+}
+
 /// One thread's copies of the input planes under an output plane. The next output plane shares all but one of them.
 class PlaneRing {
  public:
   explicit PlaneRing(const Sweep& sweep)
-      : sweep_(sweep),
-        copies_(make_arena(sweep.g.kernel[0] * sweep.sizes.plane)),
-        held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1),
-        planes_(held_.size()) {}
+      : sweep_(sweep), held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1), planes_(held_.size()) {}
+
+  /// To be called before start().
+  void allocate() { allocate_once(copies_, sweep_.g.kernel[0] * sweep_.sizes.plane); }
 
   void start() { std::ranges::fill(held_, -1); }
   /// The input planes under output plane `index`, which counts over all samples of x.
@@ -113,6 +118,7 @@ class DirectConv final : public WeightedOp {
 
  private:
   int threads() const { return static_cast<int>(gradients_.size()); }
+  float* packed();
   void convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y);
 
   Sweep forward_, data_;
@@ -162,27 +168,32 @@ DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
     : forward_(kernels, geometry),
       data_(kernels, data_gradient(geometry)),
       bias_(make_arena(std::max(forward_.g.padded_out, data_.g.padded_out))),
-      packed_(make_arena(std::max(forward_.sizes.packed, data_.sizes.packed))) {
-  for (int t = 0; t < omp_get_max_threads(); ++t) {
+      gradients_(static_cast<std::size_t>(omp_get_max_threads())) {
+  for (int t = 0; t < threads(); ++t) {
     forward_rings_.emplace_back(forward_);
     data_rings_.emplace_back(data_);
-    gradients_.push_back(make_arena(forward_.sizes.gradient));
   }
 }
 
+float* DirectConv::packed() {
+  allocate_once(packed_, std::max(forward_.sizes.packed, data_.sizes.packed));
+  return packed_.span().data();
+}
+
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
-  forward_.kernels.pack(forward_.g, w.data(), packed_.span().data());
+  forward_.kernels.pack(forward_.g, w.data(), packed());
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
 }
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
-  data_.kernels.pack_mirrored(data_.g, w.data(), packed_.span().data());
+  data_.kernels.pack_mirrored(data_.g, w.data(), packed());
   std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
 
 void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
+  for (PlaneRing& ring : rings) ring.allocate();
 #pragma omp parallel num_threads(threads())
   {
     PlaneRing& ring = rings[static_cast<std::size_t>(omp_get_thread_num())];
@@ -197,7 +208,9 @@ void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, con
 void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
   const Sweep& sweep = forward_;
   const direct::Geometry& g = sweep.g;
-  const std::size_t floats = gradients_[0].span().size();
+  const auto floats = static_cast<std::size_t>(sweep.sizes.gradient);
+  for (PlaneRing& ring : forward_rings_) ring.allocate();
+  for (Arena& gradient : gradients_) allocate_once(gradient, sweep.sizes.gradient);
   std::size_t granted = 1;  // OpenMP may give fewer threads than asked
   if (taps != nullptr) taps->start();
 #pragma omp parallel num_threads(threads())

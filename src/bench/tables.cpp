@@ -17,6 +17,7 @@
 #include "kernels/check.hpp"
 #include "mpi/messages.hpp"
 #include "src/bench/bench.hpp"
+#include "src/bench/table_rounds.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/planner/grid_search.hpp"
@@ -114,33 +115,36 @@ std::vector<Job> config_jobs(Backend& backend, const TablesSettings& settings) {
   return jobs;
 }
 
-/// Runs jobs and keeps their times.
+/// Runs the jobs of one round and keeps their times.
 class Measurement {
  public:
-  Measurement(Backend& backend, Comm& world, double seconds, std::ostream& out)
-      : backend_(backend), world_(world), seconds_(seconds), out_(out) {}
+  Measurement(Backend& backend, Comm& world, double seconds) : backend_(backend), world_(world), seconds_(seconds) {}
 
-  void run(const Job& job) {
+  /// What was run, for people.
+  std::string run(const Job& job) {
     TimedSteps steps(backend_, job.model, job.optimizer, job.loss);
     const int timed = run_steps(steps);
     const Model& model = steps.model();
     const BlockWork work = block_work(model.network(), model.execution(), job.model);
     const auto rows = static_cast<double>(model.input().n);
-    for (std::size_t u = 0; u < steps.units.size(); ++u)
+    MeasuredStep step{fmt::format("{}: sample {}, {} rows, block {}", job.title, to_string(model.input()),
+                                  model.input().n, job.model.block)};
+    for (std::size_t u = 0; u < steps.units.size(); ++u) {
       if (!work.operations[u].gives_no_work) add(steps, u, work.operations[u], rows);
+      step.seconds += mean(median(steps.units[u].forward)) + mean(median(steps.units[u].backward));
+    }
     updates_.push_back(
         {to_string(job.optimizer.name), static_cast<double>(model.params().size()), mean(median(steps.update))});
     losses_.emplace_back(rows * static_cast<double>(work.output), mean(median(steps.loss)));
-    if (world_.root())
-      out_ << fmt::format("{}: sample {}, {} rows, block {}; {} steps\n", job.title, to_string(model.input()),
-                          model.input().n, job.model.block, timed)
-           << std::flush;
+    steps_.push_back(step);
+    return fmt::format("{}; {} steps", step.network, timed);
   }
 
-  void give(TeamTables& team) {
+  TableRound give(TeamTables team) {
     team.operations = std::move(operations_);
     team.updates = std::move(updates_);
     team.loss = fit_line(losses_);
+    return {std::move(team), std::move(steps_)};
   }
 
  private:
@@ -148,7 +152,7 @@ class Measurement {
 
   // All ranks compute at the same time, as in training.
   int run_steps(TimedSteps& steps) {
-    constexpr int kLeast = 5, kMost = 200;
+    constexpr int kLeast = 3, kMost = 200;
     steps.run(false);
     world_.barrier();
     const Timer one;
@@ -189,7 +193,7 @@ class Measurement {
   Backend& backend_;
   Comm& world_;
   double seconds_;
-  std::ostream& out_;
+  std::vector<MeasuredStep> steps_;
   std::vector<OperationTime> operations_;
   std::vector<UpdateTime> updates_;
   std::vector<std::pair<double, double>> losses_;
@@ -300,6 +304,24 @@ double read_rate(const std::vector<std::string>& files, Comm& world) {
   return slowest > 0 ? world.sum(read) / slowest : 0;
 }
 
+// What moves between ranks, and from memory.
+void measure_transport(TeamTables& team, Backend& backend, Comm& world) {
+  team.load = load_line(world);
+  if (world.size() == 1) return;
+  const std::unique_ptr<AllReduce> sums = make_all_reduce(backend, world);
+  std::vector<double> few(64);
+  team.message = message_line(world);
+  team.sum = sum_line(*sums, world);
+  team.update_sum = update_sum_line(*sums, backend, world);
+  team.small_sum = collective_seconds(world, 100, [&] { sums->sum(few); });
+}
+
+std::string spread_text(const RoundSpread& spread) {
+  return fmt::format(
+      "medians are kept; a step differs between rounds by {:.0f} % (median over networks), at most by {:.0f} % ({})\n",
+      100 * spread.median, 100 * spread.most, spread.worst);
+}
+
 }  // namespace
 
 CostTables no_tables(const Backend& backend) {
@@ -313,25 +335,26 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
         "mrmf bench tables measures the CPU; set run.device = \"cpu\", and for GPUs see mrmf plan --machine");
   TablesSettings settings = given;
   if (settings.ranks == 0) settings.ranks = world.size();
-  TeamTables team;
-  team.ranks = ranks_of_same(host_name(), world).size();
-  team.threads = settings.threads;
-  Measurement measurement(backend, world, settings.seconds, out);
-  for (const Job& job : settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks))
-    measurement.run(job);
-  measurement.give(team);
-  team.load = load_line(world);
-  if (world.size() > 1) {
-    const std::unique_ptr<AllReduce> sums = make_all_reduce(backend, world);
-    std::vector<double> few(64);
-    team.message = message_line(world);
-    team.sum = sum_line(*sums, world);
-    team.update_sum = update_sum_line(*sums, backend, world);
-    team.small_sum = collective_seconds(world, 100, [&] { sums->sum(few); });
+  const std::vector<Job> jobs =
+      settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks);
+  std::vector<TableRound> rounds;
+  for (int number = 1; number <= settings.rounds; ++number) {
+    Measurement measurement(backend, world, settings.seconds / settings.rounds);
+    if (world.root()) out << fmt::format("round {} of {}\n", number, settings.rounds) << std::flush;
+    for (const Job& job : jobs) {
+      const std::string done = measurement.run(job);
+      if (world.root() && number == 1) out << "  " << done << '\n' << std::flush;
+    }
+    TeamTables team;
+    team.ranks = ranks_of_same(host_name(), world).size();
+    team.threads = settings.threads;
+    measure_transport(team, backend, world);
+    rounds.push_back(measurement.give(std::move(team)));
   }
+  if (world.root() && settings.rounds > 1) out << spread_text(spread_of(rounds));
   CostTables tables = no_tables(backend);
   if (settings.config) tables.read = read_rate(settings.config->data.train.files, world);
-  tables.teams.push_back(std::move(team));
+  tables.teams.push_back(median_of(rounds));
   return tables;
 }
 

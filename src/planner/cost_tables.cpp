@@ -65,6 +65,7 @@ Json json_of(const TeamTables& team) {
           {"sum_by_byte", json_of(team.sum)},
           {"update_sum_by_byte", json_of(team.update_sum)},
           {"small_sum", team.small_sum},
+          {"spread", team.spread},
           {"updates", updates},
           {"operations", operations}};
 }
@@ -87,7 +88,8 @@ TeamTables team_of(const Json& json) {
                   .message = line(json.at("message_by_byte")),
                   .sum = line(json.at("sum_by_byte")),
                   .update_sum = line(json.value("update_sum_by_byte", Json())),  // earlier tables have none
-                  .small_sum = json.at("small_sum").get<double>()};
+                  .small_sum = json.at("small_sum").get<double>(),
+                  .spread = json.value("spread", 0.0)};  // earlier tables have none
   for (const Json& o : json.at("operations"))
     team.operations.push_back({o.at("operation").get<std::string>(), o.at("input").get<std::string>(),
                                o.at("rows").get<double>(), o.at("work").get<double>(), o.at("flop").get<double>(),
@@ -114,6 +116,7 @@ void CostTables::merge(const CostTables& newer) {
       continue;
     }
     TeamTables merged = team;
+    merged.spread = std::max(team.spread, same->spread);
     merged.operations = std::move(same->operations);
     merged.updates = std::move(same->updates);
     for (const OperationTime& point : team.operations) replace_or_add(merged.operations, point);

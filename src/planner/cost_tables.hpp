@@ -47,6 +47,7 @@ struct TeamTables {
   /// Of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
   double small_sum = 0;
+  double spread = 0;  ///< how far rounds of measurement differ: of a network's step, (most - least) / median
 };
 
 struct CostTables {

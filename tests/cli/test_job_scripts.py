@@ -79,11 +79,13 @@ class JobScripts(support.MrmfTest):
         self.assertEqual([figure["ranks"] for figure in figures], [2, 4])
         self.assertEqual([sorted(g["grid"] for g in figure["grids"]) for figure in figures], [[[1], [2]], [[1], [2], [4]]])
         self.assertEqual(text.count(" measured ("), 5)
-        self.assertRegex(text, r"\n\d+ of \d+ pairs in the predicted order\n$")
-        for predicted, measured, right, pairs in (((1, 2, 3), (1, 2, 3), 3, 3), ((1, 2, 3), (3, 2, 1), 0, 3),
-                                                  ((1, 2, 3), (1, 1.04, 3), 2, 2), ((2, 1, 3), (1, 2, 3), 2, 3)):
+        self.assertTrue(all(len(grid["seconds"]) == 3 for figure in figures for grid in figure["grids"]))  # in three turns
+        self.assertRegex(text, r"\n\d+ of \d+ pairs in the predicted order, \d+ of \d+ of those predicted at least 5 % apart\n$")
+        for predicted, measured, apart, right, pairs in (
+                ((1, 2, 3), (1, 2, 3), 0, 3, 3), ((1, 2, 3), (3, 2, 1), 0, 0, 3), ((1, 2, 3), (1, 1.04, 3), 0, 2, 2),
+                ((2, 1, 3), (1, 2, 3), 0, 2, 3), ((1.04, 1, 3), (1, 2, 3), 0.05, 2, 2), ((1.06, 1, 3), (1, 2, 3), 0.05, 2, 3)):
             grids = [{"predicted": p, "measured": m, "seconds": [0.9 * m, m, 1.1 * m]} for p, m in zip(predicted, measured)]
-            counted = f"print(script.in_order({grids})); sys.exit()"
+            counted = f"print(script.in_order({grids}, {apart})); sys.exit()"
             self.assertEqual(self.planner("compare", counted).strip(), f"({right}, {pairs})")
 
     def test_whole_cubes_and_their_pieces_are_trained_and_reported(self):

@@ -8,6 +8,7 @@
 #include "kernels/check.hpp"
 #include "layers/exchange.hpp"
 #include "mpi/few_ranks.hpp"
+#include "src/bench/table_rounds.hpp"
 #include "src/config/presets.hpp"
 #include "src/planner/cost_tables.hpp"
 #include "src/planner/grid_search.hpp"
@@ -258,6 +259,36 @@ TEST_CASE("planner: tables in a file, and newer ones in their place") {
   write_file(file, "{\"kind\": \"mrmf cost tables\"}", Replace::file);
   CHECK_THROWS_AS(read_tables(file), DataError);
   std::filesystem::remove(file);
+}
+
+TEST_CASE("planner: one slow round of measurement changes no table") {
+  const auto round = [](double slower) {
+    TeamTables team = made_up_tables().teams[0];
+    for (OperationTime& one : team.operations)
+      one.forward *= slower, one.data = *one.data * slower, one.weights = *one.weights * slower;
+    for (UpdateTime& one : team.updates) one.seconds *= slower;
+    for (Line* line : {&team.loss, &team.load, &*team.message, &*team.sum, &*team.update_sum})
+      line->latency *= slower, line->per_unit *= slower;
+    team.small_sum *= slower;
+    return TableRound{team, {{"steady", 2}, {"slow", 4 * slower}, {"half", 4 + 4 * slower}}};
+  };
+  const std::vector<TableRound> rounds{round(9), round(1), round(1.5), round(1), round(0.5)};
+  CostTables found = made_up_tables(), expected = made_up_tables();
+  found.teams = {median_of(rounds)};
+  expected.teams[0].spread = 4.25;  // of 0, 4.25 and 8.5
+  CHECK(to_json(found) == to_json(expected));
+  CHECK(spread_of(rounds).most == near(8.5));
+  CHECK(spread_of(rounds).worst == "slow");
+  CHECK(spread_of({round(3)}).most == 0);
+  CHECK(median_of({round(3)}).operations[0].weights == near(9));
+
+  const auto says = [&](double spread) {
+    found.teams[0].spread = spread;
+    const std::vector<std::string> lines = table_costs(found, {2, 2})->assumptions();
+    return !lines.empty() && lines[0].find("rounds of measurement differed by 23 %") != std::string::npos;
+  };
+  CHECK(says(0.23));
+  CHECK_FALSE(says(0.09));
 }
 
 TEST_CASE("planner: a GPU's roofline, by hand") {

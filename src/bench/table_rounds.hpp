@@ -1,0 +1,33 @@
+// One measurement out of several rounds: a machine that was slow for a while does not spoil the planner's tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/planner/cost_tables.hpp"
+
+namespace mrmf {
+
+/// A network's step in one round.
+struct MeasuredStep {
+  std::string network;
+  double seconds = 0;
+};
+
+struct TableRound {
+  TeamTables times;
+  std::vector<MeasuredStep> steps;
+};
+
+/// How far the rounds differ: (most - least) / median of a network's step.
+struct RoundSpread {
+  double median = 0, most = 0;  ///< over the networks
+  std::string worst;            ///< the network of `most`
+};
+
+/// requires: at least one round; all of the same networks, in the same order.
+RoundSpread spread_of(const std::vector<TableRound>& rounds);
+/// The median of every time, and the spread's median. requires: as spread_of().
+TeamTables median_of(const std::vector<TableRound>& rounds);
+
+}  // namespace mrmf
