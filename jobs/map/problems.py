@@ -30,6 +30,9 @@ PROBLEMS = {
     "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, front=JOBS / "map/neuron-front.toml"),
     "heat": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
     "heat-init": Problem(JOBS / "map/heat-init.toml", ("fields", "--kind", "heat"), 2),
+    "neuron-init": Problem(JOBS / "map/neuron-init.toml", ("neuron", "--cells", "8"), 1),
+    "cubes-init": Problem(JOBS / "map/cubes-init.toml", ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3,
+                          folder=True),
     "texture": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "texture"), 2),
 }
 

@@ -53,19 +53,14 @@ struct PlaneInput {
   const direct::Affine* map = nullptr;
 };
 
-// Memory is taken by the first pass that needs it: a plan of many networks runs none of them.
-void allocate_once(Arena& arena, Index floats) {
-  if (arena.size() == 0) arena = make_arena(floats);
-}
-
 /// One thread's copies of the input planes under an output plane. The next output plane shares all but one of them.
 class PlaneRing {
  public:
   explicit PlaneRing(const Sweep& sweep)
       : sweep_(sweep), held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1), planes_(held_.size()) {}
 
-  /// To be called before start().
-  void allocate() { allocate_once(copies_, sweep_.g.kernel[0] * sweep_.sizes.plane); }
+  /// To be called once, before start().
+  void allocate() { copies_ = make_arena(sweep_.g.kernel[0] * sweep_.sizes.plane); }
 
   void start() { std::ranges::fill(held_, -1); }
   /// The input planes under output plane `index`, which counts over all samples of x.
@@ -105,6 +100,8 @@ class DirectConv final : public WeightedOp {
   DirectConv(const DirectConv&) = delete;  // the rings point at the sweeps
   DirectConv& operator=(const DirectConv&) = delete;
 
+  /// Takes the memory of all passes, unless one has run: a plan of many networks prepares none of them.
+  void prepare(Index) override { allocate(); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { forward_of({x.data.data()}, w, b, y); }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override;
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
@@ -118,7 +115,7 @@ class DirectConv final : public WeightedOp {
 
  private:
   int threads() const { return static_cast<int>(gradients_.size()); }
-  float* packed();
+  void allocate();
   void convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y);
 
   Sweep forward_, data_;
@@ -167,7 +164,6 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
     : forward_(kernels, geometry),
       data_(kernels, data_gradient(geometry)),
-      bias_(make_arena(std::max(forward_.g.padded_out, data_.g.padded_out))),
       gradients_(static_cast<std::size_t>(omp_get_max_threads())) {
   for (int t = 0; t < threads(); ++t) {
     forward_rings_.emplace_back(forward_);
@@ -175,25 +171,30 @@ DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
   }
 }
 
-float* DirectConv::packed() {
-  allocate_once(packed_, std::max(forward_.sizes.packed, data_.sizes.packed));
-  return packed_.span().data();
+void DirectConv::allocate() {
+  if (bias_.size() > 0) return;
+  packed_ = make_arena(std::max(forward_.sizes.packed, data_.sizes.packed));
+  for (Arena& gradient : gradients_) gradient = make_arena(forward_.sizes.gradient);
+  for (std::vector<PlaneRing>* rings : {&forward_rings_, &data_rings_})
+    for (PlaneRing& ring : *rings) ring.allocate();
+  bias_ = make_arena(std::max(forward_.g.padded_out, data_.g.padded_out));
 }
 
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
-  forward_.kernels.pack(forward_.g, w.data(), packed());
+  allocate();
+  forward_.kernels.pack(forward_.g, w.data(), packed_.span().data());
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
 }
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
-  data_.kernels.pack_mirrored(data_.g, w.data(), packed());
+  allocate();
+  data_.kernels.pack_mirrored(data_.g, w.data(), packed_.span().data());
   std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
 
 void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
-  for (PlaneRing& ring : rings) ring.allocate();
 #pragma omp parallel num_threads(threads())
   {
     PlaneRing& ring = rings[static_cast<std::size_t>(omp_get_thread_num())];
@@ -208,9 +209,8 @@ void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, con
 void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
   const Sweep& sweep = forward_;
   const direct::Geometry& g = sweep.g;
-  const auto floats = static_cast<std::size_t>(sweep.sizes.gradient);
-  for (PlaneRing& ring : forward_rings_) ring.allocate();
-  for (Arena& gradient : gradients_) allocate_once(gradient, sweep.sizes.gradient);
+  allocate();
+  const std::size_t floats = gradients_[0].span().size();
   std::size_t granted = 1;  // OpenMP may give fewer threads than asked
   if (taps != nullptr) taps->start();
 #pragma omp parallel num_threads(threads())
@@ -274,6 +274,7 @@ class DirectNormConv final : public NormConvOp {
         taps_(geometry),
         map_(geometry.in[2], geometry.in_channels) {}
 
+  void prepare(Index rows) override { conv_->prepare(rows); }
   void forward(const Step& step, const Forward& f) override {
     if (step.training) norm_.update_statistics(step, f.x.data, f.memory);
     const norm_loops::Terms terms = norm_.terms(step, f.memory);

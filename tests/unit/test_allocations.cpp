@@ -189,3 +189,18 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
     CHECK(seen.libraries.largest < 1'000'000);
   }
 }
+
+#ifdef MRMF_SEES_C_LIBRARY
+TEST_CASE("plan: a network that is not trained takes no memory for what its kernels would work in") {
+  const auto backend = make_onednn_backend(2);
+  ModelSettings settings;
+  settings.network = {{.n = 0, .spatial = {64, 64, 64}, .channels = 4, .axes = 3}, 1, preset_layers("cosmoflow"), ""};
+  Index operations = 0;
+  const Seen seen = watch([&] {
+    const Network network(*backend, settings.network);
+    operations = std::ssize(plan_execution(*backend, network, settings).units);
+  });
+  CHECK(operations > 5);
+  CHECK(seen.ours.largest < 100'000);  // copies of the first convolution's input planes alone have 0.2 MB
+}
+#endif
