@@ -153,7 +153,7 @@ void require_kept_config(const RunFolder& folder, const std::string& file, const
 // Warnings for the run's log. They go to standard error when the run fails before it has a log.
 class Warnings {
  public:
-  Warnings(std::vector<std::string> lines, const Comm& world) : lines_(std::move(lines)), world_(world) {}
+  explicit Warnings(const Comm& world) : world_(world) {}
   Warnings(const Warnings&) = delete;
   Warnings& operator=(const Warnings&) = delete;
   ~Warnings() { print_warnings(lines_, world_); }
@@ -261,37 +261,102 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
   return note(phase.best_epoch);
 }
 
-}  // namespace
+/// A run's configuration and plan, settled for its data before any of these are read.
+struct Settled {
+  Config config;
+  Plan plan;
+  DatasetShape shape;
+  std::vector<std::string> reasons;  ///< of "auto"
+  bool automatic = false;
+};
 
-RunResult train_run(Config config, const TrainRun& train, Comm& world) {
-  std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
-  const std::string asked = to_toml(config);
-  require_ranks(config.run, world.size());
-  world.limit(config.run.timeout);
-  require_same_grids(config.run, world);
-  world.sum_in_any_order(config.run.deterministic);
+Settled settle(Config config, Warnings& warnings, Comm& world) {
   const bool automatic = config.method.name == MethodName::automatic;
   if (!automatic) make_plan(config);  // refuses an impossible plan before any file is opened
-  Warnings warnings(automatic ? std::vector<std::string>{} : config_warnings(config), world);
+  if (!automatic) warnings.add(config_warnings(config));
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
-  const std::vector<std::string> reasons = choose_method(config, shape, world);
+  std::vector<std::string> reasons = choose_method(config, shape, world);
   if (automatic) warnings.add(config_warnings(config));
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
-  const Plan plan = make_plan(config);
+  Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   settle_labels(config, shape, plan.resolutions());
   require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
   settle_normalisation(config, shape, world);
+  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic};
+}
+
+// Removes what an earlier run in the same folder left, unless that goes on.
+void forget_earlier(Checkpoints& checkpoints, const Config& config, const TrainRun& train, Comm& world) {
+  if (checkpoints.found()) return;
+  checkpoints.clear(world);
+  if (train.overwrite) forget_teams(config.run, world);
+  forget_teams_of_others(config, world);
+}
+
+void require_validation_logarithms(const Config& config, Data& data, Comm& world) {
+  DatasetShape validation = data.validation().shape;
+  validation.block.reset();
+  require_logarithms(config.data, config.data.validation, validation, world);
+}
+
+// The log's lines about the machine and the data. Teams read theirs later.
+void tell_data(RunReport& report, const Settled& run, Data& data, const Backend& backend, int ranks, bool by_teams) {
+  for (const std::string& reason : run.reasons) report.log("auto: " + reason);
+  report.log(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
+  report.log(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
+                         data.validation().shape.samples, to_string(run.shape.sample),
+                         by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  for (const auto& [spec, split] :
+       {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
+    for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
+  if (!by_teams) report.log("data: " + data.way());
+}
+
+// The log's lines about how ranks share samples, and shards.
+void tell_sharing(RunReport& report, const Settled& run, bool shard_replicas, int ranks) {
+  if (run.plan.shares_samples())
+    for (const std::string& line : grid_lines(run.config, run.plan, run.shape.sample, ranks)) report.log(line);
+  if (shard_replicas) report.log(replicas_text(run.config.data.shards, ranks));
+}
+
+RunResult result_of(const Settled& run, const Outcome& outcome, const std::optional<ModelNote>& best,
+                    const Backend& backend, int ranks) {
+  RunResult result = make_result(run.config, outcome.phases, outcome.seconds);
+  result.best = best;
+  if (run.config.method.top == TopRule::front) {
+    const EpochRecord& epoch = outcome.epochs.back();
+    result.full_gflop = (epoch.gflop - epoch.statistics_gflop) * full_flop(run.config, run.plan, run.shape.sample) /
+                        outcome.model_state.model.network().flop();
+  }
+  result.ranks = ranks;
+  result.machine = this_machine();
+  result.versions = these_versions(backend.description());
+  return result;
+}
+
+}  // namespace
+
+RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
+  std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
+  const std::string asked_text = to_toml(asked);
+  require_ranks(asked.run, world.size());
+  world.limit(asked.run.timeout);
+  require_same_grids(asked.run, world);
+  world.sum_in_any_order(asked.run.deterministic);
+  Warnings warnings(world);
+  const Settled run = settle(std::move(asked), warnings, world);
+  const auto& [config, plan, shape, reasons, automatic] = run;
 
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
     folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
-    require_kept_config(*folder, train.config_file, asked);
+    require_kept_config(*folder, train.config_file, asked_text);
   }
   Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
@@ -309,56 +374,28 @@ RunResult train_run(Config config, const TrainRun& train, Comm& world) {
   Data data(config, world, by_teams || grids ? Data::Reading::later : Data::Reading::now, &known);
   const DataShare share = grids ? grids->share(first_phase(plan, checkpoints).resolution) : DataShare{world};
   if (grids) data.load(share);
-  DatasetShape validation = data.validation().shape;
-  validation.block.reset();
-  require_logarithms(config.data, config.data.validation, validation, world);
-  if (!checkpoints.found()) {
-    checkpoints.clear(world);
-    if (train.overwrite) forget_teams(config.run, world);
-    forget_teams_of_others(config, world);
-  }
+  require_validation_logarithms(config, data, world);
+  forget_earlier(checkpoints, config, train, world);
   if (folder) folder->keep();  // from here on there are records
-  const std::vector<PhaseWork> work =
-      phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples});
-  const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard,
-                                TimeEstimate(work, world.size())};
+  const TimeEstimate estimate(
+      phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples}), world.size());
+  const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
   if (train.more_epochs) tell_more_epochs(plan, report);
   warnings.log(report);
-  for (const std::string& reason : reasons) report.log("auto: " + reason);
-  report.log(fmt::format("{} rank{}, {}", world.size(), world.size() == 1 ? "" : "s", backend->description()));
-  report.log(fmt::format("data: {} training and {} validation samples of {}{}", shape.samples,
-                         data.validation().shape.samples, to_string(shape.sample),
-                         by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
-  for (const auto& [spec, split] :
-       {std::pair(&config.data.train, &data.train()), std::pair(&config.data.validation, &data.validation())})
-    for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
-  if (!by_teams) report.log("data: " + data.way());
-
+  tell_data(report, run, data, *backend, world.size(), by_teams);
   const bool shard_replicas = shard_by_shard(config, backend->immediate());
-  if (grids)
-    for (const std::string& line : grid_lines(config, plan, shape.sample, world.size())) report.log(line);
-  if (shard_replicas) report.log(replicas_text(config.data.shards, world.size()));
+  tell_sharing(report, run, shard_replicas, world.size());
+
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
   Outcome outcome =
       run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas, grids ? &*grids : nullptr});
-
-  const std::optional<ModelNote> best = save_models(*backend, outcome, config, world);
-  RunResult result = make_result(config, outcome.phases, outcome.seconds);
-  result.best = best;
-  if (config.method.top == TopRule::front) {
-    const EpochRecord& epoch = outcome.epochs.back();
-    result.full_gflop = (epoch.gflop - epoch.statistics_gflop) * full_flop(config, plan, shape.sample) /
-                        outcome.model_state.model.network().flop();
-  }
+  RunResult result = result_of(run, outcome, save_models(*backend, outcome, config, world), *backend, world.size());
   result.automatic = checkpoints.automatic();
-  result.ranks = world.size();
-  result.machine = this_machine();
-  result.versions = these_versions(backend->description());
   report.finish(result);
   checkpoints.keep_last(world);
   forget_teams(config.run, world);
