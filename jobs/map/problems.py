@@ -109,7 +109,7 @@ def method_words(problem, method, epochs):
     if method == "interpolated":
         return ["method.name=mrmf", "method.top=interpolated", *two, *lengths]
     if method in ("paper", "paperstop"):  # one fusion with the stop rule of section 3.2; at most a baseline's epochs
-        # The paper's own threshold for its neurons; and one that these losses fall below after a few epochs.
+        # The paper's own threshold for its neurons; or one that ends a phase where two epochs gain less than 0.02 each.
         rule = "threshold=2e-4,patience=3" if method == "paper" else "threshold=0.02,patience=2"
         rule = [f"method.stop.{part}={{epochs={epochs},{rule}}}" for part in ("coarse", "dense")]
         return ["method.name=mrmf", "method.top=dense", *two, "method.dense.rule=constant", *rule,

@@ -100,7 +100,8 @@ class DirectConv final : public WeightedOp {
   DirectConv(const DirectConv&) = delete;  // the rings point at the sweeps
   DirectConv& operator=(const DirectConv&) = delete;
 
-  /// Takes the memory of all passes, unless one has run: a plan of many networks prepares none of them.
+  /// Takes the memory of all passes, unless it is there. The constructor takes none: a plan makes many networks and
+  /// trains none.
   void prepare(Index) override { allocate(); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { forward_of({x.data.data()}, w, b, y); }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override;

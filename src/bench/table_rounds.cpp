@@ -1,24 +1,35 @@
 #include "src/bench/table_rounds.hpp"
 
 #include <algorithm>
-
-#include "src/bench/bench.hpp"
+#include <functional>
+#include <utility>
 
 namespace mrmf {
 namespace {
+
+// Of two in the middle the lower one: other work on the machine only adds to a time.
+template <class Value, class Time>
+Value middle(std::vector<Value> values, const Time& time) {
+  const auto at = values.begin() + (std::ssize(values) - 1) / 2;
+  std::ranges::nth_element(values, at, {}, time);
+  return *at;
+}
+double middle(std::vector<double> values) { return middle(std::move(values), std::identity()); }
 
 // The median of a number that get(round) finds in every round.
 template <class Get>
 double over(const std::vector<TableRound>& rounds, const Get& get) {
   std::vector<double> values;
   for (const TableRound& round : rounds) values.push_back(get(round.times));
-  return median(values);
+  return middle(std::move(values));
 }
 
+// Latency and time per amount of a fit move against each other, so they stay together.
 template <class Get>
-Line line_over(const std::vector<TableRound>& rounds, const Get& get) {
-  return {over(rounds, [&](const TeamTables& times) { return get(times).latency; }),
-          over(rounds, [&](const TeamTables& times) { return get(times).per_unit; })};
+Line line_over(const std::vector<TableRound>& rounds, double amount, const Get& get) {
+  std::vector<Line> lines;
+  for (const TableRound& round : rounds) lines.push_back(get(round.times));
+  return middle(std::move(lines), [&](const Line& line) { return line.at(amount); });
 }
 
 }  // namespace
@@ -30,12 +41,12 @@ RoundSpread spread_of(const std::vector<TableRound>& rounds) {
     std::vector<double> seconds;
     for (const TableRound& round : rounds) seconds.push_back(round.steps.at(network).seconds);
     const auto [least, most] = std::ranges::minmax(seconds);
-    all.push_back((most - least) / median(seconds));
+    all.push_back((most - least) / middle(seconds));
     if (all.back() < spread.most) continue;
     spread.most = all.back();
     spread.worst = rounds.front().steps[network].network;
   }
-  if (!all.empty()) spread.median = median(all);
+  if (!all.empty()) spread.median = middle(all);
   return spread;
 }
 
@@ -52,10 +63,12 @@ TeamTables median_of(const std::vector<TableRound>& rounds) {
   }
   for (std::size_t i = 0; i < all.updates.size(); ++i)
     all.updates[i].seconds = over(rounds, [&](const TeamTables& times) { return times.updates.at(i).seconds; });
-  all.loss = line_over(rounds, [](const TeamTables& times) { return times.loss; });
-  all.load = line_over(rounds, [](const TeamTables& times) { return times.load; });
+  constexpr double kOutputs = 1e4, kBytes = 1 << 20;
+  all.loss = line_over(rounds, kOutputs, [](const TeamTables& times) { return times.loss; });
+  all.load = line_over(rounds, kBytes, [](const TeamTables& times) { return times.load; });
   for (std::optional<Line> TeamTables::*line : {&TeamTables::message, &TeamTables::sum, &TeamTables::update_sum})
-    if (all.*line) all.*line = line_over(rounds, [&](const TeamTables& times) { return (times.*line).value(); });
+    if (all.*line)
+      all.*line = line_over(rounds, kBytes, [&](const TeamTables& times) { return (times.*line).value(); });
   all.small_sum = over(rounds, [](const TeamTables& times) { return times.small_sum; });
   all.spread = spread_of(rounds).median;
   return all;

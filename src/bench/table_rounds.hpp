@@ -1,4 +1,4 @@
-// One measurement out of several rounds: a machine that was slow for a while does not spoil the planner's tables.
+// One measurement out of several rounds, so that one slow round does not spoil the planner's tables.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct TableRound {
   std::vector<MeasuredStep> steps;
 };
 
-/// How far the rounds differ: (most - least) / median of a network's step.
+/// How far the rounds differ: (most - least) / median of a network's step, forward and backward.
 struct RoundSpread {
   double median = 0, most = 0;  ///< over the networks
   std::string worst;            ///< the network of `most`
@@ -27,7 +27,8 @@ struct RoundSpread {
 
 /// requires: at least one round; all of the same networks, in the same order.
 RoundSpread spread_of(const std::vector<TableRound>& rounds);
-/// The median of every time, and the spread's median. requires: as spread_of().
+/// The median of every time, of two the lower one; of lines, that of the round which is the median at a middle amount.
+/// Also the spread's median. requires: as spread_of().
 TeamTables median_of(const std::vector<TableRound>& rounds);
 
 }  // namespace mrmf

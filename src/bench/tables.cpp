@@ -335,8 +335,7 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
         "mrmf bench tables measures the CPU; set run.device = \"cpu\", and for GPUs see mrmf plan --machine");
   TablesSettings settings = given;
   if (settings.ranks == 0) settings.ranks = world.size();
-  const std::vector<Job> jobs =
-      settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks);
+  const std::vector<Job> jobs = settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks);
   std::vector<TableRound> rounds;
   for (int number = 1; number <= settings.rounds; ++number) {
     Measurement measurement(backend, world, settings.seconds / settings.rounds);
@@ -351,7 +350,7 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
     measure_transport(team, backend, world);
     rounds.push_back(measurement.give(std::move(team)));
   }
-  if (world.root() && settings.rounds > 1) out << spread_text(spread_of(rounds));
+  if (world.root() && settings.rounds > 1 && !jobs.empty()) out << spread_text(spread_of(rounds));
   CostTables tables = no_tables(backend);
   if (settings.config) tables.read = read_rate(settings.config->data.train.files, world);
   tables.teams.push_back(median_of(rounds));

@@ -16,16 +16,16 @@ struct TablesSettings {
   Shape sample;                  ///< of the configuration's data
   int ranks = 0;                 ///< grids of so many ranks are measured, too; 0: of this job's
   int threads = 1;               ///< of this rank
-  int rounds = 3;                ///< all is measured so often, one round after the other
+  int rounds = 3;                ///< all but reading is measured so often, one round after the other
   double seconds = 0.3;          ///< of timed steps for every network and block, over all rounds
 };
 
 /// Of this machine and library, without any measurement.
 CostTables no_tables(const Backend& backend);
 
-/// Measures with as many ranks as take part, all at once, as in training. Times are medians over the rounds, so that a
-/// machine that was slow for a while does not spoil them. Collective; the root has the result. Prints a line for each
-/// network, and how far the rounds differ. ConfigError for a device: tables are for the CPU.
+/// Measures with as many ranks as take part, all at once, as in training. Times are medians over the rounds, so one
+/// slow round does no harm. Collective; the root has the result. Prints a line for each network, and how far the rounds
+/// differ. ConfigError for a device: tables are for the CPU.
 CostTables measure_tables(const TablesSettings& settings, Backend& backend, Comm& world, std::ostream& out);
 
 }  // namespace mrmf

@@ -231,7 +231,8 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
       ->check(CLI::PositiveNumber);
   sub->add_option("--threads", options->settings.threads, "of a rank; 0: all cores this process may use")
       ->check(CLI::NonNegativeNumber);
-  sub->add_option("--rounds", options->settings.rounds, "measure all so often, and keep medians")
+  sub->add_option("--rounds", options->settings.rounds,
+                  "measure this often, one round after the other, and keep medians")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   sub->add_option("--seconds", options->settings.seconds, "of timed steps for every network and block, over all rounds")

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "layers/geometry.hpp"
-#include "src/data/augment.hpp"
 #include "src/data/logarithms.hpp"
-#include "src/data/normalise.hpp"
-#include "src/method/auto_schedule.hpp"
-#include "src/method/fusion.hpp"
 #include "src/method/pipeline.hpp"
+#include "src/method/settled_run.hpp"
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -40,14 +36,6 @@ void tell_more_epochs(const Plan& plan, RunReport& report) {
                          curve ? "goes on along the curve of that length" : "goes on as it was"));
 }
 
-// Ranks with different configurations or data would hang later; this reports it at once.
-void require_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
-  if (!world.agree(std::hash<std::string>{}(to_toml(config))))
-    throw FaultError("the ranks read different configurations; is the file the same on every node?");
-  if (!world.agree(static_cast<std::uint64_t>(shape.samples)))
-    throw FaultError("the ranks see different data sets; is the file system the same on every node?");
-}
-
 // The ranks of a group that cut samples otherwise would wait for each other.
 void require_same_grids(const RunConfig& run, Comm& world) {
   std::string text;
@@ -55,61 +43,6 @@ void require_same_grids(const RunConfig& run, Comm& world) {
   if (world.agree(std::hash<std::string>{}(text))) return;
   throw ConfigError("run.grid is not the same on all ranks: rank " + std::to_string(world.rank()) + " has " + text +
                     "; start all ranks with one configuration and the same --set");
-}
-
-// Checks every team of every stage. Teams that must first be measured are checked afterwards.
-void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
-  const auto require = [&](const Phase& phase) {
-    const int groups = ranks / Grid{phase.grid}.ranks();
-    require_batches(config.data, samples, phase, groups, config.training.accumulate);
-  };
-  for (const Stage& stage : plan.stages) {
-    if (stage.at_once) {
-      const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
-      if (teams) require_trainable(config, stage, *teams, samples);
-      continue;
-    }
-    require(stage.coarse);
-    if (stage.dense) require(*stage.dense);
-  }
-  require(plan.last);
-  require_looks(plan, samples, plan.last.batch, ranks / Grid{plan.last.grid}.ranks());
-}
-
-// Every resolution has a grid that its network's layers can be cut by.
-void check_grid(const Plan& plan, const Extent& resolution, const Network& network, int axes) {
-  const Grid grid{plan.grid(resolution)};
-  if (grid.ranks() == 1) return;
-  try {
-    Partition(network, grid);
-  } catch (const ConfigError& error) {
-    if (plan.stages.empty()) throw;
-    throw ConfigError(
-        fmt::format("resolution {}: {}; each resolution may have a grid of its own, such as run.grid = "
-                    "[[1], [2]] for two",
-                    resolution_text(resolution, axes), error.what()));
-  }
-}
-
-// Runs before any data is read, so that an impossible plan costs nothing.
-void check_plan(const Plan& plan, const Config& config, const DatasetShape& shape, const Comm& world) {
-  const int axes = shape.sample.axes;
-  if (config.method.axes != 0 && config.method.axes != axes)
-    throw ConfigError(
-        fmt::format("method.resolutions has {} factor{} per resolution and the samples ({}) have {} {}; "
-                    "give a factor per axis",
-                    config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
-                    axes == 1 ? "axis" : "axes"));
-  for (const Extent& resolution : plan.resolutions()) require_groups({plan.grid(resolution)}, world.size());
-  check_batches(plan, config, shape.samples, world.size());
-  const auto backend = make_reference_backend();
-  std::vector<Network> networks;
-  for (const Extent& resolution : plan.resolutions()) {
-    networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
-    check_grid(plan, resolution, networks.back(), axes);
-  }
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
-    require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
 }
 
 // What a grid does not go with. Runs before any data is read.
@@ -150,24 +83,6 @@ void require_kept_config(const RunFolder& folder, const std::string& file, const
                       "it to another place and start from there, or leave --set out");
 }
 
-// Warnings for the run's log. They go to standard error when the run fails before it has a log.
-class Warnings {
- public:
-  explicit Warnings(const Comm& world) : world_(world) {}
-  Warnings(const Warnings&) = delete;
-  Warnings& operator=(const Warnings&) = delete;
-  ~Warnings() { print_warnings(lines_, world_); }
-
-  void add(const std::vector<std::string>& lines) { lines_.insert(lines_.end(), lines.begin(), lines.end()); }
-  void log(RunReport& report) {
-    for (const std::string& line : std::exchange(lines_, {})) report.log("warning: " + line);
-  }
-
- private:
-  std::vector<std::string> lines_;
-  const Comm& world_;
-};
-
 // The root opens the report; the others hold an empty one.
 RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
                       const Checkpoints& checkpoints, const std::optional<RunFolder>& folder, const TrainRun& train) {
@@ -177,14 +92,6 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
   return report;
-}
-
-// Writes out what "auto" comes to for these data; why, a line each.
-std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Comm& world) {
-  if (config.method.name != MethodName::automatic) return {};
-  AutoSchedule chosen = choose_schedule(config, shape, world);
-  config = std::move(chosen.config);
-  return std::move(chosen.reasons);
 }
 
 // The first phase that has not ended yet.
@@ -261,36 +168,6 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
   return note(phase.best_epoch);
 }
 
-/// A run's configuration and plan, settled for its data before any of these are read.
-struct Settled {
-  Config config;
-  Plan plan;
-  DatasetShape shape;
-  std::vector<std::string> reasons;  ///< of "auto"
-  bool automatic = false;
-};
-
-Settled settle(Config config, Warnings& warnings, Comm& world) {
-  const bool automatic = config.method.name == MethodName::automatic;
-  if (!automatic) make_plan(config);  // refuses an impossible plan before any file is opened
-  if (!automatic) warnings.add(config_warnings(config));
-  const DatasetShape shape = inspect_dataset(config.data.train, world);
-  require_agreement(config, shape, world);
-  require_channels(config.data, shape.sample);
-  warnings.add(sample_warnings(config, shape.sample));
-  // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
-  settle_axes(config.model.layers, shape.sample.axes);
-  std::vector<std::string> reasons = choose_method(config, shape, world);
-  if (automatic) warnings.add(config_warnings(config));
-  if (config.method.axes == 0) config.method.axes = shape.sample.axes;
-  Plan plan = make_plan(config);
-  check_plan(plan, config, shape, world);
-  settle_labels(config, shape, plan.resolutions());
-  require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
-  settle_normalisation(config, shape, world);
-  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic};
-}
-
 // Removes what an earlier run in the same folder left, unless that goes on.
 void forget_earlier(Checkpoints& checkpoints, const Config& config, const TrainRun& train, Comm& world) {
   if (checkpoints.found()) return;
@@ -305,7 +182,7 @@ void require_validation_logarithms(const Config& config, Data& data, Comm& world
   require_logarithms(config.data, config.data.validation, validation, world);
 }
 
-// The log's lines about the machine and the data. Teams read theirs later.
+// The log's lines about auto's reasons, the machine and the data. Teams read theirs later.
 void tell_data(RunReport& report, const Settled& run, Data& data, const Backend& backend, int ranks, bool by_teams) {
   for (const std::string& reason : run.reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
@@ -377,13 +254,13 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   require_validation_logarithms(config, data, world);
   forget_earlier(checkpoints, config, train, world);
   if (folder) folder->keep();  // from here on there are records
-  const TimeEstimate estimate(
-      phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples}), world.size());
+  const TimeEstimate estimate(phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples}),
+                              world.size());
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
   if (train.more_epochs) tell_more_epochs(plan, report);
-  warnings.log(report);
+  for (const std::string& line : warnings.take()) report.log("warning: " + line);
   tell_data(report, run, data, *backend, world.size(), by_teams);
   const bool shard_replicas = shard_by_shard(config, backend->immediate());
   tell_sharing(report, run, shard_replicas, world.size());

@@ -27,6 +27,6 @@ struct TrainRun {
 /// While it trains it handles stop signals (src/run/signals.hpp). It throws Stopped when one came and the run is saved:
 /// the same call then goes on. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
 /// several ranks sees alone is thrown there alone; MpiSession::abort() then ends the others.
-RunResult train_run(Config config, const TrainRun& train, Comm& world);
+RunResult train_run(Config asked, const TrainRun& train, Comm& world);
 
 }  // namespace mrmf

@@ -24,12 +24,15 @@ Line fit_line(const std::vector<std::pair<double, double>>& measured) {
 
 namespace {
 
-void replace_or_add(std::vector<OperationTime>& all, const OperationTime& point) {
+// Whether it was there.
+bool replace_or_add(std::vector<OperationTime>& all, const OperationTime& point) {
   const auto same = std::ranges::find_if(all, [&](const OperationTime& old) {
     return old.key == point.key && old.shape == point.shape && old.rows == point.rows &&
            old.data.has_value() == point.data.has_value();
   });
-  same != all.end() ? * same = point : all.emplace_back(point);
+  const bool there = same != all.end();
+  there ? * same = point : all.emplace_back(point);
+  return there;
 }
 
 void replace_or_add(std::vector<UpdateTime>& all, const UpdateTime& point) {
@@ -116,10 +119,12 @@ void CostTables::merge(const CostTables& newer) {
       continue;
     }
     TeamTables merged = team;
-    merged.spread = std::max(team.spread, same->spread);
     merged.operations = std::move(same->operations);
     merged.updates = std::move(same->updates);
-    for (const OperationTime& point : team.operations) replace_or_add(merged.operations, point);
+    auto old = std::ssize(merged.operations);
+    for (const OperationTime& point : team.operations)
+      if (replace_or_add(merged.operations, point)) --old;
+    if (old > 0) merged.spread = std::max(team.spread, same->spread);
     for (const UpdateTime& point : team.updates) replace_or_add(merged.updates, point);
     *same = std::move(merged);
   }

@@ -47,7 +47,8 @@ struct TeamTables {
   /// Of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
   double small_sum = 0;
-  double spread = 0;  ///< how far rounds of measurement differ: of a network's step, (most - least) / median
+  /// How far rounds of measurement differ: (most - least) / median of a network's step, median over the networks.
+  double spread = 0;
 };
 
 struct CostTables {
@@ -57,7 +58,8 @@ struct CostTables {
   double read = 0;      ///< bytes per second from a file; 0: not measured
   std::vector<TeamTables> teams;
 
-  /// Takes over what `newer` has. Of a team with as many ranks and threads, operations of other sizes stay.
+  /// Takes over what `newer` has. Of a team with as many ranks and threads, operations of other sizes stay, and then
+  /// the larger spread of both.
   void merge(const CostTables& newer);
 };
 

@@ -81,11 +81,12 @@ class TableCosts final : public CostModel {
 
   std::vector<std::string> assumptions() const override {
     std::vector<std::string> lines;
-    constexpr double kSteady = 0.1;  // above it, one cannot tell a wrong prediction from a slow minute
+    constexpr double kSteady = 0.1;  // above it, a wrong prediction may be no more than a slow machine
     if (team_.spread > kSteady)
-      lines.push_back(fmt::format("this machine is as fast as when it was measured, though rounds of measurement differed by "
-                                  "{:.0f} %",
-                                  100 * team_.spread));
+      lines.push_back(
+          fmt::format("{} is as fast as when it was measured; rounds differed by {:.0f} %, so measure again "
+                      "when it is quiet",
+                      tables_.machine.host, 100 * team_.spread));
     if (wanted_.per_node != team_.ranks)
       lines.push_back(fmt::format("{} rank{} on a node, measured with {}: start mrmf bench tables with as many",
                                   wanted_.per_node, wanted_.per_node == 1 ? "" : "s", team_.ranks));

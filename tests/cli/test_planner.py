@@ -35,8 +35,12 @@ class Planner(support.MrmfTest):
             return json.load(file)
 
     def test_tables_of_one_and_two_ranks_serve_a_plan(self):
-        self.tables("config.toml")
-        self.tables("config.toml", ranks=2)
+        said = self.tables("config.toml")
+        self.assertEqual(re.findall(r"(?m)^round (\d) of 3$", said), ["1", "2", "3"])
+        self.assertRegex(said, r"medians are kept; a step differs between rounds by \d+ % \(median over networks\), at most by \d+ % \(\S")
+        said = self.tables("config.toml", "--rounds", "1", ranks=2)
+        self.assertIn("round 1 of 1", said)
+        self.assertNotIn("medians are kept", said)
         tables = self.read()
         self.assertEqual([team["ranks"] for team in tables["teams"]], [1, 2])
         one, two = tables["teams"]
