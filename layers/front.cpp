@@ -101,6 +101,14 @@ std::vector<LayerSpec> behind_front(std::vector<LayerSpec> layers, const FrontWi
   return layers;
 }
 
+BottomSettings new_layers(const std::vector<LayerSpec>& layers) {
+  MRMF_CHECK(layers.front().name == kFront, "layers without a front");
+  BottomSettings found;
+  const auto conv = std::ranges::find(layers.begin() + 1, layers.end(), LayerKind::conv, &LayerSpec::kind);
+  for (auto layer = layers.begin(); layer <= conv; ++layer) found.layers.push_back(layer->name);
+  return found;
+}
+
 std::vector<float> front_weights(const FrontWindow& window) {
   const Index positions = product(window.ratio), channels = window.channels;
   std::vector<float> weights(static_cast<std::size_t>(window.filters() * positions * channels));
@@ -126,6 +134,12 @@ void give_params_behind_front(const FrontNetworks& networks, ConstSpan coarse, S
 
 void give_state_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer) {
   give(networks, &Footprint::state, &Entry::state, coarse, finer);
+}
+
+void give_moments_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer) {
+  give(networks, &Footprint::params, &Entry::params, coarse, finer);
+  for (const Entry& entry : networks.finer.entries())
+    if (!entry.top) std::ranges::fill(part(finer, entry.params), 0.0F);
 }
 
 }  // namespace mrmf

@@ -33,6 +33,10 @@ std::size_t convolution_behind_front(const std::vector<LayerSpec>& layers);
 /// The layers behind their front. ConfigError as above.
 std::vector<LayerSpec> behind_front(std::vector<LayerSpec> layers, const FrontWindow& window);
 
+/// Of layers behind their front: those that are not the coarse network's, which are the front and what it widens, up to
+/// the first convolution.
+BottomSettings new_layers(const std::vector<LayerSpec>& layers);
+
 /// The front's weights at first, (filters, positions..., channels): along an axis of f positions the k-th vector is
 /// cos(pi (t + 1/2) k / f) (k > 0: sqrt 2) / f, and over several axes their products. Filter k * channels + c reads
 /// channel c alone, so that the means come first.
@@ -48,5 +52,7 @@ struct FrontNetworks {
 /// and variance 1. The front gets its weights. The spans are in the host's memory and have the networks' own places.
 void give_params_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer);
 void give_state_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer);
+/// Moments: those of new_layers() are zero. requires: these are the finer network's bottom.
+void give_moments_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer);
 
 }  // namespace mrmf

@@ -37,7 +37,7 @@ PROBLEMS = {
 }
 
 # Whose trials auto's rules were fitted to (problem, samples); all others are held out and test these rules.
-FITTED = (("cubes", 1280), ("neuron", 16000), ("heat", 4000), ("heat-init", 4000))
+FITTED = (("cubes", 1280), ("neuron", 16000), ("heat", 4000), ("heat", 1000), ("heat-init", 4000))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -265,22 +265,28 @@ void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool
   });
 }
 
-void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer) {
+void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer, bool moments) {
   const FrontNetworks networks{coarse.model.network(), finer.model.network()};
-  change_arenas(backend, coarse, finer, false, [&](Content content, ConstSpan of_coarse, Span of_finer) {
+  change_arenas(backend, coarse, finer, moments, [&](Content content, ConstSpan of_coarse, Span of_finer) {
     if (content == Content::params)
       give_params_behind_front(networks, of_coarse, of_finer);
+    else if (content == Content::moments)
+      give_moments_behind_front(networks, of_coarse, of_finer);
     else
       give_state_behind_front(networks, of_coarse, of_finer);
   });
-  finer.optimizer.reset();
+  if (moments)
+    finer.optimizer.set_ages({0, coarse.optimizer.ages().top});
+  else
+    finer.optimizer.reset();
 }
 
 }  // namespace
 
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
-  if (fusion.top == TopRule::front) return put_behind_front(backend, coarse, dense);
+  if (fusion.top == TopRule::front)
+    return put_behind_front(backend, coarse, dense, fusion.moments == Moments::carry);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);

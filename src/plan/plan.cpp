@@ -68,8 +68,6 @@ void require_moments(const MethodConfig& method, const Stage& stage) {
     throw ConfigError(refused +
                       "fresh layers at the top, which have no moments; use \"reset\", or mrmf with method.top = "
                       "\"dense\" or \"interpolated\"");
-  if (stage.fuse.top == TopRule::front)
-    throw ConfigError(refused + "method.top = \"front\", whose first layers are others; use \"reset\"");
 }
 
 std::vector<Phase*> phases_of(Plan& plan) {
@@ -281,7 +279,8 @@ NetworkSettings network_for(const Config& config, const Extent& resolution, cons
   for (std::size_t axis = 0; axis < window.ratio.size(); ++axis)
     window.ratio[axis] = method.resolutions.front()[axis] / resolution[axis];
   settings.layers = behind_front(std::move(settings.layers), window);
-  if (!settings.bottom.layers.empty()) settings.bottom.layers.emplace_back(kFront);
+  // What begins anew has moments of an age of its own: the front, and the layers that it widens.
+  settings.bottom = new_layers(settings.layers);
   return settings;
 }
 

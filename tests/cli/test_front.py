@@ -158,7 +158,6 @@ class Front(support.MrmfTest):
 
     def test_refused_before_data_are_read(self):
         for word, message in (("method.resolutions=[[4],[2],[1]]", 'method.top = "front" puts one layer between two'),
-                              ("method.moments=carry", 'does not go with method.top = "front"'),
                               ("method.teams=concurrent", "method.teams"), ("method.bottom=fresh", "method.bottom"),
                               ('model.layers=[{type="flatten"},{type="dense",units=2}]', "flatten (flatten) comes before")):
             self.fails(2, "train", "config.toml", "--set", word, message=message)

@@ -66,7 +66,7 @@ TEST_CASE("auto: the choice rests on the arithmetic of training, whatever statis
 
 TEST_CASE(
     "auto: a network that knows no resolution is handed over whole, another one of its cost goes behind a front") {
-  const auto top_with = [](const std::string& middle) {
+  const auto way_with = [](const std::string& middle, Handover handover) {
     Config config =
         parse_config(automatic("layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, " + middle +
                                ", { type = \"dense\", units = 4 }]"),
@@ -75,10 +75,16 @@ TEST_CASE(
     Shape plane = kCube;
     plane.axes = 2;
     plane.spatial = {1, 64, 64};
-    return choose_schedule(config, plane).config.method.top;
+    config.method.handover = handover;
+    const MethodConfig chosen = choose_schedule(config, plane).config.method;
+    return std::pair(chosen.top, chosen.moments);
   };
-  CHECK(top_with("{ type = \"global_average_pool\" }") == TopRule::interpolated);
-  CHECK(top_with("{ type = \"average_pool\", window = 8 }, { type = \"flatten\" }") == TopRule::front);
+  using Way = std::pair<TopRule, Moments>;
+  const std::string pool = "{ type = \"global_average_pool\" }",
+                    flatten = "{ type = \"average_pool\", window = 8 }, { type = \"flatten\" }";
+  CHECK(way_with(pool, Handover::last) == Way{TopRule::interpolated, Moments::reset});
+  CHECK(way_with(flatten, Handover::last) == Way{TopRule::front, Moments::carry});
+  CHECK(way_with(flatten, Handover::best) == Way{TopRule::front, Moments::reset});  // the best epoch's are not kept
 }
 
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {

@@ -194,6 +194,38 @@ TEST_CASE("front: a batch norm before the first convolution keeps its numbers an
   CHECK(now == std::vector<float>{then[0], then[1], 0, 0, then[2], then[3], 1, 1});
 }
 
+TEST_CASE("front: carried moments are those of the same layers, and what is new or wider begins anew") {
+  const std::vector<LayerSpec> layers = named({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::relu),
+                                               conv(4, {1, 1, 3}), layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+  const Shape sample{.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1};
+  const Extent by{1, 1, 2};
+  const auto backend = make_onednn_backend(1);
+  ModelState coarse(*backend, settings_of(averaged(sample, by), layers, 1), OptimizerSettings{}, by);
+  ModelSettings behind = settings_of(sample, behind_front(layers, {by, sample.channels}), 2);
+  behind.network.bottom = new_layers(behind.network.layers);
+  CHECK(behind.network.bottom.layers == std::vector<std::string>{"front", "batch_norm1", "conv1"});
+  ModelState finer(*backend, behind, OptimizerSettings{}, {1, 1, 1});
+  const auto train = [&](ModelState& state, int steps) {
+    for (int i = 0; i < steps; ++i) train_a_little(*backend, state.model, 50), update(state.optimizer, 1e-3, state.model);
+  };
+  train(coarse, 3), train(finer, 2);
+  fuse(*backend, coarse, finer, Fusion{.top = TopRule::front, .moments = Moments::carry});
+  CHECK(finer.optimizer.ages() == MomentAges{0, 3});
+  const std::vector<Span> was = coarse.optimizer.moments(), is = finer.optimizer.moments();
+  REQUIRE(is.size() == 2);
+  for (std::size_t m = 0; m < is.size(); ++m)
+    for (std::size_t i = 0; i < finer.model.network().size(); ++i) {
+      const Entry& entry = finer.model.network().entry(i);
+      CAPTURE(entry.name);
+      const std::vector<float> now = values_at(entry.params, is[m]);
+      if (i <= 2)
+        CHECK(now == std::vector<float>(now.size()));
+      else
+        CHECK(now == values_at(coarse.model.network().entry(i - 1).params, was[m]));
+    }
+  CHECK(std::ranges::any_of(values_at(finer.model.network().entry(4).params, is[0]), [](float v) { return v != 0; }));
+}
+
 TEST_CASE("front: what cannot stand behind one is refused by the layer's name") {
   const auto why = [](std::vector<LayerSpec> layers) -> std::string {
     try {
@@ -237,7 +269,7 @@ TEST_CASE("front: refusals of a configuration name the key, the reason and what 
   CHECK(error({two}).empty());
   CHECK(error({two, "method.switch=slope"}).empty());
   CHECK(error({"method.resolutions=[[4],[2],[1]]"}).find("has 3; give two") != std::string::npos);
-  CHECK(error({two, "method.moments=carry"}).find("method.top = \"front\", whose first layers") != std::string::npos);
+  CHECK(error({two, "method.moments=carry"}).empty());
   CHECK(error({two, "method.teams=concurrent"}).find("method.teams") != std::string::npos);
   CHECK(error({two, "method.bottom=fresh"}).find("method.bottom") != std::string::npos);
   CHECK(error({two, "method.name=progressive"}).find("no choice of top layers") != std::string::npos);
@@ -270,7 +302,7 @@ TEST_CASE("front: outputs with positions are refused with the shape") {
                        ConfigError);
 }
 
-TEST_CASE("front: the plan's last network has it, its bottom too, and costs are in epochs of the configured network") {
+TEST_CASE("front: the plan's last network has it, what is new is its bottom, and costs are of the configured network") {
   const Config config = parse_config(
       kSmallest, "c.toml",
       {"method.name=mrmf", "method.top=front", "method.resolutions=[[4],[2]]", "model.bottom=[\"conv*\"]"});
@@ -286,7 +318,7 @@ TEST_CASE("front: the plan's last network has it, its bottom too, and costs are 
   CHECK(last.input().spatial[2] == 800);
   for (std::size_t i = 0; i < coarse.size(); ++i) {
     CHECK(last.entry(i + 1).output() == coarse.entry(i).output());
-    CHECK(last.entry(i + 1).top == coarse.entry(i).top);
+    CHECK(last.entry(i + 1).top == (i > 0));
   }
   CHECK_NOTHROW(require_fusible(coarse, last, plan.stages[0].fuse));
   const double full = Network(*backend, {last.input(), 1, config.model.layers, {}}).flop();
