@@ -122,8 +122,8 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
   method.axes = sample.axes;
   method.resolutions = {coarse.resolution, {1, 1, 1}};
   method.top = way.top;
-  // The same network goes on there, so its moments still hold. With new ones Adam's first steps undo in a short last phase
-  // what was learned (docs/results/map.md, heat-1000).
+  // The same network goes on there, so its moments still hold. With new ones Adam's first steps undo in a short last
+  // phase what was learned (docs/results/map.md, heat-1000).
   if (way.top == TopRule::front && method.handover == Handover::last) method.moments = Moments::carry;
   method.coarse.rule = RateRule::constant;
   method.coarse.epochs = before;

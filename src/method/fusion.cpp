@@ -285,8 +285,7 @@ void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer, b
 
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
-  if (fusion.top == TopRule::front)
-    return put_behind_front(backend, coarse, dense, fusion.moments == Moments::carry);
+  if (fusion.top == TopRule::front) return put_behind_front(backend, coarse, dense, fusion.moments == Moments::carry);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);

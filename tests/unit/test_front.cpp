@@ -195,8 +195,9 @@ TEST_CASE("front: a batch norm before the first convolution keeps its numbers an
 }
 
 TEST_CASE("front: carried moments are those of the same layers, and what is new or wider begins anew") {
-  const std::vector<LayerSpec> layers = named({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::relu),
-                                               conv(4, {1, 1, 3}), layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+  const std::vector<LayerSpec> layers =
+      named({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::relu), conv(4, {1, 1, 3}),
+             layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
   const Shape sample{.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1};
   const Extent by{1, 1, 2};
   const auto backend = make_onednn_backend(1);
@@ -206,7 +207,8 @@ TEST_CASE("front: carried moments are those of the same layers, and what is new 
   CHECK(behind.network.bottom.layers == std::vector<std::string>{"front", "batch_norm1", "conv1"});
   ModelState finer(*backend, behind, OptimizerSettings{}, {1, 1, 1});
   const auto train = [&](ModelState& state, int steps) {
-    for (int i = 0; i < steps; ++i) train_a_little(*backend, state.model, 50), update(state.optimizer, 1e-3, state.model);
+    for (int i = 0; i < steps; ++i)
+      train_a_little(*backend, state.model, 50), update(state.optimizer, 1e-3, state.model);
   };
   train(coarse, 3), train(finer, 2);
   fuse(*backend, coarse, finer, Fusion{.top = TopRule::front, .moments = Moments::carry});
