@@ -71,8 +71,8 @@ class Json(support.MrmfTest):
         text, found = self.mrmf("evaluate", "run"), self.json("evaluate", "run", "--json")
         self.assertEqual((found["samples"], found["samples_name"]), (20, "val_frames"))
         for label in found["labels"]:
-            self.assertRegex(text, rf"{label['label']} +{label['mse']:.6f} +{label['mae']:.6f} +{label['r2']:.4f}")
-        self.assertRegex(text, rf"mean +{found['mse']:.6f} +{found['mae']:.6f}")
+            self.assertRegex(text, rf"{label['label']} +{label['mse']:.6g} +{label['mae']:.6g} +{label['r2']:.4f}")
+        self.assertRegex(text, rf"mean +{found['mse']:.6g} +{found['mae']:.6g}")
 
     def test_evaluate_of_classes(self):
         rng = np.random.default_rng(1)

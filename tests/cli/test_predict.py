@@ -249,7 +249,7 @@ class Predict(support.MrmfTest):
         made = self.predict(*words)
         self.assertIn("mean and deviation of 20 passes with dropout", self.text)
         self.check_equal(made, self.predict(*words))
-        self.check_equal(made, self.predict(*words, ranks=2), 1e-6)
+        self.check_equal(made, self.predict(*words, ranks=2), 3e-6)  # kernels round otherwise for other numbers of rows
         other = self.predict("n1", "--dropout", "20", "--seed", "10")
         self.assertFalse(np.any(other["deviation"] == made["deviation"]))
         self.assertTrue(np.all(made["deviation"] > 0))
@@ -259,7 +259,7 @@ class Predict(support.MrmfTest):
         config = self.read("n1/config.toml")
         self.assertIn("batch = 8", config)
         self.write("n1/config.toml", config.replace("batch = 8", "batch = 3"))
-        self.check_equal(made, self.predict(*words), 1e-6)
+        self.check_equal(made, self.predict(*words), 3e-6)
 
     def test_batch_norms_of_passes_with_dropout_are_those_of_evaluation(self):
         made, plain = self.predict("hardly", "--dropout", "2"), self.predict("hardly")
