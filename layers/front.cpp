@@ -137,6 +137,7 @@ void give_state_behind_front(const FrontNetworks& networks, ConstSpan coarse, Sp
 }
 
 void give_moments_behind_front(const FrontNetworks& networks, ConstSpan coarse, Span finer) {
+  MRMF_CHECK(!networks.finer.entry(0).top, "the front is not of the bottom, which begins anew");
   give(networks, &Footprint::params, &Entry::params, coarse, finer);
   for (const Entry& entry : networks.finer.entries())
     if (!entry.top) std::ranges::fill(part(finer, entry.params), 0.0F);

@@ -238,7 +238,8 @@ void complete_method(Config& config, const Checker& checker) {
                  "\"dense\" a dense model would be trained for nothing; set method.top to \"interpolated\", or name "
                  "the first top layer in model.cut, or fewer layers in model.bottom");
   }
-  if (method.moments == Moments::carry && !std::ranges::is_sorted(top))
+  // Behind a front the bottom does not matter: what is new has an age of its own.
+  if (method.moments == Moments::carry && method.top != TopRule::front && !std::ranges::is_sorted(top))
     checker.fail("method.moments",
                  "method.moments = \"carry\" needs a bottom of the first layers, and model.bottom names others; use "
                  "\"reset\"");

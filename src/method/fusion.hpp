@@ -45,9 +45,9 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
 /// TopRule::front `dense` is the coarse network behind a front, which reads finer data; `coarse` stays as it is.
 ///   * Contents move, addresses stay. Where the ranks of a grid cut weights, these are put together on the way.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
-///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction.
-/// requires: require_fusible() of the two networks; no carry with fusion.matching or a front. Collective over the
-/// models' groups.
+///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction. Behind a
+///     front all moments are carried but those of new_layers(), which are the finer network's bottom and begin anew.
+/// requires: require_fusible() of the two networks; no carry with fusion.matching. Collective over the models' groups.
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion);
 
 }  // namespace mrmf

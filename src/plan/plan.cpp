@@ -121,6 +121,11 @@ std::string bottom_text(const Stage& stage) {
   return stage.coarse.hands_over_best ? "from coarse at its best epoch" : "from coarse";
 }
 
+std::string moments_text(const Fusion& fuse) {
+  if (fuse.moments == Moments::reset) return "reset";
+  return fuse.top == TopRule::front ? "carried over but for the new layers" : "carried over";
+}
+
 const char* top_text(const Fusion& fuse, bool dense_trained) {
   if (fuse.matching) return "top layers that fit from coarse, the others fresh";
   switch (fuse.top) {
@@ -330,8 +335,7 @@ std::string to_text(const Plan& plan) {
     add(stage.fuse.stage,
         fmt::format("fuse   {} -> {}: bottom {}, {}, optimizer moments {}",
                     resolution_text(stage.fuse.from, stage.fuse.axes), resolution_text(stage.fuse.to, stage.fuse.axes),
-                    bottom_text(stage), top_text(stage.fuse, stage.dense.has_value()),
-                    stage.fuse.moments == Moments::reset ? "reset" : "carried over"));
+                    bottom_text(stage), top_text(stage.fuse, stage.dense.has_value()), moments_text(stage.fuse)));
   }
   add(plan.last.stage, train_text(plan.last));
   return text;

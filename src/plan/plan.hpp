@@ -76,7 +76,7 @@ struct Plan {
 Plan make_plan(const Config& config);
 
 /// The configuration's network at one of its resolutions, for such inputs there, with room for so many rows. With
-/// method.top = "front" the last resolution's is the configured one behind that layer.
+/// method.top = "front" the last resolution's is the configured one behind that layer, and its bottom is new_layers().
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.

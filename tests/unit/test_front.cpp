@@ -272,6 +272,7 @@ TEST_CASE("front: refusals of a configuration name the key, the reason and what 
   CHECK(error({two, "method.switch=slope"}).empty());
   CHECK(error({"method.resolutions=[[4],[2],[1]]"}).find("has 3; give two") != std::string::npos);
   CHECK(error({two, "method.moments=carry"}).empty());
+  CHECK(error({two, "method.moments=carry", "model.bottom=[\"conv2\"]"}).empty());  // the bottom does not matter there
   CHECK(error({two, "method.teams=concurrent"}).find("method.teams") != std::string::npos);
   CHECK(error({two, "method.bottom=fresh"}).find("method.bottom") != std::string::npos);
   CHECK(error({two, "method.name=progressive"}).find("no choice of top layers") != std::string::npos);
