@@ -102,10 +102,9 @@ std::vector<LayerSpec> behind_front(std::vector<LayerSpec> layers, const FrontWi
 }
 
 BottomSettings new_layers(const std::vector<LayerSpec>& layers) {
-  MRMF_CHECK(layers.front().name == kFront, "layers without a front");
-  BottomSettings found;
-  const auto conv = std::ranges::find(layers.begin() + 1, layers.end(), LayerKind::conv, &LayerSpec::kind);
-  for (auto layer = layers.begin(); layer <= conv; ++layer) found.layers.push_back(layer->name);
+  BottomSettings found{.layers = {kFront}};
+  const std::size_t conv = convolution_behind_front(layers);
+  for (std::size_t i = 0; i <= conv; ++i) found.layers.push_back(layers[i].name);
   return found;
 }
 

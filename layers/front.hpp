@@ -33,8 +33,8 @@ std::size_t convolution_behind_front(const std::vector<LayerSpec>& layers);
 /// The layers behind their front. ConfigError as above.
 std::vector<LayerSpec> behind_front(std::vector<LayerSpec> layers, const FrontWindow& window);
 
-/// Of layers behind their front: those that are not the coarse network's, which are the front and what it widens, up to
-/// the first convolution.
+/// Of layers that are put behind a front: what is not the coarse network's then, the front and the layers that it
+/// widens, up to the first convolution. ConfigError as above.
 BottomSettings new_layers(const std::vector<LayerSpec>& layers);
 
 /// The front's weights at first, (filters, positions..., channels): along an axis of f positions the k-th vector is

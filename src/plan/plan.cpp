@@ -283,9 +283,9 @@ NetworkSettings network_for(const Config& config, const Extent& resolution, cons
   FrontWindow window{.channels = input.channels};
   for (std::size_t axis = 0; axis < window.ratio.size(); ++axis)
     window.ratio[axis] = method.resolutions.front()[axis] / resolution[axis];
-  settings.layers = behind_front(std::move(settings.layers), window);
   // What begins anew has moments of an age of its own: the front, and the layers that it widens.
   settings.bottom = new_layers(settings.layers);
+  settings.layers = behind_front(std::move(settings.layers), window);
   return settings;
 }
 

@@ -203,7 +203,7 @@ TEST_CASE("front: carried moments are those of the same layers, and what is new 
   const auto backend = make_onednn_backend(1);
   ModelState coarse(*backend, settings_of(averaged(sample, by), layers, 1), OptimizerSettings{}, by);
   ModelSettings behind = settings_of(sample, behind_front(layers, {by, sample.channels}), 2);
-  behind.network.bottom = new_layers(behind.network.layers);
+  behind.network.bottom = new_layers(layers);
   CHECK(behind.network.bottom.layers == std::vector<std::string>{"front", "batch_norm1", "conv1"});
   ModelState finer(*backend, behind, OptimizerSettings{}, {1, 1, 1});
   const auto train = [&](ModelState& state, int steps) {
