@@ -13,6 +13,7 @@
 #include "kernels/onednn/instruction_set.hpp"
 #include "kernels/onednn/norm.hpp"
 #include "kernels/onednn/primitives.hpp"
+#include "kernels/onednn/tap_gradients.hpp"
 #include "kernels/onednn/vector_kernels.hpp"
 
 namespace mrmf::onednn {
@@ -310,8 +311,9 @@ std::unique_ptr<NormConvOp> OnednnBackend::norm_conv(const NormSettings& setting
 std::unique_ptr<WeightedOp> OnednnBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   if (auto direct = DirectConv::make(geometry)) return direct;
   if (auto few = make_few_positions(geometry, max_rows)) return few;
-  return make_weighted(*context_, max_rows,
-                       [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+  auto conv = make_weighted(*context_, max_rows,
+                            [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+  return with_tap_gradients(std::move(conv), geometry, max_rows, context_->threads());
 }
 
 }  // namespace mrmf::onednn

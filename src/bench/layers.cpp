@@ -164,7 +164,8 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
          "step\n";
   out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
                      "ours bw", "share", "GFLOP/s");
-  const std::vector<LayerSpec> specs = preset_layers(settings.preset);
+  std::vector<LayerSpec> specs = preset_layers(settings.preset);
+  settle_axes(specs, settings.sample.axes);
   Sums sums;
   for (std::size_t u = 0; u < steps.units.size(); ++u)
     out << unit_line(steps.model().network(), specs, steps.model().units()[u], steps.units[u], settings.steps, sums);

@@ -1,0 +1,126 @@
+// Below AVX-512 oneDNN's weight gradients go row by row: each adds its share to all weights, which then pass through
+// the caches once for every row. Where a row has few positions that takes most of the time. Here every tap of the
+// kernel has a matrix product of its own over all rows, and writes its weights once. Taps on padding cost nothing.
+#include "kernels/onednn/tap_gradients.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <dnnl.hpp>
+#include <utility>
+#include <vector>
+
+#include "kernels/host/threads.hpp"
+#include "kernels/onednn/backend.hpp"
+#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/onednn/taps.hpp"
+
+namespace mrmf::onednn {
+namespace {
+
+class TapGradients final : public WeightedOp {
+ public:
+  TapGradients(const ConvGeometry& g, Index max_rows, int threads, std::unique_ptr<WeightedOp> conv)
+      : conv_(std::move(conv)),
+        taps_(taps_of(g)),
+        threads_(threads),
+        in_(g.in_channels),
+        out_(g.out_channels),
+        in_positions_(product(g.in)),
+        out_positions_(product(g.out())) {
+    for (const Tap& tap : taps_) most_ = std::max(most_, max_rows * std::ssize(tap.meetings));
+  }
+
+  void prepare(Index rows) override {
+    conv_->prepare(rows);
+    allocate();
+  }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { conv_->forward(x, w, b, y); }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override { conv_->backward_data(dy, w, dx); }
+
+  // Each piece of work is a tap and some of the output's channels. No two write the same weight.
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    allocate();
+    const Index taps = std::ssize(taps_), pieces = (out_ + kPiece - 1) / kPiece;
+    const ThreadScope scope(threads_);
+    std::atomic<dnnl_status_t> status = dnnl_success;
+#pragma omp parallel
+    {
+      const Span gathered = gathered_[static_cast<std::size_t>(omp_get_thread_num())].span();
+#pragma omp for schedule(dynamic)
+      for (Index work = 0; work < taps * pieces; ++work) {
+        const Index first = work % pieces * kPiece;
+        const Channels channels{first, std::min(kPiece, out_ - first)};
+        const dnnl_status_t done =
+            gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
+        if (done != dnnl_success) status = done;
+      }
+#pragma omp for schedule(static)
+      for (Index first = 0; first < out_; first += kPiece)
+        sum_positions({first, std::min(kPiece, out_ - first)}, dy, db);
+    }
+    dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
+  }
+
+ private:
+  static constexpr Index kPiece = 64;
+  /// Some of the output's channels.
+  struct Channels {
+    Index first = 0, count = 0;
+  };
+  struct Tensors {
+    ConstTensor x, dy;
+  };
+
+  void allocate() {
+    while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(most_ * (in_ + std::min(out_, kPiece))));
+  }
+
+  // Brings the positions that the tap joins, of all rows, one after another: then its gradient is one product.
+  dnnl_status_t gradient_of(const Tap& tap, const Channels& channels, const Tensors& t, Span dw,
+                            float* gathered) const {
+    const Index rows = t.x.shape.n, joined = rows * std::ssize(tap.meetings), pitch = std::ssize(taps_) * in_;
+    float* const gradient = dw.data() + channels.first * pitch + tap.number * in_;
+    if (joined == 0)
+      for (Index o = 0; o < channels.count; ++o) std::fill_n(gradient + o * pitch, in_, 0.0F);
+    if (joined == 0) return dnnl_success;
+    float* const dy = gathered + joined * in_;
+    float *to_x = gathered, *to_dy = dy;
+    for (Index n = 0; n < rows; ++n)
+      for (const Meeting& m : tap.meetings) {
+        to_x = std::copy_n(t.x.data.data() + (n * in_positions_ + m.in) * in_, in_, to_x);
+        const float* const from = t.dy.data.data() + (n * out_positions_ + m.out) * out_ + channels.first;
+        to_dy = std::copy_n(from, channels.count, to_dy);
+      }
+    return dnnl_sgemm('T', 'N', channels.count, in_, joined, 1.0F, dy, channels.count, gathered, in_, 0.0F, gradient,
+                      pitch);
+  }
+
+  void sum_positions(const Channels& channels, ConstTensor dy, Span db) const {
+    float* const sums = db.data() + channels.first;
+    std::fill_n(sums, channels.count, 0.0F);
+    for (Index p = 0; p < dy.shape.n * out_positions_; ++p) {
+      const float* const from = dy.data.data() + p * out_ + channels.first;
+      for (Index o = 0; o < channels.count; ++o) sums[o] += from[o];
+    }
+  }
+
+  std::unique_ptr<WeightedOp> conv_;
+  std::vector<Tap> taps_;  // in their order
+  int threads_;
+  Index in_, out_, in_positions_, out_positions_;
+  Index most_ = 1;               // pairs of positions that a tap joins, over all rows
+  std::vector<Arena> gathered_;  // of each thread: x and dy at those positions
+};
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
+                                               Index max_rows, int threads) {
+  const bool few = product(geometry.out()) <= geometry.out_channels;
+  if (instruction_set() == InstructionSet::avx512 || !few) return conv;
+  return std::make_unique<TapGradients>(geometry, max_rows, threads, std::move(conv));
+}
+
+}  // namespace mrmf::onednn
