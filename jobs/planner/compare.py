@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 """Compares the planner's predictions with measured epochs, on configurations that its tables were not made from.
 
-    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--fresh | --grids] [--json FILE]
+    jobs/planner/compare.py --work FOLDER [--only NAME ...] [--turns 5 | --grids] [--json FILE]
 
-Measures `mrmf bench tables` of all presets with one and with two ranks of this machine (once, in FOLDER), then for every
-configuration predicts an epoch and trains six, of which the median of the last five counts. Prints one line for each and
-how many are within 15 %. Other work on the machine makes both sides uncertain: the spread of the five epochs stands beside.
-
---fresh measures tables of the configuration's preset, at the preset's own size, right before and right after its training,
-and takes the mean of both predictions. So a machine whose speed drifts from minute to minute says less of the error.
+Takes five turns. Each measures `mrmf bench tables` of all presets, one round with one and with two ranks of this machine,
+and then trains two epochs of every configuration, of which the second counts. A configuration's error is that of the median
+of five predictions, one of each turn's tables, against the median of the five epochs. So a machine whose speed drifts from
+minute to minute is as fast for the tables as for the epochs. The spread of both sides stands beside, and how many
+configurations are within 15 %.
 
 --grids asks another question: does the planner choose well? For each of a few networks it trains every grid that fits two
 ranks, and four, with the same samples in a step. Each grid has three turns of three epochs, whose first does not count, so
 a machine whose speed drifts is as fast for one as for another. It prints how many pairs of grids are measured in the
 predicted order, the same for pairs that are predicted at least 5 % apart, and how much longer the predicted best takes than
-the measured best. Pairs whose epochs overlap have no order."""
+the measured best. Pairs whose epochs overlap have no order. Tables of all presets are measured once, in FOLDER."""
 import argparse
 import itertools
 import json
@@ -28,8 +27,8 @@ import h5py
 import numpy as np
 
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
-EPOCHS = 6
-TURNS = 3     # of --grids
+GRID_EPOCHS = 3
+GRID_TURNS = 3
 APART = 0.05  # grids that are predicted closer to each other are a draw
 OUTPUTS = {"neuron_inverter": 19, "cosmoflow": 4, "cosmoflow_mlperf": 4, "resnet": 10}
 
@@ -86,7 +85,7 @@ def write_case(folder, case):
             'data = { files = ["data.h5"], train = { samples = "train_x", labels = "train_y" }, '
             'validation = { samples = "val_x", labels = "val_y" } }',
             f'model = {{ preset = "{preset}"{", outputs = 1" if positions else f", outputs = {OUTPUTS[preset]}" if preset == "resnet" else ""} }}',
-            f'training = {{ batch = {batch}, epochs = {EPOCHS}, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
+            f'training = {{ batch = {batch}, epochs = 2, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
             f'run = {{ folder = "run"{f", grid = {grid}" if grid else ""} }}', *settings, ""]))
 
 
@@ -104,51 +103,42 @@ def measured(folder, ranks, *settings):
         return [json.loads(line) for line in file][1:]
 
 
-def fresh_tables(folder, case, file):
-    """Tables of the case's preset, not of its size."""
-    preset, ranks = case[0], case[4]
-    with open(os.path.join(folder, "case.toml"), encoding="utf-8") as made:
-        lines = [line for line in made if not line.startswith(("data", "run"))]
-    with open(os.path.join(folder, f"{preset}.toml"), "w", encoding="utf-8") as config:
-        config.write('data = { files = ["none.h5"], train = { samples = "x", labels = "y" }, '
-                     'validation = { samples = "x", labels = "y" } }\n' + "".join(lines))
-    path = os.path.join(folder, file)
-    for count in sorted({1, ranks}):
-        run("bench", "tables", f"{preset}.toml", *(["--fresh"] if count == 1 else []), "-o", path, ranks=count, folder=folder)
+def measured_tables(path, *words):
+    """Tables of all presets, of one rank and of two."""
+    for ranks in (1, 2):
+        run("bench", "tables", "-o", path, *words, *(["--fresh"] if ranks == 1 else []), ranks=ranks)
     return path
 
 
-def guess_and_measure(folder, case, tables):
-    """What is predicted, of these tables or of fresh ones before and after, and the epochs."""
-    if tables:
-        return predicted(folder, case, tables), measured(folder, case[4])
-    before = predicted(folder, case, fresh_tables(folder, case, "before.json"))
-    epochs = measured(folder, case[4])
-    after = predicted(folder, case, fresh_tables(folder, case, "after.json"))
-    return {key: (value + after[key]) / 2 if isinstance(value, float) else value for key, value in before.items()}, epochs
+def spread_text(values):
+    return f"{min(values):.3f}-{max(values):.3f}"
 
 
-def single_grids(work, tables, only):
-    """Every configuration's prediction beside its measured epochs."""
-    results = []
-    print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
-    for name in only or CASES:
-        folder, case = os.path.join(work, name), CASES[name]
-        write_case(folder, case)
-        guess, epochs = guess_and_measure(folder, case, tables)
-        seconds = [epoch["seconds"] for epoch in epochs]
-        median = statistics.median(seconds)
-        error = guess["epoch_seconds"] / median - 1
-        results.append({"name": name, "ranks": case[4], "grid": case[5], "predicted": guess, "seconds": seconds,
-                        "parts": epochs, "error": error})
-        print(f"{name:<20}{case[4]:>6}{str(case[5] or '-'):>12}{guess['epoch_seconds']:>11.3f}{median:>10.3f}"
-              f"{min(seconds):>7.3f}-{max(seconds):<6.3f}{100 * error:>7.1f}%{100 * (guess['measured_share'] + guess['between_share']):>6.0f}%",
-              flush=True)
-        os.remove(os.path.join(folder, "data.h5"))
-    within = sum(abs(result["error"]) <= 0.15 for result in results)
+def in_turns(work, names, turns):
+    """Every configuration's predictions beside its measured epochs."""
+    results = {name: {"name": name, "ranks": CASES[name][4], "grid": CASES[name][5], "predicted": [], "measured": []} for name in names}
+    for name in names:
+        write_case(os.path.join(work, name), CASES[name])
+    for turn in range(turns):
+        tables = measured_tables(os.path.join(work, f"tables-{turn + 1}.json"), "--rounds", "1")
+        for name, result in results.items():
+            folder = os.path.join(work, name)
+            result["predicted"].append(predicted(folder, CASES[name], tables))
+            result["measured"].extend(measured(folder, CASES[name][4]))
+        print(f"turn {turn + 1} of {turns} done", flush=True)
+    print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'spread':>14}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
+    for name, result in results.items():
+        guesses, seconds = ([one[key] for one in result[side]] for side, key in (("predicted", "epoch_seconds"), ("measured", "seconds")))
+        guess, median = statistics.median(guesses), statistics.median(seconds)
+        result["error"] = guess / median - 1
+        known = result["predicted"][0]["measured_share"] + result["predicted"][0]["between_share"]
+        print(f"{name:<20}{result['ranks']:>6}{str(result['grid'] or '-'):>12}{guess:>11.3f}{spread_text(guesses):>14}{median:>10.3f}"
+              f"{spread_text(seconds):>14}{100 * result['error']:>7.1f}%{100 * known:>6.0f}%")
+        os.remove(os.path.join(work, name, "data.h5"))
+    within = sum(abs(result["error"]) <= 0.15 for result in results.values())
     print(f"{within} of {len(results)} within 15 %; seconds of an epoch; known: share of the computation from sizes that the "
           "tables have, or between them")
-    return results
+    return list(results.values())
 
 
 def in_order(grids, apart):
@@ -170,19 +160,22 @@ def order_text(lists):
 
 def measure_in_turns(folder, ranks, grids):
     """Sets the grids' seconds, of all turns, and their medians."""
-    for _ in range(TURNS):
+    for _ in range(GRID_TURNS):
         for grid in grids:
             epochs = measured(folder, ranks, f"run.grid={grid['grid']}", f"training.batch={grid['batch']}",
-                              f"training.epochs={max(2, EPOCHS // 2)}")
+                              f"training.epochs={GRID_EPOCHS}")
             grid.setdefault("seconds", []).extend(epoch["seconds"] for epoch in epochs)
     for grid in grids:
         grid["measured"] = statistics.median(grid["seconds"])
 
 
-def all_grids(work, tables, only):
+def all_grids(work, names):
     """Every grid of a few networks: is their order the predicted one?"""
     results = []
-    for name in only or GRID_CASES:
+    tables = os.path.join(work, "tables.json")
+    if not os.path.exists(tables):
+        measured_tables(tables)
+    for name in names:
         preset, sample, count, batch = GRID_CASES[name]
         folder = os.path.join(work, f"grids-{name}")
         write_case(folder, (preset, sample, count, batch, 1, None, []))
@@ -209,19 +202,16 @@ def main():
     parser.add_argument("--work", required=True, help="folder for tables and data")
     parser.add_argument("--only", nargs="*", help="names of configurations")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--fresh", action="store_true", help="tables anew before and after each configuration")
+    which.add_argument("--turns", type=int, default=5, help="measurements of the tables and of every configuration")
     which.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
     parser.add_argument("--json", help="file to write the figures to")
     options = parser.parse_args()
-    if unknown := set(options.only or []) - set(GRID_CASES if options.grids else CASES):
-        parser.error(f"--only {' '.join(sorted(unknown))}: choose among {', '.join(GRID_CASES if options.grids else CASES)}")
-    work = os.path.abspath(options.work)
+    known = GRID_CASES if options.grids else CASES
+    if unknown := set(options.only or []) - set(known):
+        parser.error(f"--only {' '.join(sorted(unknown))}: choose among {', '.join(known)}")
+    work, names = os.path.abspath(options.work), options.only or list(known)
     os.makedirs(work, exist_ok=True)
-    tables = None if options.fresh else os.path.join(work, "tables.json")
-    if tables and not os.path.exists(tables):
-        for ranks in (1, 2):
-            run("bench", "tables", "-o", tables, ranks=ranks)
-    results = (all_grids if options.grids else single_grids)(work, tables, options.only)
+    results = all_grids(work, names) if options.grids else in_turns(work, names, options.turns)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

@@ -32,6 +32,15 @@ Line line_over(const std::vector<TableRound>& rounds, double amount, const Get& 
   return middle(std::move(lines), [&](const Line& line) { return line.at(amount); });
 }
 
+// A core may be slow for some seconds, which hit some networks and not others: so the mean.
+RankWaiting mean_waiting(const std::vector<TableRound>& rounds) {
+  RankWaiting sum;
+  double count = 0;
+  for (const TableRound& round : rounds)
+    for (const MeasuredStep& step : round.steps) sum.step += step.waiting.step, sum.unit += step.waiting.unit, ++count;
+  return count > 0 ? RankWaiting{sum.step / count, sum.unit / count} : sum;
+}
+
 }  // namespace
 
 RoundSpread spread_of(const std::vector<TableRound>& rounds) {
@@ -70,6 +79,7 @@ TeamTables median_of(const std::vector<TableRound>& rounds) {
     if (all.*line)
       all.*line = line_over(rounds, kBytes, [&](const TeamTables& times) { return (times.*line).value(); });
   all.small_sum = over(rounds, [](const TeamTables& times) { return times.small_sum; });
+  all.waiting = mean_waiting(rounds);
   all.spread = spread_of(rounds).median;
   return all;
 }

@@ -12,6 +12,7 @@ namespace mrmf {
 struct MeasuredStep {
   std::string network;
   double seconds = 0;
+  RankWaiting waiting{};
 };
 
 struct TableRound {
@@ -28,7 +29,7 @@ struct RoundSpread {
 /// requires: at least one round; all of the same networks, in the same order.
 RoundSpread spread_of(const std::vector<TableRound>& rounds);
 /// The median of every time, of two the lower one; of lines, that of the round which is the median at a middle amount.
-/// Also the spread's median. requires: as spread_of().
+/// Also the spread's median, and the mean of the waiting. requires: as spread_of().
 TeamTables median_of(const std::vector<TableRound>& rounds);
 
 }  // namespace mrmf

@@ -130,9 +130,12 @@ class Measurement {
     MeasuredStep step{fmt::format("{}: sample {}, {} rows, block {}", job.title, to_string(model.input()),
                                   model.input().n, job.model.block)};
     for (std::size_t u = 0; u < steps.units.size(); ++u) {
-      if (!work.operations[u].gives_no_work) add(steps, u, work.operations[u], rows);
-      step.seconds += mean(median(steps.units[u].forward)) + mean(median(steps.units[u].backward));
+      const double forward = mean(median(steps.units[u].forward)), backward = mean(median(steps.units[u].backward));
+      const Operation& operation = work.operations[u];
+      if (!operation.gives_no_work) add(steps, u, operation, point_of(operation, rows, forward), backward);
+      step.seconds += forward + backward;
     }
+    step.waiting = waiting(steps);
     updates_.push_back(
         {to_string(job.optimizer.name), static_cast<double>(model.params().size()), mean(median(steps.update))});
     losses_.emplace_back(rows * static_cast<double>(work.output), mean(median(steps.loss)));
@@ -150,6 +153,20 @@ class Measurement {
  private:
   double mean(double seconds) { return world_.sum(seconds) / world_.size(); }
 
+  RankWaiting waiting(const TimedSteps& steps) {
+    double all = 0;
+    RankWaiting slowest;
+    for (std::size_t i = 0; i < steps.loss.size(); ++i) {
+      double own = 0;
+      const auto add = [&](double seconds) { own += seconds, slowest.unit += world_.max(seconds); };
+      add(steps.loss[i]);
+      for (const UnitTimes& unit : steps.units) add(unit.forward[i]), add(unit.backward[i]);
+      all += mean(own);
+      slowest.step += world_.max(own);
+    }
+    return {slowest.step / all - 1, slowest.unit / all - 1};
+  }
+
   // All ranks compute at the same time, as in training.
   int run_steps(TimedSteps& steps) {
     constexpr int kLeast = 3, kMost = 200;
@@ -166,16 +183,17 @@ class Measurement {
     return timed;
   }
 
-  void add(TimedSteps& steps, std::size_t u, const Operation& operation, double rows) {
-    const UnitTimes& times = steps.units[u];
-    OperationTime point{operation.key,
-                        to_string(operation.in),
-                        rows,
-                        rows * operation.work(),
-                        rows * operation.flop,
-                        kFloat * (rows * operation.elements + static_cast<double>(operation.parameters)),
-                        mean(median(times.forward))};
-    const double backward = mean(median(times.backward));
+  static OperationTime point_of(const Operation& operation, double rows, double forward) {
+    return {operation.key,
+            to_string(operation.in),
+            rows,
+            rows * operation.work(),
+            rows * operation.flop,
+            kFloat * (rows * operation.elements + static_cast<double>(operation.parameters)),
+            forward};
+  }
+
+  void add(TimedSteps& steps, std::size_t u, const Operation& operation, OperationTime point, double backward) {
     if (!operation.data_gradient) {
       point.weights = backward;
     } else if (operation.weighted) {  // the share of the weights' pass when it is alone
@@ -316,6 +334,11 @@ void measure_transport(TeamTables& team, Backend& backend, Comm& world) {
   team.small_sum = collective_seconds(world, 100, [&] { sums->sum(few); });
 }
 
+std::string waiting_text(const RankWaiting& waiting) {
+  return fmt::format("a step of the slowest rank takes {:.0f} % longer than those of all on the mean\n",
+                     100 * waiting.step);
+}
+
 std::string spread_text(const RoundSpread& spread) {
   return fmt::format(
       "medians are kept; a step differs between rounds by {:.0f} % (median over networks), at most by {:.0f} % ({})\n",
@@ -350,10 +373,13 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
     measure_transport(team, backend, world);
     rounds.push_back(measurement.give(std::move(team)));
   }
-  if (world.root() && settings.rounds > 1 && !jobs.empty()) out << spread_text(spread_of(rounds));
   CostTables tables = no_tables(backend);
   if (settings.config) tables.read = read_rate(settings.config->data.train.files, world);
   tables.teams.push_back(median_of(rounds));
+  if (world.root() && !jobs.empty()) {
+    if (settings.rounds > 1) out << spread_text(spread_of(rounds));
+    if (world.size() > 1) out << waiting_text(tables.teams.back().waiting);
+  }
   return tables;
 }
 

@@ -38,9 +38,11 @@ std::string layers_text(const GridLayers& layers) {
 
 std::string split_text(const EpochSeconds& e) {
   const double all = e.all();
-  return fmt::format("    compute {}, messages {}, sums over ranks {}, optimizer {}, batches {}, validation {}\n",
-                     percent(e.compute, all), percent(e.messages, all), percent(e.sums, all), percent(e.update, all),
-                     percent(e.load, all), percent(e.validation, all));
+  const std::string waiting =
+      e.waiting > 0 ? fmt::format(" waiting for the slowest rank {},", percent(e.waiting, all)) : "";
+  return fmt::format("    compute {},{} messages {}, sums over ranks {}, optimizer {}, batches {}, validation {}\n",
+                     percent(e.compute, all), waiting, percent(e.messages, all), percent(e.sums, all),
+                     percent(e.update, all), percent(e.load, all), percent(e.validation, all));
 }
 
 // How the grid cuts a layer, in the grid's own form.
@@ -139,6 +141,7 @@ nlohmann::ordered_json choice_json(const GridChoice& choice, int axes) {
           {"epoch_seconds", e.all()},
           {"compute_seconds", e.compute},
           {"message_seconds", e.messages},
+          {"waiting_seconds", e.waiting},
           {"sum_seconds", e.sums},
           {"optimizer_seconds", e.update},
           {"load_seconds", e.load},

@@ -68,6 +68,7 @@ Json json_of(const TeamTables& team) {
           {"sum_by_byte", json_of(team.sum)},
           {"update_sum_by_byte", json_of(team.update_sum)},
           {"small_sum", team.small_sum},
+          {"waiting", {{"step", team.waiting.step}, {"unit", team.waiting.unit}}},
           {"spread", team.spread},
           {"updates", updates},
           {"operations", operations}};
@@ -81,6 +82,9 @@ std::optional<Line> line(const Json& json) {
   return Line{json.at("latency").get<double>(), json.at("per_unit").get<double>()};
 }
 
+RankWaiting waiting_of(const Json& json) { return {json.value("step", 0.0), json.value("unit", 0.0)}; }
+
+// Earlier tables lack some values.
 TeamTables team_of(const Json& json) {
   TeamTables team{.ranks = json.at("ranks").get<int>(),
                   .threads = json.at("threads").get<int>(),
@@ -90,9 +94,10 @@ TeamTables team_of(const Json& json) {
                   .load = line(json.at("load_by_byte")).value_or(Line{}),
                   .message = line(json.at("message_by_byte")),
                   .sum = line(json.at("sum_by_byte")),
-                  .update_sum = line(json.value("update_sum_by_byte", Json())),  // earlier tables have none
+                  .update_sum = line(json.value("update_sum_by_byte", Json())),
                   .small_sum = json.at("small_sum").get<double>(),
-                  .spread = json.value("spread", 0.0)};  // earlier tables have none
+                  .waiting = waiting_of(json.value("waiting", Json::object())),
+                  .spread = json.value("spread", 0.0)};
   for (const Json& o : json.at("operations"))
     team.operations.push_back({o.at("operation").get<std::string>(), o.at("input").get<std::string>(),
                                o.at("rows").get<double>(), o.at("work").get<double>(), o.at("flop").get<double>(),

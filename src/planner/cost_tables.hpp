@@ -35,6 +35,12 @@ struct Line {
 /// Through measured pairs of amount and seconds, by least squares; neither number below zero.
 Line fit_line(const std::vector<std::pair<double, double>>& measured);
 
+/// How much longer the slowest rank takes than all do on the mean, when they compute the same at the same time: 0.1 is
+/// a tenth. Over whole steps, and where ranks wait for each other after every unit.
+struct RankWaiting {
+  double step = 0, unit = 0;
+};
+
 /// What ranks measured that worked at the same time.
 struct TeamTables {
   int ranks = 1, threads = 1;  ///< on the node; of each rank
@@ -47,6 +53,7 @@ struct TeamTables {
   /// Of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
   double small_sum = 0;
+  RankWaiting waiting{};  ///< mean over networks and rounds
   /// How far rounds of measurement differ: (most - least) / median of a network's step, median over the networks.
   double spread = 0;
 };

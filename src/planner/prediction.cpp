@@ -118,6 +118,7 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const double computed = step.forward + step.backward + step.loss;
   EpochSeconds epoch;
   epoch.compute = train.count * parts * computed * crowding;
+  epoch.waiting = epoch.compute * costs.waiting(work.grid.ranks() > 1, work.ranks);
   epoch.messages = train.count * parts * step.messages * crowding;
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (gradient_sums(block, costs, work) + small * costs.small_sum(work.ranks));

@@ -11,12 +11,13 @@ namespace mrmf {
 /// Where an epoch's seconds go.
 struct EpochSeconds {
   double compute = 0;   ///< forward, loss and backward
+  double waiting = 0;   ///< of all ranks for the slowest of them, which compute as much
   double messages = 0;  ///< between the ranks that share samples
   double sums = 0;      ///< over ranks: gradients and statistics
   double update = 0;    ///< optimizer
   double load = 0;      ///< batches from memory or, streamed, as far as files are slower than the rest
   double validation = 0;
-  double all() const { return compute + messages + sums + update + load + validation; }
+  double all() const { return compute + waiting + messages + sums + update + load + validation; }
 };
 
 /// What is trained, and on what.

@@ -138,6 +138,11 @@ class TableCosts final : public CostModel {
     return ranks.ranks == 1 ? 0 : team_.small_sum * rounds(ranks);
   }
 
+  double waiting(bool within_step, const RankPlaces& ranks) const override {
+    if (ranks.ranks == 1) return 0;
+    return within_step ? team_.waiting.unit : team_.waiting.step;
+  }
+
   double update(OptimizerKind kind, Index parameters) const override {
     Curve curve;
     for (const UpdateTime& point : team_.updates)

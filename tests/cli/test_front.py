@@ -15,6 +15,7 @@ top = "front"
 resolutions = [[2], [1]]
 coarse = { rule = "constant" }
 stop = { coarse = { epochs = 3 }, finetune = { epochs = 2 } }""")
+CARRY = ("--set", "method.moments=carry")
 STILL = ("--set", "method.finetune.learning_rate=1e-12", "--set", "method.stop.finetune.epochs=1")
 NORM_FIRST = "\n" + support.layers("batch_norm", "conv filters=6 kernel=4", "max_pool window=4", "relu", "flatten",
                                    "dense units=2")
@@ -101,14 +102,22 @@ class Front(support.MrmfTest):
         self.assertIn("another network than the baseline's", table)
 
     def test_killed_anywhere_it_ends_alike_and_goes_on_for_more_epochs(self):
-        words = ("--set", "run.checkpoint.epochs=1")
+        self.killed_anywhere("--set", "run.checkpoint.epochs=1")
+
+    def test_carried_moments_survive_a_kill(self):
+        self.killed_anywhere("--set", "run.checkpoint.epochs=1", *CARRY)
+        self.train("new", "--set", "method.moments=reset")
+        self.assertNotEqual(self.losses("new")[3:], self.losses("run")[3:5])
+        self.assertEqual(self.losses("new")[:3], self.losses("run")[:3])
+
+    def killed_anywhere(self, *words):
         self.train("straight", *words)
         for epochs in (1, 3, 4):
             self.kill_after(epochs, "train", "config.toml", "--set", "run.folder=run", *words)
         self.train("run", *words)
         self.same_models("run", "straight")
         self.assertEqual(self.losses("run"), self.losses("straight"))
-        self.train("long", "--set", "method.stop.finetune.epochs=4")
+        self.train("long", *words, "--set", "method.stop.finetune.epochs=4")
         self.mrmf("train", "--continue", "run", "--set", "training.epochs=4")
         self.same_models("run", "long")
 
@@ -123,21 +132,30 @@ class Front(support.MrmfTest):
     def test_ranks_that_cut_samples_compute_the_same(self):
         sgd = ("--set", "training.optimizer.name=sgd", "--set", "training.optimizer.learning_rate=0.02",
                "--set", "data.shards=1")
-        self.train("one", *sgd)
-        self.train("two", *sgd, "--set", "run.grid=[2]", ranks=2)
-        np.testing.assert_allclose(self.losses("two"), self.losses("one"), rtol=1e-3)
-        a, b = self.model_arrays("one/checkpoints/final.h5"), self.model_arrays("two/checkpoints/final.h5")
-        for name in ("parameters/front/weight", "parameters/conv1/weight", "parameters/dense1/weight"):
-            np.testing.assert_allclose(b[name], a[name], atol=2e-3, err_msg=name)
+        for more in ((), CARRY):
+            self.train("one", *sgd, *more, "--overwrite")
+            self.train("two", *sgd, *more, "--set", "run.grid=[2]", "--overwrite", ranks=2)
+            np.testing.assert_allclose(self.losses("two"), self.losses("one"), rtol=1e-3)
+            a, b = self.model_arrays("one/checkpoints/final.h5"), self.model_arrays("two/checkpoints/final.h5")
+            for name in ("parameters/front/weight", "parameters/conv1/weight", "parameters/dense1/weight"):
+                np.testing.assert_allclose(b[name], a[name], atol=2e-3, err_msg=name)
+
+    def test_carried_moments_are_the_same_bits_on_any_number_of_ranks(self):
+        words = (*CARRY, "--set", "run.deterministic=true", "--set", "data.shards=2")
+        self.train("one", *words)
+        self.train("two", *words, "--set", "training.batch=8", ranks=2)
+        self.same_models("one", "two")
 
     def test_a_coarse_phase_may_end_by_its_slope(self):
         stale = ("--set", "method.switch=slope", "--set", "method.probe=0.4", "--set", "method.coarse.learning_rate=1e-12",
                  "--set", "method.stop.coarse.epochs=8")
-        self.train("slope", *stale)
-        self.assertEqual([(s["epochs"], s["reason"]) for s in self.lines("slope/stages.jsonl")],
-                         [(4, "slope"), (2, "epochs")])
-        self.train("fixed", *stale, "--set", "method.switch=epochs", "--set", "method.stop.coarse.epochs=4")
-        self.same_models("slope", "fixed")
+        for more in ((), CARRY):
+            self.train("slope", *stale, *more, "--overwrite")
+            self.assertEqual([(s["epochs"], s["reason"]) for s in self.lines("slope/stages.jsonl")],
+                             [(4, "slope"), (2, "epochs")])
+            self.train("fixed", *stale, *more, "--set", "method.switch=epochs", "--set", "method.stop.coarse.epochs=4",
+                       "--overwrite")
+            self.same_models("slope", "fixed")
 
     def test_planes_and_cubes_stream_and_deterministic(self):
         rng = np.random.default_rng(2)

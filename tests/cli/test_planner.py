@@ -60,7 +60,8 @@ class Planner(support.MrmfTest):
         self.assertEqual([g["batch"] for g in sorted(grids, key=lambda g: g["grid"])], [16, 32])
         for grid in grids:
             self.assertGreater(grid["measured_share"] + grid["between_share"], 0.9, grid)
-            parts = sum(grid[f"{part}_seconds"] for part in ("compute", "message", "sum", "optimizer", "load", "validation"))
+            parts = sum(grid[f"{part}_seconds"] for part in ("compute", "waiting", "message", "sum", "optimizer", "load",
+                                                             "validation"))
             self.assertAlmostEqual(parts, grid["epoch_seconds"], places=9)
         self.assertLessEqual(grids[0]["epoch_seconds"], grids[1]["epoch_seconds"])
 

@@ -49,6 +49,7 @@ CostTables made_up_tables() {
   team.sum = Line{0.2, 1e-3};
   team.update_sum = Line{0.1, 5e-4};
   team.small_sum = 0.05;
+  team.waiting = {0.03, 0.04};
   tables.teams.push_back(team);
   return tables;
 }
@@ -100,6 +101,23 @@ TEST_CASE("planner: an epoch on two blocks, by hand") {
   CHECK(p.layers.cut == std::vector<std::string>{"conv1", "relu1", "flatten", "dense1"});
   CHECK(p.layers.gathered.empty());
   CHECK(p.layers.whole.empty());
+}
+
+TEST_CASE("planner: ranks wait for the slowest of them, within a step where they share samples") {
+  struct Uneven : RoundCosts {
+    double waiting(bool within_step, const RankPlaces& ranks) const override {
+      return ranks.ranks == 1 ? 9 : within_step ? 0.5 : 0.25;
+    }
+  };
+  const auto backend = make_reference_backend();
+  Workload work = on_two_ranks();
+  for (const auto& [blocks, part] : {std::pair{2, 0.5}, {1, 0.25}}) {
+    work.grid.blocks[2] = blocks;
+    const Prediction even = predict(*backend, RoundCosts(), work), uneven = predict(*backend, Uneven(), work);
+    CHECK(even.epoch.waiting == 0);
+    CHECK(uneven.epoch.waiting == near(part * uneven.epoch.compute));
+    CHECK(uneven.epoch.all() == near(even.epoch.all() + uneven.epoch.waiting));
+  }
 }
 
 TEST_CASE("planner: a flatten that is gathered on two blocks, by hand") {
@@ -226,6 +244,9 @@ TEST_CASE("planner: tables give exact sizes, those between, and beyond") {
   CHECK(costs->update_sum(1000, 9, {2, 1}) == near(0.2 + 1));  // no memory to share
   CHECK(costs->update_sum(1000, 9, {1, 1}) == 0);
   CHECK(costs->small_sum({4, 4}) == near(0.1));
+  CHECK(costs->waiting(false, {2, 2}) == 0.03);
+  CHECK(costs->waiting(true, {2, 2}) == 0.04);
+  CHECK(costs->waiting(true, {1, 1}) == 0);
   CHECK(costs->load(500) == near(1));
   CHECK(costs->read(2e6) == near(2));
   CHECK(costs->crowding({4, 4}) == 1);
@@ -259,12 +280,13 @@ TEST_CASE("planner: tables in a file, and newer ones in their place") {
   write_file(file, to_json(tables), Replace::file);
   CHECK(to_json(read_tables(file)) == to_json(tables));
   std::string earlier = to_json(tables);
-  for (const std::string key : {"\"update_sum_by_byte\"", "\"spread\""})
+  for (const std::string key : {"\"update_sum_by_byte\"", "\"spread\"", "\"waiting\""})
     for (std::size_t at = 0; (at = earlier.find(key, at)) != std::string::npos;)
       earlier.replace(at, key.size(), "\"-\"");
   write_file(file, earlier, Replace::file);
   CHECK(table_costs(read_tables(file), {2, 2})->update_sum(1000, 9, {2, 2}) == near(0.2 + 1));  // as the others
   CHECK(read_tables(file).teams[0].spread == 0);
+  CHECK(read_tables(file).teams[0].waiting.step == 0);
   write_file(file, "{\"kind\": \"mrmf cost tables\"}", Replace::file);
   CHECK_THROWS_AS(read_tables(file), DataError);
   std::filesystem::remove(file);
@@ -279,12 +301,22 @@ TEST_CASE("planner: one slow round of measurement changes no table") {
     for (Line* line : {&team.loss, &team.load, &*team.message, &*team.sum, &*team.update_sum})
       line->latency *= slower, line->per_unit *= slower;
     team.small_sum *= slower;
-    return TableRound{team, {{"steady", 2}, {"slow", 4 * slower}, {"half", 4 + 4 * slower}}};
+    // The mean of the waiting over networks and rounds is (0 + 0.02 + 0.01) / 3 * (9 + 1 + 1.5 + 1 + 0.5) / 5, and
+    // twice that.
+    const auto step = [&](const char* name, double seconds, double waiting) {
+      return MeasuredStep{name, seconds, {waiting, 2 * waiting}};
+    };
+    return TableRound{
+        team,
+        {step("steady", 2, 0), step("slow", 4 * slower, 0.02 * slower), step("half", 4 + 4 * slower, 0.01 * slower)}};
   };
   const std::vector<TableRound> rounds{round(9), round(1), round(1.5), round(1), round(0.5)};
   CostTables found = made_up_tables(), expected = made_up_tables();
   found.teams = {median_of(rounds)};
   expected.teams[0].spread = 4.25;  // of 0, 4.25 and 8.5
+  CHECK(found.teams[0].waiting.step == near(0.026));
+  CHECK(found.teams[0].waiting.unit == near(0.052));
+  found.teams[0].waiting = expected.teams[0].waiting;
   CHECK(to_json(found) == to_json(expected));
   CHECK(spread_of(rounds).most == near(8.5));
   CHECK(spread_of(rounds).worst == "slow");
