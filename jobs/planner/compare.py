@@ -114,7 +114,13 @@ def spread_text(values):
     return f"{min(values):.3f}-{max(values):.3f}"
 
 
-def in_turns(work, names, turns):
+def save(results, file):
+    if file:
+        with open(file, "w", encoding="utf-8") as json_file:
+            json.dump(results, json_file, indent=1)
+
+
+def in_turns(work, names, turns, file):
     """Every configuration's predictions beside its measured epochs."""
     results = {name: {"name": name, "ranks": CASES[name][4], "grid": CASES[name][5], "predicted": [], "measured": []} for name in names}
     for name in names:
@@ -126,6 +132,7 @@ def in_turns(work, names, turns):
             result["predicted"].append(predicted(folder, CASES[name], tables))
             result["measured"].extend(measured(folder, CASES[name][4]))
         print(f"turn {turn + 1} of {turns} done", flush=True)
+        save(list(results.values()), file)
     print(f"{'configuration':<20}{'ranks':>6}{'grid':>12}{'predicted':>11}{'spread':>14}{'measured':>10}{'spread':>14}{'error':>8}{'known':>7}")
     for name, result in results.items():
         guesses, seconds = ([one[key] for one in result[side]] for side, key in (("predicted", "epoch_seconds"), ("measured", "seconds")))
@@ -206,15 +213,15 @@ def main():
     which.add_argument("--grids", action="store_true", help="compare the grids of a network with each other")
     parser.add_argument("--json", help="file to write the figures to")
     options = parser.parse_args()
+    if options.turns < 1:
+        parser.error("--turns: one or more")
     known = GRID_CASES if options.grids else CASES
     if unknown := set(options.only or []) - set(known):
         parser.error(f"--only {' '.join(sorted(unknown))}: choose among {', '.join(known)}")
     work, names = os.path.abspath(options.work), options.only or list(known)
     os.makedirs(work, exist_ok=True)
-    results = all_grids(work, names) if options.grids else in_turns(work, names, options.turns)
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    results = all_grids(work, names) if options.grids else in_turns(work, names, options.turns, options.json)
+    save(results, options.json)
 
 
 if __name__ == "__main__":

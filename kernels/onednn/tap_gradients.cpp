@@ -29,7 +29,11 @@ class TapGradients final : public WeightedOp {
         out_(g.out_channels),
         in_positions_(product(g.in)),
         out_positions_(product(g.out())) {
-    for (const Tap& tap : taps_) most_ = std::max(most_, max_rows * std::ssize(tap.meetings));
+    Index most = 1;  // pairs of positions that a tap joins in a row
+    for (const Tap& tap : taps_) most = std::max(most, std::ssize(tap.meetings));
+    const Index each = in_ + std::min(out_, kPiece);
+    rows_at_once_ = std::clamp(kGathered / (most * each), Index{1}, max_rows);
+    gathered_floats_ = rows_at_once_ * most * each;
   }
 
   void prepare(Index rows) override {
@@ -64,7 +68,7 @@ class TapGradients final : public WeightedOp {
   }
 
  private:
-  static constexpr Index kPiece = 64;
+  static constexpr Index kPiece = 64, kGathered = Index{1} << 19;
   /// Some of the output's channels.
   struct Channels {
     Index first = 0, count = 0;
@@ -72,29 +76,48 @@ class TapGradients final : public WeightedOp {
   struct Tensors {
     ConstTensor x, dy;
   };
+  struct Rows {
+    Index first = 0, count = 0;
+  };
+  /// Weights of the tap, and the distance from one output channel's to the next.
+  struct Target {
+    float* gradient = nullptr;
+    Index pitch = 0;
+  };
 
   void allocate() {
-    while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(most_ * (in_ + std::min(out_, kPiece))));
+    while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(gathered_floats_));
   }
 
-  // Brings the positions that the tap joins, of all rows, one after another: then its gradient is one product.
   dnnl_status_t gradient_of(const Tap& tap, const Channels& channels, const Tensors& t, Span dw,
                             float* gathered) const {
-    const Index rows = t.x.shape.n, joined = rows * std::ssize(tap.meetings), pitch = std::ssize(taps_) * in_;
-    float* const gradient = dw.data() + channels.first * pitch + tap.number * in_;
-    if (joined == 0)
-      for (Index o = 0; o < channels.count; ++o) std::fill_n(gradient + o * pitch, in_, 0.0F);
-    if (joined == 0) return dnnl_success;
+    const Index pitch = std::ssize(taps_) * in_;
+    const Target to{dw.data() + channels.first * pitch + tap.number * in_, pitch};
+    if (tap.meetings.empty()) {
+      for (Index o = 0; o < channels.count; ++o) std::fill_n(to.gradient + o * pitch, in_, 0.0F);
+      return dnnl_success;
+    }
+    dnnl_status_t status = dnnl_success;
+    for (Index first = 0; first < t.x.shape.n && status == dnnl_success; first += rows_at_once_)
+      status = add_rows(tap, channels, t, {first, std::min(rows_at_once_, t.x.shape.n - first)}, to, gathered);
+    return status;
+  }
+
+  // Brings the positions that the tap joins, of some rows, one after another: then their gradient is one product. The
+  // first rows' is written, that of others added.
+  dnnl_status_t add_rows(const Tap& tap, const Channels& channels, const Tensors& t, const Rows& rows, const Target& to,
+                         float* gathered) const {
+    const Index joined = rows.count * std::ssize(tap.meetings);
     float* const dy = gathered + joined * in_;
     float *to_x = gathered, *to_dy = dy;
-    for (Index n = 0; n < rows; ++n)
+    for (Index n = rows.first; n < rows.first + rows.count; ++n)
       for (const Meeting& m : tap.meetings) {
         to_x = std::copy_n(t.x.data.data() + (n * in_positions_ + m.in) * in_, in_, to_x);
         const float* const from = t.dy.data.data() + (n * out_positions_ + m.out) * out_ + channels.first;
         to_dy = std::copy_n(from, channels.count, to_dy);
       }
-    return dnnl_sgemm('T', 'N', channels.count, in_, joined, 1.0F, dy, channels.count, gathered, in_, 0.0F, gradient,
-                      pitch);
+    return dnnl_sgemm('T', 'N', channels.count, in_, joined, 1.0F, dy, channels.count, gathered, in_,
+                      rows.first == 0 ? 0.0F : 1.0F, to.gradient, to.pitch);
   }
 
   void sum_positions(const Channels& channels, ConstTensor dy, Span db) const {
@@ -110,8 +133,8 @@ class TapGradients final : public WeightedOp {
   std::vector<Tap> taps_;  // in their order
   int threads_;
   Index in_, out_, in_positions_, out_positions_;
-  Index most_ = 1;               // pairs of positions that a tap joins, over all rows
-  std::vector<Arena> gathered_;  // of each thread: x and dy at those positions
+  Index rows_at_once_ = 1, gathered_floats_ = 0;
+  std::vector<Arena> gathered_;  // of each thread: x and dy at the positions that a tap joins
 };
 
 }  // namespace

@@ -32,7 +32,8 @@ Line line_over(const std::vector<TableRound>& rounds, double amount, const Get& 
   return middle(std::move(lines), [&](const Line& line) { return line.at(amount); });
 }
 
-// A core may be slow for some seconds, which hit some networks and not others: so the mean.
+// The mean: a core may be slow for some seconds, which a median over networks and rounds would not count, but an epoch
+// does.
 RankWaiting mean_waiting(const std::vector<TableRound>& rounds) {
   RankWaiting sum;
   double count = 0;

@@ -1,4 +1,4 @@
-// One measurement out of several rounds, so that one slow round does not spoil the planner's tables.
+// One measurement out of several rounds, so that one slow round does not spoil the times of the planner's tables.
 #pragma once
 
 #include <string>

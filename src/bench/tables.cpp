@@ -164,7 +164,8 @@ class Measurement {
       all += mean(own);
       slowest.step += world_.max(own);
     }
-    return {slowest.step / all - 1, slowest.unit / all - 1};
+    const auto part = [&](double seconds) { return std::max(0.0, seconds / all - 1); };  // not below, by rounding
+    return {part(slowest.step), part(slowest.unit)};
   }
 
   // All ranks compute at the same time, as in training.
@@ -335,8 +336,9 @@ void measure_transport(TeamTables& team, Backend& backend, Comm& world) {
 }
 
 std::string waiting_text(const RankWaiting& waiting) {
-  return fmt::format("a step of the slowest rank takes {:.0f} % longer than those of all on the mean\n",
-                     100 * waiting.step);
+  return fmt::format(
+      "the slowest rank takes {:.0f} % longer than the mean of the ranks, step by step; {:.0f} %, unit by unit\n",
+      100 * waiting.step, 100 * waiting.unit);
 }
 
 std::string spread_text(const RoundSpread& spread) {
@@ -360,6 +362,7 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
   if (settings.ranks == 0) settings.ranks = world.size();
   const std::vector<Job> jobs = settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks);
   std::vector<TableRound> rounds;
+  Comm same_host = ranks_of_same(host_name(), world);
   for (int number = 1; number <= settings.rounds; ++number) {
     Measurement measurement(backend, world, settings.seconds / settings.rounds);
     if (world.root()) out << fmt::format("round {} of {}\n", number, settings.rounds) << std::flush;
@@ -368,12 +371,13 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
       if (world.root() && number == 1) out << "  " << done << '\n' << std::flush;
     }
     TeamTables team;
-    team.ranks = ranks_of_same(host_name(), world).size();
+    team.ranks = same_host.size();
     team.threads = settings.threads;
     measure_transport(team, backend, world);
     rounds.push_back(measurement.give(std::move(team)));
   }
   CostTables tables = no_tables(backend);
+  tables.machine.cores = cores_together(same_host);
   if (settings.config) tables.read = read_rate(settings.config->data.train.files, world);
   tables.teams.push_back(median_of(rounds));
   if (world.root() && !jobs.empty()) {

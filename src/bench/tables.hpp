@@ -24,8 +24,8 @@ struct TablesSettings {
 CostTables no_tables(const Backend& backend);
 
 /// Measures with as many ranks as take part, all at once, as in training. Times are medians over the rounds, so one
-/// slow round does no harm. Collective; the root has the result. Prints a line for each network, and how far the rounds
-/// differ. ConfigError for a device: tables are for the CPU.
+/// slow round does no harm to them. How long ranks wait for each other is a mean. Collective; the root has the result.
+/// Prints a line for each network, and how far the rounds differ. ConfigError for a device: tables are for the CPU.
 CostTables measure_tables(const TablesSettings& settings, Backend& backend, Comm& world, std::ostream& out);
 
 }  // namespace mrmf

@@ -81,7 +81,7 @@ std::string costs_text(const GridChoice& choice, int axes) {
         layer.messages == 0 ? "-" : fmt::format("{}, {:.3g} MB", layer.messages, 1e-6 * layer.sent);
     text += fmt::format("    {:<{}}{:<10}{:>18}{:>18}{:>12.4g}{:>10.4g}{:>8}{:>16}\n", layer_name(layer), width,
                         cut_text(layer, choice, axes), to_string(of_one(layer.block)), to_string(of_one(layer.whole)),
-                        1e3 * layer.compute, 1e3 * layer.waiting, percent(layer.seconds(), all), sent);
+                        1e3 * layer.compute, 1e3 * layer.message_seconds, percent(layer.seconds(), all), sent);
   }
   return text;
 }
@@ -127,7 +127,7 @@ nlohmann::ordered_json layers_json(const GridChoice& choice, int axes) {
                    {"block", to_string(of_one(layer.block))},
                    {"of", to_string(of_one(layer.whole))},
                    {"compute_seconds", layer.compute},
-                   {"message_seconds", layer.waiting},
+                   {"message_seconds", layer.message_seconds},
                    {"messages", layer.messages},
                    {"sent_bytes", layer.sent}});
   return all;

@@ -52,7 +52,8 @@ class CostModel {
   /// A sum of a few numbers over the ranks.
   virtual double small_sum(const RankPlaces& ranks) const = 0;
   /// What ranks that compute at the same time wait for the slowest of them, as a part of what they compute.
-  /// within_step: they wait after every unit, as those of a grid do, and not only at the end of a step.
+  /// within_step: they also meet inside of a step, for messages or for statistics of batch norms. Then as if after
+  /// every unit.
   virtual double waiting(bool within_step, const RankPlaces& ranks) const {
     (void)within_step, (void)ranks;
     return 0;

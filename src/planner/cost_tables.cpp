@@ -84,6 +84,14 @@ std::optional<Line> line(const Json& json) {
 
 RankWaiting waiting_of(const Json& json) { return {json.value("step", 0.0), json.value("unit", 0.0)}; }
 
+// No time and no amount is negative. (JSON has neither infinities nor what is not a number.)
+void require_times(const Json& json, const std::string& file) {
+  if (json.is_number() && json.get<double>() < 0)
+    throw DataError(fmt::format("{}: {} is below zero; measure the tables again", file, json.get<double>()));
+  if (json.is_structured())
+    for (const Json& part : json) require_times(part, file);
+}
+
 // Earlier tables lack some values.
 TeamTables team_of(const Json& json) {
   TeamTables team{.ranks = json.at("ranks").get<int>(),
@@ -112,7 +120,9 @@ TeamTables team_of(const Json& json) {
 }  // namespace
 
 void CostTables::merge(const CostTables& newer) {
+  const int cores = machine.host == newer.machine.host ? machine.cores : 0;  // some ranks may use only a part of them
   machine = newer.machine;
+  machine.cores = std::max(machine.cores, cores);
   library = newer.library;
   version = newer.version;
   if (newer.read > 0) read = newer.read;
@@ -129,7 +139,11 @@ void CostTables::merge(const CostTables& newer) {
     auto old = std::ssize(merged.operations);
     for (const OperationTime& point : team.operations)
       if (replace_or_add(merged.operations, point)) --old;
-    if (old > 0) merged.spread = std::max(team.spread, same->spread);
+    if (old > 0) {
+      merged.spread = std::max(team.spread, same->spread);
+      merged.waiting.step = std::max(team.waiting.step, same->waiting.step);
+      merged.waiting.unit = std::max(team.waiting.unit, same->waiting.unit);
+    }
     for (const UpdateTime& point : team.updates) replace_or_add(merged.updates, point);
     *same = std::move(merged);
   }
@@ -157,6 +171,7 @@ CostTables read_tables(const std::string& file) {
   try {
     const Json json = Json::parse(text);
     if (json.at("kind") != "mrmf cost tables") throw DataError(file + ": no tables of mrmf bench tables");
+    require_times(json, file);
     CostTables tables;
     tables.machine = {json.at("host").get<std::string>(), json.at("processor").get<std::string>(),
                       json.at("cores").get<int>(), json.at("memory_gib").get<double>()};

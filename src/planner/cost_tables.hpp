@@ -66,7 +66,7 @@ struct CostTables {
   std::vector<TeamTables> teams;
 
   /// Takes over what `newer` has. Of a team with as many ranks and threads, operations of other sizes stay, and then
-  /// the larger spread of both.
+  /// the larger spread and waiting of both.
   void merge(const CostTables& newer);
 };
 

@@ -41,13 +41,13 @@ StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Worklo
     std::vector<double> bytes;
     for (const double floats : operation.sent) bytes.push_back(costs.element_bytes() * rows * floats);
     layer.compute += both;
-    layer.waiting += 2 * costs.messages(bytes, group);
+    layer.message_seconds += 2 * costs.messages(bytes, group);
     layer.messages += 2 * static_cast<int>(bytes.size());
     layer.sent += 2 * std::accumulate(bytes.begin(), bytes.end(), 0.0);
     if (operation.exchange() && &operation != &block.operations.back()) continue;  // a part of the layer behind it
     layer.first = operation.layer, layer.last = operation.last;
     layer.block = operation.out, layer.whole = operation.exchange() ? operation.out : operation.whole;
-    step.messages += layer.waiting;
+    step.messages += layer.message_seconds;
     step.sent += layer.sent;
     step.layers.push_back(std::exchange(layer, {}));
   }
@@ -118,7 +118,6 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const double computed = step.forward + step.backward + step.loss;
   EpochSeconds epoch;
   epoch.compute = train.count * parts * computed * crowding;
-  epoch.waiting = epoch.compute * costs.waiting(work.grid.ranks() > 1, work.ranks);
   epoch.messages = train.count * parts * step.messages * crowding;
   const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (gradient_sums(block, costs, work) + small * costs.small_sum(work.ranks));
@@ -131,6 +130,8 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
                          ? 0
                          : validate.count * (look.forward + look.loss / 2 + look.messages / 2) * crowding +
                                load(validate) + costs.small_sum(work.ranks);
+  const bool within_step = work.grid.ranks() > 1 || (work.training.global_batch_norm && step.sums > 0);
+  epoch.waiting = (epoch.compute + epoch.validation) * costs.waiting(within_step, work.ranks);
   // Beside everything else: to a device, and from files.
   const double fed = costs.feed((train.count * train.rows + validate.count * validate.rows) * input);
   const double read = work.streamed ? costs.read((work.samples + work.validated) * work.sample_bytes) : 0;
@@ -142,7 +143,7 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
 std::vector<LayerCost> costs_of_step(const StepSeconds& step, int parts, double crowding) {
   std::vector<LayerCost> layers = step.layers;
   for (LayerCost& layer : layers) {
-    layer.compute *= parts * crowding, layer.waiting *= parts * crowding;
+    layer.compute *= parts * crowding, layer.message_seconds *= parts * crowding;
     layer.messages *= parts, layer.sent *= parts;
   }
   return layers;

@@ -11,7 +11,7 @@ namespace mrmf {
 /// Where an epoch's seconds go.
 struct EpochSeconds {
   double compute = 0;   ///< forward, loss and backward
-  double waiting = 0;   ///< of all ranks for the slowest of them, which compute as much
+  double waiting = 0;   ///< for the slowest rank, in training and validation
   double messages = 0;  ///< between the ranks that share samples
   double sums = 0;      ///< over ranks: gradients and statistics
   double update = 0;    ///< optimizer
@@ -41,10 +41,10 @@ struct LayerCost {
   std::string first, last;  ///< names of its layers; both empty: what the last layer's output is exchanged for
   Shape block, whole;       ///< its output on this block, and of whole samples
   double compute = 0;       ///< seconds, with the copies of an exchange
-  double waiting = 0;       ///< seconds of messages
-  int messages = 0;         ///< that this rank sends, forward and backward
-  double sent = 0;          ///< bytes of them
-  double seconds() const { return compute + waiting; }
+  double message_seconds = 0;
+  int messages = 0;  ///< that this rank sends, forward and backward
+  double sent = 0;   ///< bytes of them
+  double seconds() const { return compute + message_seconds; }
 };
 
 struct Prediction {

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "generated/version.hpp"
 #include "io/hdf5_file.hpp"
@@ -50,6 +53,18 @@ int usable_cores() {
 }
 
 }  // namespace
+
+int cores_together(Comm& ranks) {
+  std::vector<std::int64_t> users(CPU_SETSIZE);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      users[static_cast<std::size_t>(core)] = CPU_ISSET(core, &set) ? 1 : 0;
+  ranks.sum(std::span(users));
+  const auto used = std::ranges::count_if(users, [](std::int64_t count) { return count > 0; });
+  return std::max(static_cast<int>(used), 1);
+}
 
 std::string host_name() {
   char name[256] = {};

@@ -25,6 +25,10 @@ struct Machine {
 /// This host: /proc/cpuinfo, the cores that this process may use, and the memory that the system reports.
 Machine this_machine();
 
+/// How many cores of their host these ranks may use together. A launcher often binds each rank to some of them.
+/// Collective. requires: ranks of one host.
+int cores_together(Comm& ranks);
+
 struct Versions {
   std::string mrmf, git, compiler, backend, hdf5, mpi;
   bool operator==(const Versions&) const = default;

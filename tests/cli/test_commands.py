@@ -284,6 +284,15 @@ class Commands(support.MrmfTest):
         for part in ("conv2", "conv3", "dense1", "dense6", "oneDNN"):
             self.assertIn(part, text)
 
+    def test_bench_layers_gives_onednn_the_same_kernels(self):
+        # No thread does 300 GFLOP/s. A kernel of one axis in place of three would seem to do nine times what it does.
+        self.mrmf("bench", "layers", "--preset", "resnet", "--sample", "24x24x24x2", "--batch", "2", "--steps", "2", "--threads", "1",
+                  "--json", "layers.json")
+        layers = {layer["name"]: layer for layer in json.loads(self.read("layers.json"))["layers"]}
+        conv = layers["block1a_conv2"]
+        seconds = 1e-6 * (conv["onednn_forward_us"] + conv["onednn_backward_us"])
+        self.assertLess(conv["flop"] / seconds, 300e9)
+
 
 if __name__ == "__main__":
     support.main()

@@ -1,5 +1,6 @@
 """`mrmf bench tables` and `mrmf plan --ranks`: tables of this machine, the choice of a grid, and what does not fit."""
 import json
+import os
 import re
 
 import support
@@ -51,6 +52,10 @@ class Planner(support.MrmfTest):
         keys = {o["operation"] for o in two["operations"]}
         self.assertTrue(any(key.startswith("conv 3->6 4") for key in keys), keys)
         self.assertTrue(any(key == "exchange" for key in keys), keys)  # of the blocks of two ranks
+        self.assertEqual(tables["cores"], len(os.sched_getaffinity(0)))  # a launcher binds each of two ranks to some
+        self.assertEqual(one["waiting"], {"step": 0, "unit": 0})
+        self.assertGreater(two["waiting"]["step"], 0)
+        self.assertGreater(two["waiting"]["unit"], two["waiting"]["step"])
         for operation in one["operations"]:
             self.assertGreater(operation["forward"], 0)
 

@@ -325,6 +325,7 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
       {conv(4, {1, 1, 4}), pool(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), layer(LayerKind::relu)},
       {conv(4, {1, 1, 3}), layer(LayerKind::batch_norm), layer(LayerKind::relu),
        pool(LayerKind::average_pool, {1, 1, 2}, {1, 1, 2})},
+      {conv(4, {1, 1, 3}), layer(LayerKind::relu), layer(LayerKind::global_average_pool)},
   };
   std::size_t number = 0;
   for (const std::vector<LayerSpec>& middle : middles)
@@ -459,6 +460,94 @@ TEST_CASE("grid: random networks with branches and dropout, on random grids") {
       const Extent grid = all[key % all.size()];
       e.check(grid);
     }
+}
+
+namespace {
+
+/// Layers one behind another, of any window, stride, dilation and padding, on samples of odd and even sizes.
+struct Chain {
+  int axes;
+  Rng rng;
+
+  Index within(Index least, Index most) {
+    return least + static_cast<Index>(rng.below(static_cast<std::uint64_t>(most - least + 1)));
+  }
+  Extent sizes(Index least, Index most) {
+    Extent all{1, 1, 1};
+    for (int a = 3 - axes; a < 3; ++a) all[static_cast<std::size_t>(a)] = within(least, most);
+    return all;
+  }
+
+  LayerSpec any() {
+    switch (rng.below(8)) {
+      case 0: return layer(LayerKind::tanh);
+      case 1: return layer(LayerKind::batch_norm);
+      case 2: {
+        LayerSpec groups = layer(LayerKind::group_norm);
+        groups.groups = 2;
+        return groups;
+      }
+      case 3: return pool(rng.below(2) == 0 ? LayerKind::max_pool : LayerKind::average_pool, sizes(1, 3), sizes(1, 2));
+      case 4: {
+        LayerSpec up = layer(LayerKind::upsample);
+        up.window = sizes(1, 2);
+        up.mode = rng.below(2) == 0 ? UpsampleKind::linear : UpsampleKind::nearest;
+        return up;
+      }
+      case 5: {
+        LayerSpec transposed = conv(2 * within(1, 3), sizes(2, 3), sizes(1, 2));
+        transposed.kind = LayerKind::conv_transpose;
+        return transposed;
+      }
+      default: {
+        LayerSpec spec = conv(2 * within(1, 3), sizes(1, 4), sizes(1, 2), rng.below(2) == 0);
+        if (!spec.same_padding) spec.pad_before = sizes(0, 1), spec.pad_after = sizes(0, 1);
+        for (std::size_t a = 0; a < 3; ++a) {
+          if (spec.window[a] > 1) spec.dilation[a] = within(1, 2);
+          if (spec.window[a] == 1) spec.pad_before[a] = spec.pad_after[a] = 0;
+        }
+        return spec;
+      }
+    }
+  }
+};
+
+bool fits(const Network& network, const Extent& blocks) {
+  try {
+    const Partition partition(network, {blocks});
+    return true;
+  } catch (const ConfigError&) {  // an axis of some layer has fewer positions than blocks
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("grid: random chains of every kind of layer, of any size, on random grids") {
+  int run = 0;
+  for (std::uint64_t key = 1; key <= 45; ++key) {
+    CAPTURE(key);
+    const int axes = 1 + static_cast<int>(key % 3);
+    Chain chain{axes, Rng(key)};
+    Shape sample{.n = 0, .spatial = chain.sizes(axes == 3 ? 9 : 17, axes == 3 ? 13 : 31), .channels = 2, .axes = axes};
+    std::vector<LayerSpec> layers{conv(4, chain.sizes(1, 3))};
+    for (Index count = chain.within(2, 5); count > 0; --count) {
+      layers.push_back(chain.any());
+      try {
+        const Network made(*make_reference_backend(), experiment(layers, sample).settings.network);
+      } catch (const ConfigError&) {  // a window that is larger than what is left
+        layers.pop_back();
+      }
+    }
+    Experiment e = experiment(layers, sample);
+    const Network network(*e.backend, e.settings.network);
+    std::vector<Extent> fitting = grids(e.world.size(), axes);
+    std::erase_if(fitting, [&](const Extent& grid) { return !fits(network, grid); });
+    if (fitting.empty()) continue;
+    e.check(fitting[key % fitting.size()], 1e-4);
+    ++run;
+  }
+  CHECK(run >= 30);
 }
 
 TEST_CASE("grid: transposed convolutions, upsampling, skips and norms on three axes") {

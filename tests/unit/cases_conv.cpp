@@ -65,9 +65,15 @@ LayerCases conv_cases() {
       {"2-D, 130->4, taps apart, few positions", image(2, 4, 3, 130), dilated(same(conv(4, {1, 3, 3})), {1, 2, 1})},
       // No more positions than output channels: below AVX-512 the weight gradient is a product for every tap.
       {"3-D, 20->70, same, many rows of 8 positions", volume(9, {2, 2, 2}, 20), same(conv(70, {3, 3, 3}))},
+      {"3-D, 1000->130, same, rows in pieces", volume(50, {2, 2, 2}, 1000), same(conv(130, {1, 1, 2}))},
       {"2-D, 7->30, stride and zeros, a tap on zeros alone", image(5, 5, 4, 7),
        padded(conv(30, {1, 3, 4}, {1, 2, 3}), {0, 2, 0}, {0, 1, 3})},
       {"1-D, 12->90, taps apart, some on zeros alone", line(7, 6, 12), same(dilated(conv(90, {1, 1, 5}), {1, 1, 4}))},
+      // Windows that do not overlap, as a front has.
+      {"1-D, 3->6, k2, stride 2, a rest", line(5, 13, 3), conv(6, {1, 1, 2}, {1, 1, 2})},
+      {"2-D, 3->12, k2, stride 2, a rest", image(3, 7, 9, 3), conv(12, {1, 2, 2}, {1, 2, 2})},
+      {"2-D, 3->10, k1x4, stride 1x4", image(3, 4, 12, 3), conv(10, {1, 1, 4}, {1, 1, 4})},
+      {"3-D, 4->32, k2, stride 2, a rest", volume(2, {5, 4, 7}, 4), conv(32, {2, 2, 2}, {2, 2, 2})},
       // Planes of 64 positions and more, whole vectors of output channels: the direct kernels.
       {"3-D, 4->16, same, k3, planes of 8x9", volume(3, {3, 8, 9}, 4), same(conv(16, {3, 3, 3}))},
       {"3-D, 5->24, k2x3x2, zeros differ per side", volume(2, {4, 9, 10}, 5),

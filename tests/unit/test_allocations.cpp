@@ -1,7 +1,7 @@
 // No memory is taken inside a training step. Every call for memory is seen here while a step runs: these functions
 // stand before the C library's, from which operator new, arenas and the libraries get theirs. Allowed are small
-// argument lists of oneDNN, and the packing buffers that its gemm takes at each call of a dense layer or a transposed
-// convolution (256 kB a thread on AVX2); nothing of ours can lend it those.
+// argument lists of oneDNN, and the packing buffers that its gemm takes at each call of a dense layer, a transposed
+// convolution or a weight gradient by taps (256 kB a thread on AVX2); nothing of ours can lend it those.
 #include <doctest/doctest.h>
 
 #include <dlfcn.h>

@@ -195,5 +195,5 @@ TEST_CASE("planned run: what each layer takes adds up to the step") {
   const LayerCost& gathered = p.costs[2];
   CHECK(gathered.messages == 2);  // forward, and back
   CHECK(gathered.sent == near(2 * 6 * 4 * 32));
-  CHECK(gathered.waiting == near(2 * (1 + 6 * 4 * 32 * 1e-3)));
+  CHECK(gathered.message_seconds == near(2 * (1 + 6 * 4 * 32 * 1e-3)));
 }

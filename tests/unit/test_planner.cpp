@@ -109,14 +109,22 @@ TEST_CASE("planner: ranks wait for the slowest of them, within a step where they
       return ranks.ranks == 1 ? 9 : within_step ? 0.5 : 0.25;
     }
   };
+  const auto of = [](const EpochSeconds& e) { return e.compute + e.validation; };
   const auto backend = make_reference_backend();
   Workload work = on_two_ranks();
   for (const auto& [blocks, part] : {std::pair{2, 0.5}, {1, 0.25}}) {
     work.grid.blocks[2] = blocks;
     const Prediction even = predict(*backend, RoundCosts(), work), uneven = predict(*backend, Uneven(), work);
     CHECK(even.epoch.waiting == 0);
-    CHECK(uneven.epoch.waiting == near(part * uneven.epoch.compute));
+    CHECK(uneven.epoch.waiting == near(part * of(uneven.epoch)));
     CHECK(uneven.epoch.all() == near(even.epoch.all() + uneven.epoch.waiting));
+  }
+  work.network.layers.insert(work.network.layers.begin(), layer(LayerKind::batch_norm));
+  name_layers(work.network.layers);
+  for (const bool global : {false, true}) {  // statistics of all ranks' samples
+    work.training.global_batch_norm = global;
+    const EpochSeconds epoch = predict(*backend, Uneven(), work).epoch;
+    CHECK(epoch.waiting == near((global ? 0.5 : 0.25) * of(epoch)));
   }
 }
 
@@ -262,12 +270,20 @@ TEST_CASE("planner: tables in a file, and newer ones in their place") {
   newer.read = 0;
   tables.teams[0].spread = 0.2;
   newer.teams[0].spread = 0.1;
+  tables.teams[0].waiting = {0.5, 0.2};
+  newer.teams[0].waiting = {0.1, 0.6};
+  newer.machine.cores = 2;
   tables.merge(newer);
   CHECK(tables.teams[0].spread == 0.2);  // an old operation is left
+  CHECK(tables.teams[0].waiting.step == 0.5);
+  CHECK(tables.teams[0].waiting.unit == 0.6);
+  CHECK(tables.machine.cores == 4);  // the ranks of the newer ones were bound to some
   CostTables again = tables;
   again.teams[0].spread = 0.05;
+  again.teams[0].waiting = {};
   tables.merge(again);
   CHECK(tables.teams[0].spread == 0.05);  // measured anew, all of them
+  CHECK(tables.teams[0].waiting.step == 0);
   newer.teams[0].ranks = 1;
   newer.teams[0].message = newer.teams[0].sum = std::nullopt;
   tables.merge(newer);
@@ -287,12 +303,15 @@ TEST_CASE("planner: tables in a file, and newer ones in their place") {
   CHECK(table_costs(read_tables(file), {2, 2})->update_sum(1000, 9, {2, 2}) == near(0.2 + 1));  // as the others
   CHECK(read_tables(file).teams[0].spread == 0);
   CHECK(read_tables(file).teams[0].waiting.step == 0);
+  tables.teams[0].waiting.unit = -5;
+  write_file(file, to_json(tables), Replace::file);
+  CHECK_THROWS_WITH_AS(read_tables(file), doctest::Contains("-5 is below zero"), DataError);
   write_file(file, "{\"kind\": \"mrmf cost tables\"}", Replace::file);
   CHECK_THROWS_AS(read_tables(file), DataError);
   std::filesystem::remove(file);
 }
 
-TEST_CASE("planner: one slow round of measurement changes no table") {
+TEST_CASE("planner: one slow round of measurement changes no time of the tables") {
   const auto round = [](double slower) {
     TeamTables team = made_up_tables().teams[0];
     for (OperationTime& one : team.operations)
