@@ -154,6 +154,7 @@ class Measurement {
   double mean(double seconds) { return world_.sum(seconds) / world_.size(); }
 
   RankWaiting waiting(const TimedSteps& steps) {
+    if (world_.size() == 1) return {};
     double all = 0;
     RankWaiting slowest;
     for (std::size_t i = 0; i < steps.loss.size(); ++i) {

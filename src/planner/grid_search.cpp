@@ -17,9 +17,9 @@ std::vector<Grid> grids_of(int ranks, int axes, int most) {
   std::vector<Grid> grids;
   const auto along = [&](int axis, Index left) { return axis >= 3 - axes ? left : Index{1}; };
   const Index all = std::min(ranks, most);
-  for (Index a = 1; a <= along(0, all); ++a)
-    for (Index b = 1; b <= along(1, all / a); ++b)
-      for (Index c = 1; c <= along(2, all / (a * b)); ++c)
+  for (Index a = along(0, all); a >= 1; --a)
+    for (Index b = along(1, all / a); b >= 1; --b)
+      for (Index c = along(2, all / (a * b)); c >= 1; --c)
         if (ranks % (a * b * c) == 0) grids.push_back({{a, b, c}});
   std::ranges::stable_sort(grids, {}, &Grid::ranks);
   return grids;

@@ -418,6 +418,7 @@ TEST_CASE("planner: what sums over few ranks keep is counted") {
 TEST_CASE("planner: all grids whose groups fill the ranks") {
   CHECK(grids_of(1, 3).size() == 1);
   CHECK(grids_of(4, 1) == std::vector<Grid>{{{1, 1, 1}}, {{1, 1, 2}}, {{1, 1, 4}}});
+  CHECK(grids_of(2, 2) == std::vector<Grid>{{{1, 1, 1}}, {{1, 2, 1}}, {{1, 1, 2}}});
   CHECK(grids_of(6, 2).size() == 9);  // 1; 2 and 3 either way; 6 in four ways
   CHECK(grids_of(8, 3).size() == 20);
   CHECK(grids_of(1024, 1, 4).size() == 3);
