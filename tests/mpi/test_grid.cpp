@@ -525,7 +525,7 @@ bool fits(const Network& network, const Extent& blocks) {
 
 TEST_CASE("grid: random chains of every kind of layer, of any size, on random grids") {
   std::uint64_t run = 0;
-  const std::uint64_t chains = tests_cuda() ? 15 : 45;  // an emulated device is slow
+  const std::uint64_t chains = fast_backend() == On::cuda ? 15 : 45;  // an emulated device is slow
   for (std::uint64_t key = 1; key <= chains; ++key) {
     CAPTURE(key);
     const int axes = 1 + static_cast<int>(key % 3);
