@@ -14,9 +14,8 @@ import sys
 JOBS = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.append(str(JOBS / "map"))
-from problems import PROBLEMS, method_words  # noqa: E402
 from records import keep, restore  # noqa: E402
-from run import call, data, numbers  # noqa: E402
+from run import numbers, train  # noqa: E402
 
 
 def lines(path):
@@ -49,14 +48,9 @@ def make(program, root, run, words, threads):
         keep(root, folder, "lab")
         return
     problem, samples, schedule, _, seed = run
-    command = [program, "train", str(PROBLEMS[problem].config)]
     length = sum(map(int, re.findall(r"\d+", schedule)))  # of no effect where each phase has its own
-    for word in [*data(program, root, problem, samples, threads), *method_words(PROBLEMS[problem], schedule, length),
-                 f"training.epochs={length}", *words, f"training.seed={seed}", f"run.folder={folder}",
-                 f"run.threads={threads}"]:
-        command += ["--set", word]
     print(f"lab: {folder}", flush=True)
-    call(command, folder.with_suffix(".log"))
+    train(program, root, (problem, samples, schedule, length, seed), folder, threads, words)
     keep(root, folder, "lab")
 
 

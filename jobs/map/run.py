@@ -66,20 +66,22 @@ def folder_of(root, run):
     return root / f"{problem}-{samples}" / f"{method}-{epochs}-seed{seed}"
 
 
-def make(program, root, run, threads):
+def train(program, root, run, folder, threads, more=(), overwrite=False):
+    """Trains (problem, samples, method, epochs, seed) into a folder. `more`: KEY=VALUE words on top."""
     name, samples, method, epochs, seed = run
-    folder = folder_of(root, run)
-    if (folder / "result.json").exists():
-        keep(root, folder)
-        return
     problem = PROBLEMS[name]
-    words = [*data(program, root, name, samples, threads), *method_words(problem, method, epochs), f"training.epochs={epochs}",
-             f"training.seed={seed}", f"run.folder={folder}", f"run.threads={threads}"]
-    print(f"map: {folder}", flush=True)
-    command = [program, "train", str(config_of(problem, method))]
-    for word in words:
+    command = [program, "train", str(config_of(problem, method)), *(["--overwrite"] if overwrite else [])]
+    for word in [*data(program, root, name, samples, threads), *method_words(problem, method, epochs), f"training.epochs={epochs}",
+                 *more, f"training.seed={seed}", f"run.folder={folder}", f"run.threads={threads}"]:
         command += ["--set", word]
     call(command, folder.with_suffix(".log"))
+
+
+def make(program, root, run, threads):
+    folder = folder_of(root, run)
+    if not (folder / "result.json").exists():
+        print(f"map: {folder}", flush=True)
+        train(program, root, run, folder, threads)
     keep(root, folder)
 
 

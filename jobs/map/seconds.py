@@ -15,8 +15,7 @@ import sys
 JOBS = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.append(str(JOBS / "map"))
-from problems import PROBLEMS, config_of, method_words  # noqa: E402
-from run import call, data  # noqa: E402
+from run import train  # noqa: E402
 
 CASES = [("cubes", 1280, 6), ("neuron", 16000, 4)]  # samples, epochs of the baseline
 
@@ -25,12 +24,8 @@ def cost(options, case, method):
     """Seconds and GFLOP of a run."""
     name, samples, epochs = case
     root = options.folder.resolve()
-    problem, folder = PROBLEMS[name], root / "seconds"
-    command = [options.mrmf, "train", str(config_of(problem, method)), "--overwrite"]
-    for word in [*data(options.mrmf, root, name, samples, options.threads), *method_words(problem, method, epochs),
-                 f"training.epochs={epochs}", "training.seed=1", f"run.folder={folder}", f"run.threads={options.threads}"]:
-        command += ["--set", word]
-    call(command, folder.with_suffix(".log"))
+    folder = root / "seconds"
+    train(options.mrmf, root, (name, samples, method, epochs, 1), folder, options.threads, overwrite=True)
     stages = json.loads((folder / "result.json").read_text())["stages"]
     return [sum(stage[key] for stage in stages) for key in ("seconds", "gflop")]
 
