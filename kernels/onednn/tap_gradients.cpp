@@ -55,7 +55,7 @@ class TapGradients final : public WeightedOp {
 #pragma omp for schedule(dynamic)
       for (Index work = 0; work < taps * pieces; ++work) {
         const Index first = work % pieces * kPiece;
-        const Channels channels{first, std::min(kPiece, out_ - first)};
+        const Part channels{first, std::min(kPiece, out_ - first)};
         const dnnl_status_t done =
             gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
         if (done != dnnl_success) status = done;
@@ -68,16 +68,13 @@ class TapGradients final : public WeightedOp {
   }
 
  private:
-  static constexpr Index kPiece = 64, kGathered = Index{1} << 19;
-  /// Some of the output's channels.
-  struct Channels {
+  static constexpr Index kPiece = 64, kGathered = Index{1} << 17;  // floats
+  /// Some of the output's channels, or of the rows.
+  struct Part {
     Index first = 0, count = 0;
   };
   struct Tensors {
     ConstTensor x, dy;
-  };
-  struct Rows {
-    Index first = 0, count = 0;
   };
   /// Weights of the tap, and the distance from one output channel's to the next.
   struct Target {
@@ -89,8 +86,7 @@ class TapGradients final : public WeightedOp {
     while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(gathered_floats_));
   }
 
-  dnnl_status_t gradient_of(const Tap& tap, const Channels& channels, const Tensors& t, Span dw,
-                            float* gathered) const {
+  dnnl_status_t gradient_of(const Tap& tap, const Part& channels, const Tensors& t, Span dw, float* gathered) const {
     const Index pitch = std::ssize(taps_) * in_;
     const Target to{dw.data() + channels.first * pitch + tap.number * in_, pitch};
     if (tap.meetings.empty()) {
@@ -105,7 +101,7 @@ class TapGradients final : public WeightedOp {
 
   // Brings the positions that the tap joins, of some rows, one after another: then their gradient is one product. The
   // first rows' is written, that of others added.
-  dnnl_status_t add_rows(const Tap& tap, const Channels& channels, const Tensors& t, const Rows& rows, const Target& to,
+  dnnl_status_t add_rows(const Tap& tap, const Part& channels, const Tensors& t, const Part& rows, const Target& to,
                          float* gathered) const {
     const Index joined = rows.count * std::ssize(tap.meetings);
     float* const dy = gathered + joined * in_;
@@ -120,7 +116,7 @@ class TapGradients final : public WeightedOp {
                       rows.first == 0 ? 0.0F : 1.0F, to.gradient, to.pitch);
   }
 
-  void sum_positions(const Channels& channels, ConstTensor dy, Span db) const {
+  void sum_positions(const Part& channels, ConstTensor dy, Span db) const {
     float* const sums = db.data() + channels.first;
     std::fill_n(sums, channels.count, 0.0F);
     for (Index p = 0; p < dy.shape.n * out_positions_; ++p) {

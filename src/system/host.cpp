@@ -46,24 +46,28 @@ std::string proc_value(const std::string& path, const std::string& name) {
   return "";
 }
 
-int usable_cores() {
+/// 1 for each of the host's cores that this process may use; all that there are, where the system does not say.
+std::vector<std::int64_t> usable_cores() {
+  std::vector<std::int64_t> cores(CPU_SETSIZE);
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      cores[static_cast<std::size_t>(core)] = CPU_ISSET(core, &set) ? 1 : 0;
+  else
+    std::fill_n(cores.begin(), std::clamp<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN), 1, CPU_SETSIZE), 1);
+  return cores;
+}
+
+int count_used(const std::vector<std::int64_t>& users) {
+  return static_cast<int>(std::ranges::count_if(users, [](std::int64_t count) { return count > 0; }));
 }
 
 }  // namespace
 
 int cores_together(Comm& ranks) {
-  std::vector<std::int64_t> users(CPU_SETSIZE);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      users[static_cast<std::size_t>(core)] = CPU_ISSET(core, &set) ? 1 : 0;
+  std::vector<std::int64_t> users = usable_cores();
   ranks.sum(std::span(users));
-  const auto used = std::ranges::count_if(users, [](std::int64_t count) { return count > 0; });
-  return std::max(static_cast<int>(used), 1);
+  return count_used(users);
 }
 
 std::string host_name() {
@@ -103,7 +107,7 @@ Machine this_machine() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) == 0) machine.host = name.data();
   machine.processor = proc_value("/proc/cpuinfo", "model name");
-  machine.cores = usable_cores();
+  machine.cores = count_used(usable_cores());
   const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
   machine.memory_gib = pages * page / (1024.0 * 1024.0 * 1024.0);
   return machine;

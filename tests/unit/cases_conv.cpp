@@ -65,6 +65,7 @@ LayerCases conv_cases() {
       {"2-D, 130->4, taps apart, few positions", image(2, 4, 3, 130), dilated(same(conv(4, {1, 3, 3})), {1, 2, 1})},
       // No more positions than output channels: below AVX-512 the weight gradient is a product for every tap.
       {"3-D, 20->70, same, many rows of 8 positions", volume(9, {2, 2, 2}, 20), same(conv(70, {3, 3, 3}))},
+      {"3-D, 64->70, same, k1x1x2, rows in pieces", volume(130, {2, 2, 2}, 64), same(conv(70, {1, 1, 2}))},
       {"2-D, 7->30, stride and zeros, a tap on zeros alone", image(5, 5, 4, 7),
        padded(conv(30, {1, 3, 4}, {1, 2, 3}), {0, 2, 0}, {0, 1, 3})},
       {"1-D, 12->90, taps apart, some on zeros alone", line(7, 6, 12), same(dilated(conv(90, {1, 1, 5}), {1, 1, 4}))},
