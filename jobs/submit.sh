@@ -2,6 +2,7 @@
 # Writes the batch script of an experiment, shows it and submits it. jobs/README.md explains; --help lists the options.
 set -euo pipefail
 jobs=$(cd "$(dirname "$0")" && pwd)
+repository=$(dirname "$jobs")
 
 usage() {
   cat <<'TEXT'
@@ -17,8 +18,9 @@ Writes the batch script of an experiment into its folder, shows it and submits i
   --sbatch OPTION        any other option of sbatch, such as --sbatch=--exclusive; repeatable
 
 What the experiment and the site say, each as --name VALUE, or MRMF_NAME in the environment:
-  --folder DIR           run folder (runs/EXPERIMENT)
-  --program FILE         the program (build/mrmf)
+  --folder DIR           run folder (runs/FOLDER/NAME, as the .job file's folder and the file itself are called; the
+                         configuration's run.folder is ignored)
+  --program FILE         the program (build/mrmf here; else build/mrmf of this script's repository; else mrmf on PATH)
   --ranks N              ranks of a run; or --nodes N with ranks per node
   --time T               time limit, as Slurm writes it: 90, 1:30:00, 2-12:00:00
   --seeds "1 2 3"        array: one run each
@@ -73,11 +75,23 @@ read_options() {
 # A file to source: bash looks for names without a slash in PATH first.
 with_slash() { if [[ $1 = */* ]]; then echo "$1"; else echo "./$1"; fi; }
 
+# What is sourced runs as bash, so it must be meant for that.
+require_job() {
+  local is="no .job file"
+  [[ $1 != *.job ]] || return 0
+  [[ $1 != *.toml ]] || is="a configuration, not a .job file"
+  fail "$1 is $is; write a .job file that names the configuration, and give that: see docs/guide/cluster.md"
+}
+
 # The experiment's file, from a file, a folder with one, or either of them below jobs/.
 find_experiment() {
   local place found
   for place in "$(with_slash "$1")" "$jobs/$1"; do
-    if [ -f "$place" ]; then echo "$place"; return; fi
+    if [ -f "$place" ]; then
+      require_job "$place"
+      echo "$place"
+      return
+    fi
     [ -d "$place" ] || continue
     found=("$place"/*.job)
     [ -e "${found[0]}" ] || fail "$place holds no experiment (a .job file)"
@@ -95,6 +109,15 @@ find_site() {
   if [ -f "$place" ]; then echo "$place"; return; fi
   [ ! -f "$1" ] || fail "no site $1 in $jobs/sites; for the file $1 that lies here, write ./$1"
   fail "no site file $1 and no $jobs/sites/$1.sh; copy jobs/sites/generic.sh, or take one of: $(sites)"
+}
+
+# The program where nothing names one: a job is often submitted from the folder of its data.
+find_program() {
+  local place
+  for place in build/mrmf "$repository/build/mrmf" "$(type -P mrmf)"; do
+    if [ -f "$place" ] && [ -x "$place" ]; then echo "$place"; return; fi
+  done
+  fail "no program build/mrmf, here or in $repository, and no mrmf on PATH; run make in $repository, or give --program"
 }
 
 # Site, experiment, environment, options: the later wins.
@@ -128,7 +151,7 @@ experiment=$(find_experiment "${words[0]}")
 site=$(find_site "${words[1]}")
 
 # What neither file needs to say. A file may leave the rest empty.
-kind=train config="" folder="" program=build/mrmf ranks="" nodes="" time="" seeds="" rank_counts="" global_batch="" weak=0
+kind=train config="" folder="" program="" ranks="" nodes="" time="" seeds="" rank_counts="" global_batch="" weak=0
 account="" partition="" qos="" constraint="" mail_user="" ranks_per_node="" cpus_per_rank=1 gpus_per_rank=0 mpi=pmix
 margin=300 max_requeues=20 needs_account=0 check_at_submission=1 scheduler=slurm overrides=() sbatch_options=()
 prepare() { :; }

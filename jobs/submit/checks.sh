@@ -125,8 +125,17 @@ check_folder() {
 call this from another place"
 }
 
+# Beside the run folder that the script knows, a job would find no run finished, and an array's runs would share one.
+check_overrides() {
+  local pair
+  for pair in "${overrides[@]}"; do
+    [[ $pair != run.folder=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
+  done
+}
+
 check_settings() {
   check_text
+  check_overrides
   case $kind in
     train) ;;
     array)
@@ -136,6 +145,7 @@ check_settings() {
     *) fail "$experiment: kind = '$kind' is none of train, array, scaling, bench" ;;
   esac
   [ -f "$config" ] || fail "$experiment: no configuration $config"
+  [ -n "$program" ] || program=$(find_program)
   [ -x "$program" ] || fail "no program $program; run make, or give --program"
   program=$(realpath "$program")
   [ -z "$cpus_per_rank" ] || whole_number cpus_per_rank "$cpus_per_rank" 1

@@ -85,7 +85,9 @@ finished() {
 # Two jobs of one run would write over each other.
 refuse_twice() {
   local queued
-  queued=$(squeue --noheader --user "$(id -un)" --format "%A %o" | awk -v script="$1" '$2 == script { print $1 }')
+  queued=$(squeue --noheader --user "$(id -un)" --format "%A %o" | awk -v script="$1" '$2 == script { print $1 }') ||
+    fail "$folder is not submitted: squeue reaches no Slurm, as its lines above say; log in to the cluster, try again \
+if its Slurm is down, or take the site workstation, which needs none"
   [ -z "$queued" ] || fail "$folder is queued or running already, as job ${queued//$'\n'/ }; scancel it, or give another --folder"
 }
 
@@ -118,8 +120,8 @@ submit_one() {
     echo "== not written, not submitted"
     return
   fi
+  [ "$scheduler" != slurm ] || refuse_twice "$(realpath -m "$folder")/job.sh"
   mkdir -p "$folder"
-  [ "$scheduler" != slurm ] || refuse_twice "$(realpath "$folder")/job.sh"
   script | write_whole "$folder/job.sh"
   write_whole "$folder/job.toml" <"$config"
   echo "== submitted"

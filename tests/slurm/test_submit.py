@@ -3,12 +3,19 @@
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
-from submit_test import MRMF, ROOT, SubmitTest
+from submit_test import EXPERIMENT, MRMF, ROOT, SubmitTest
+
+
+def make_program(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
 
 
 class Refused(SubmitTest):
@@ -22,6 +29,15 @@ class Refused(SubmitTest):
 
     def test_missing_experiment(self):
         self.refused("nowhere", "generic", message="no experiment nowhere")
+
+    def test_files_that_are_no_experiments(self):
+        """They are not sourced, which would run them."""
+        for name, what in (("p.toml", "a configuration, not a .job file"), ("p", "no .job file"), ("job", "no .job file")):
+            self.write(name, "touch made\n")
+            for word in (name, self.folder / name):
+                self.refused(word, "generic", message=f"{self.folder if word != name else '.'}/{name} is {what}; write a .job")
+        self.refused("demo/neuron.toml", "generic", message="demo/neuron.toml is a configuration, not a .job file; ")
+        self.assertFalse((self.folder / "made").exists())
 
     def test_folder_of_several_experiments(self):
         self.refused("demo", "generic", message="name one: bench-scaling.job scaling.job seeds.job")
@@ -68,6 +84,19 @@ class Refused(SubmitTest):
 
     def test_missing_program(self):
         self.refused("tiny.job", "generic", "--program=nowhere", message="no program nowhere")
+
+    def test_run_folder_as_a_key(self):
+        self.refused("tiny.job", "generic", "--set=run.folder=x", message="run.folder=x: this key does not set")
+        self.write("tiny.job", EXPERIMENT + "overrides=(run.folder=x)\n")
+        self.refused("tiny.job", "generic", message="give --folder x")
+
+    def test_commands_of_slurm_without_a_cluster(self):
+        make_program(self.folder / "bin/squeue", "echo squeue: fatal >&2; exit 1")
+        make_program(self.folder / "bin/sbatch", "touch made")
+        self.environment = dict(self.environment, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        output = self.submit("tiny.job", "generic", "--folder=run", code=2)
+        self.assertIn("squeue: fatal\nsubmit: run is not submitted: squeue reaches no Slurm, ", output)
+        self.assertFalse((self.folder / "run").exists() or (self.folder / "made").exists())
 
     def test_finished_run(self):
         (self.folder / "done").mkdir()
@@ -180,6 +209,34 @@ class Script(SubmitTest):
     def test_dry_run_writes_nothing(self):
         self.submit("tiny.job", "generic", "--dry-run")
         self.assertFalse((self.folder / "runs").exists())
+
+    def test_run_folder(self):
+        """Named after the experiment and the folder it lies in, here; the configuration's does not count."""
+        self.assertIn('folder = "run"', (self.folder / "config.toml").read_text())
+        for word in ("tiny.job", self.folder / "tiny.job", "."):
+            output = self.submit(word, "generic", "--dry-run")
+            self.assertTrue(output.startswith(f"== runs/{self.folder.name}/tiny/job.sh\n"), output)
+
+    def test_program_that_nothing_names(self):
+        """That of this folder, of the script's repository, on PATH: the first there is."""
+        shutil.copytree(ROOT / "jobs", self.folder / "repository/jobs", ignore=shutil.ignore_patterns("__pycache__"))
+        self.environment = dict(self.environment, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        command = [self.folder / "repository/jobs/submit.sh", "tiny.job", "generic", "--dry-run"]
+
+        def submit():
+            return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120)
+        places = [self.folder.resolve() / name for name in ("build/mrmf", "repository/build/mrmf", "bin/mrmf")]
+        for place in places:
+            make_program(place, "exit 0")
+        for place in places:
+            done = submit()
+            self.assertIn(f"\nprogram={place}\n", done.stdout, done.stderr)
+            place.unlink()
+            place.mkdir()  # no program
+        if not shutil.which("mrmf"):
+            done = submit()
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, r"^submit: no program build/mrmf, here or in \S+/repository, and .*--program\n$")
 
     def test_what_is_shipped(self):
         for experiment in sorted(ROOT.glob("jobs/*/*.job")):
