@@ -37,11 +37,11 @@ void move_row(const ChannelBox& box, const std::byte* from, std::byte* to) {
 
 }  // namespace
 
-AxisOrder parse_axes(const std::string& text) {
+AxisOrder parse_axes(const std::string& text, const std::string& key) {
   const std::vector<std::string> names = names_of(text);
   if (names.empty()) return {};
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError("data.axes is \"" + text + "\": " + why +
+    throw ConfigError(key + " is \"" + text + "\": " + why +
                       "; name the axes of a data set in the order of the file, n for samples, c for channels and any "
                       "other name for a position, such as \"n c y x\"");
   };

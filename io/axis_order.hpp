@@ -19,8 +19,8 @@ struct AxisOrder {
 
 /// Reads names such as "n t c": a word or a letter per axis of the data set, in the order of the file. The first is n,
 /// the samples; c are the channels; all others are spatial and keep their order. "" gives no order. ConfigError says
-/// what is wrong.
-AxisOrder parse_axes(const std::string& text);
+/// what is wrong with `key`, which has that text.
+AxisOrder parse_axes(const std::string& text, const std::string& key = "data.axes");
 
 /// The shape of a data set (n, ...) with its channels last, as (n, ..., channels). DataError, with `where`, when it has
 /// another number of axes.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
@@ -76,27 +77,42 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
 namespace {
 
 constexpr Index block_bytes = Index{1} << 26;  // of rows that a rank has in memory at once
+constexpr Index kFewChannels = 16;             // an axis as short as this may be one of channels
 
-/// A data set that is being averaged.
+/// A data set that is being averaged. Channels before the positions are averaged as so many samples of one channel, one
+/// after the other.
 struct Samples {
   std::string name;
   RowReader reader;
-  Shape fine, coarse;
+  Index per_row;       ///< such samples in a row
+  Shape fine, coarse;  ///< of one of them
 };
 
-Shape sample_of(const std::vector<Index>& shape) {
-  Shape sample;
-  sample.axes = static_cast<int>(shape.size()) - 2;
-  for (std::size_t axis = 1; axis + 1 < shape.size(); ++axis) sample.spatial[axis + 4 - shape.size()] = shape[axis];
-  sample.channels = shape.back();
-  return sample;
+std::string counted(Index count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::vector<Index> with_rows(Index rows, const Shape& sample) {
-  std::vector<Index> shape{rows};
-  for (std::size_t axis = 3 - static_cast<std::size_t>(sample.axes); axis < 3; ++axis)
-    shape.push_back(sample.spatial[axis]);
-  shape.push_back(sample.channels);
+/// The axes of the data sets to average. ConfigError when they do not go with the rest of `copy`.
+AxisOrder order_of(const CoarseCopy& copy) {
+  if (copy.axis_names.empty()) return {copy.axes + 1, copy.axes};
+  const AxisOrder order = parse_axes(copy.axis_names, "--axes");
+  const std::string given = "--axes \"" + copy.axis_names + "\"";
+  if (const int positions = order.axes - (order.channel < 0 ? 0 : 1); positions != copy.axes)
+    throw ConfigError(given + " names " + counted(positions, "position") + ", and --factor has " +
+                      counted(copy.axes, "number") + "; give --factor a number per position");
+  if (order.channel > 0 && order.moves())
+    throw ConfigError(given + ": channels lie between positions; store the data set with them first or last, such as " +
+                      "numpy.moveaxis(x, " + std::to_string(order.channel + 1) + ", -1)");
+  if (order.axes == 1 && copy.samples.empty())
+    throw ConfigError(given + " fits labels of shape (n, outputs), too; name the data sets to average with --samples");
+  return order;
+}
+
+/// The shape of the data set in the copy.
+std::vector<Index> averaged(std::vector<Index> shape, const AxisOrder& order, const CoarseCopy& copy) {
+  auto factor = copy.factor.end() - copy.axes;
+  for (int axis = 0; axis < order.axes; ++axis)
+    if (axis != order.channel) shape[static_cast<std::size_t>(axis + 1)] /= *factor++;
   return shape;
 }
 
@@ -121,38 +137,77 @@ bool may_be_classes(ElementType type) {
          type != ElementType::float32 && type != ElementType::float64;
 }
 
+/// The data sets asked for have as many axes.
+void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
+  for (const std::string& name : copy.samples) {
+    const auto axes = std::ssize(source.info(name).shape);  // throws when there is no such data set
+    if (axes == order.axes + 1) continue;
+    if (copy.axis_names.empty())
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes - 2) +
+                        " axes; give --factor as many numbers");
+    throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
+                      copy.axis_names + "\" names " + std::to_string(order.axes + 1) +
+                      "; name every axis of the data set");
+  }
+}
+
+std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
+  if (!copy.axis_names.empty())
+    return "no data set has " + std::to_string(order.axes + 1) + " axes, as --axes \"" + copy.axis_names +
+           "\" names; name every axis of the data sets to average";
+  return "no data set has samples of " + std::to_string(copy.axes) + (copy.axes == 1 ? " axis" : " axes") +
+         " and channels; give --factor a number per axis, and --axes if there is no axis of channels";
+}
+
 /// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
-std::vector<std::string> choose(const CoarseCopy& copy, const Hdf5File& source, std::vector<std::string>& others) {
+std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                std::vector<std::string>& others) {
   std::vector<std::string> chosen;
   std::string unreadable;
   for (const std::string& name : all_datasets(copy.source)) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == copy.axes + 2, fits = shaped && !may_be_classes(info.type);
+    const bool shaped = std::ssize(info.shape) == order.axes + 1, fits = shaped && !may_be_classes(info.type);
     if (shaped && !fits) unreadable = name;
     const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
     (wanted ? chosen : others).push_back(name);
   }
-  for (const std::string& name : copy.samples) {
-    const auto axes = std::ssize(source.info(name).shape) - 2;  // throws when there is no such data set
-    if (axes != copy.axes)
-      throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes) +
-                        " axes; give --factor as many numbers");
-  }
+  require_axes(copy, order, source);
   if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
     throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
                       " elements, which may be classes; if they are to be averaged, name them with --samples");
   if (chosen.empty() && !unreadable.empty())
     throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
                       " elements; " + readable_types());
-  if (chosen.empty())
-    throw ConfigError(copy.source + ": no data set has samples of " + std::to_string(copy.axes) +
-                      (copy.axes == 1 ? " axis" : " axes") + " and channels; give --factor a number per axis");
+  if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
   return chosen;
 }
 
 void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
   if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
     throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
+}
+
+/// Without names of the axes, channels that come first would be averaged, and positions taken for channels.
+void refuse_channels_first(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
+  const Index first = shape[1];
+  const bool shortest = std::all_of(shape.begin() + 2, shape.end(), [&](Index size) { return first < size; });
+  if (first > kFewChannels || shape.back() <= kFewChannels || !shortest) return;
+  const std::string names[] = {"x", "y x", "z y x"};
+  const std::string& positions = names[shape.size() - 3];
+  throw ConfigError(path + ": data set '" + name + "' of shape " + shape_text(shape) +
+                    " looks channels first, and its last axis would be taken for channels; give --axes \"n c " +
+                    positions + "\", or --axes \"n " + positions + " c\" if the last axis is of channels");
+}
+
+Samples open_samples(const CoarseCopy& copy, const AxisOrder& order, const std::string& name) {
+  RowReader reader(copy.source, name);
+  require_samples(copy.source, name, reader.shape());
+  if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
+  Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
+  Shape coarse = coarse_shape(fine, copy.factor);
+  const Index per_row = order.moves() ? fine.channels : 1;
+  if (order.moves()) fine.channels = coarse.channels = 1;
+  return {name, std::move(reader), per_row, fine, coarse};
 }
 
 std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std::vector<Samples>& all) {
@@ -162,8 +217,9 @@ std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std
   text << "{\"program\": " << quoted(copy.program)
        << ", \"source\": " << quoted(std::filesystem::path(copy.source).filename().string())
        << ", \"source_bytes\": " << bytes
-       << ", \"factor\": " << list({copy.factor.end() - copy.axes, copy.factor.end()})
-       << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
+       << ", \"factor\": " << list({copy.factor.end() - copy.axes, copy.factor.end()});
+  if (!copy.axis_names.empty()) text << ", \"axes\": " << quoted(copy.axis_names);
+  text << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
   for (std::size_t i = 0; i < all.size(); ++i)
     text << (i == 0 ? "" : ", ") << quoted(all[i].name) << ": {\"source_shape\": " << list(all[i].reader.shape())
          << ", \"source_type\": " << quoted(to_string(all[i].reader.type())) << "}";
@@ -190,7 +246,9 @@ std::vector<std::uint16_t> rounded(ConstSpan means, const RowPlace& first, Index
 /// This rank's rows of one data set.
 void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5Output& target) {
   const Index step = std::max<Index>(1, block_bytes / samples.reader.row_bytes());
-  const Index width = samples.coarse.per_sample(), lines = samples.coarse.spatial[0] * samples.coarse.spatial[1];
+  const Index fine_width = samples.per_row * samples.fine.per_sample();  // elements of a row
+  const Index width = samples.per_row * samples.coarse.per_sample();
+  const Index lines = samples.per_row * samples.coarse.spatial[0] * samples.coarse.spatial[1];
   std::vector<std::byte> fine;
   std::vector<float> means;
   for (Index done = 0; done < rows.count; done += step) {
@@ -198,10 +256,10 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     fine.resize(static_cast<std::size_t>(part.count * samples.reader.row_bytes()));
     samples.reader.read(part.first, part.count, fine.data());
     const StoredSamples stored{samples.reader.type(), samples.fine, fine.data()};
-    const Index elements = part.count * samples.fine.per_sample();
+    const Index elements = part.count * fine_width;
     if (const Index bad = first_beyond_float32(stored.type, fine.data(), elements); bad < elements) {
       const double value = number_at(stored.type, fine.data(), bad);
-      const Index row = part.first + bad / samples.fine.per_sample();
+      const Index row = part.first + bad / fine_width;
       throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
                       not_finite_reason(value) +
                       (std::isfinite(value)
@@ -223,27 +281,25 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
 }  // namespace
 
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
+  const AxisOrder order = order_of(copy);
   const Hdf5File source = Hdf5File::open(copy.source, world);
   std::vector<std::string> others;
   std::vector<Samples> all;
   CoarseFile made;
   collective_try(world, [&] {
-    made.samples = choose(copy, source, others);
+    made.samples = choose(copy, order, source, others);
     if (copy.missing == MissingRule::refuse)
       for (const std::vector<std::string>& names : {made.samples, others})
         for (const std::string& name : names) source.require_written(name);
     for (const std::string& name : made.samples) {
-      RowReader reader(copy.source, name);
-      require_samples(copy.source, name, reader.shape());
-      const Shape fine = sample_of(reader.shape());
-      made.count += reader.shape().front();
-      all.push_back({name, std::move(reader), fine, coarse_shape(fine, copy.factor)});
+      all.push_back(open_samples(copy, order, name));
+      made.count += all.back().reader.shape().front();
     }
   });
   for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
-    target.create_dataset(samples.name, with_rows(samples.reader.shape().front(), samples.coarse), copy.type);
+    target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);
   target.write_attribute("coarsened", provenance(copy, source, all));
   collective_try(world, [&] {
     for (const Samples& samples : all)

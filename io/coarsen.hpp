@@ -33,7 +33,8 @@ struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
-  int axes = 1;  ///< of the samples
+  int axes = 1;            ///< of positions
+  std::string axis_names;  ///< of the data sets to average, for parse_axes(); empty: samples first, channels last
   std::vector<std::string>
       samples;  ///< data sets to average; empty: all of floats or 16-bit integers with so many axes
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
@@ -49,10 +50,12 @@ struct CoarseFile {
 };
 
 /// Collective; each rank averages its part of the rows. The target has the source's data sets: averaged samples
-/// (contiguous) and all others unchanged. It has the source's attributes except references. The root group's attribute
-/// "coarsened" is JSON with the source's name, size and shapes, the factor and the program. The bytes are the same for
-/// any number of ranks, and the target appears whole or not at all. DataError or ConfigError on every rank: nothing to
-/// average, a factor that does not divide, missing rows (of any data set), NaN, a mean that uint16 cannot hold.
+/// (contiguous, their axes in the same order) and all others unchanged. It has the source's attributes except
+/// references. The root group's attribute "coarsened" is JSON with the source's name, size and shapes, the factor, the
+/// names of the axes if given, and the program. The bytes are the same for any number of ranks, and the target appears
+/// whole or not at all. DataError or ConfigError on every rank: nothing to average, a factor that does not divide,
+/// channels between positions, a shape that looks channels first without names of its axes, missing rows (of any data
+/// set), NaN, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 namespace mrmf {
 namespace {
@@ -51,6 +53,14 @@ InputFile::InputFile(const std::string& path)
 }
 
 InputFile::~InputFile() { ::close(number_); }
+
+bool is_hdf5(const std::string& path) {
+  constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+  const InputFile file(path);
+  std::array<char, signature.size()> start{};
+  const ssize_t got = ::pread(file.number(), start.data(), start.size(), 0);
+  return got == std::ssize(start) && signature == std::string_view(start.data(), start.size());
+}
 
 std::string read_file(const std::string& path, Index most) {
   const InputFile file(path);

@@ -27,6 +27,9 @@ class InputFile {
   Index bytes_ = 0;
 };
 
+/// Whether a file begins as HDF5 files do. DataError as InputFile's.
+bool is_hdf5(const std::string& path);
+
 /// The contents of a file. DataError as above, and when it has more than `most` bytes or cannot be read.
 std::string read_file(const std::string& path, Index most = std::numeric_limits<Index>::max());
 

@@ -30,7 +30,8 @@ std::string not_finite_text(const RowPlace& place, const RowReader& reader) {
          not_finite_reason(value) +
          (std::isfinite(value)
               ? "; store the numbers in other units, or their logarithm"
-              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\"");
+              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
+                "predict: --not-finite skip)");
 }
 
 Index files_with(const DatasetShape& shape, Range rows) {

@@ -52,6 +52,7 @@ Factor factor_of(const std::string& text) {
 struct CoarsenOptions {
   std::vector<std::string> files;
   std::string factor;                ///< "2,2,2": per axis
+  std::string axes;                  ///< "n c y x": of the data sets to average
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
   ElementType type = ElementType::float32;
@@ -77,6 +78,7 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   const Factor factor = factor_of(options.factor);
   copy.factor = factor.extent;
   copy.axes = factor.axes;
+  copy.axis_names = options.axes;
   copy.replace = options.replace;
   copy.samples = options.samples;
   copy.type = options.type;
@@ -110,13 +112,17 @@ void add_coarsen(Subcommands& commands) {
   CLI::App* coarsen = commands.app.add_subcommand("coarsen", "write averaged-down copies of data files");
   auto options = std::make_shared<CoarsenOptions>();
   coarsen->add_option("files", options->files, "HDF5 files")->required();
-  coarsen->add_option("--factor", options->factor, "how many neighbours become one, per axis: 2,2,2")->required();
+  coarsen->add_option("--factor", options->factor, "how many neighbours become one, per axis of positions: 2,2,2")
+      ->required();
   coarsen->add_option("--output,-o", options->output, "folder for the copies, which keep their names")->required();
+  coarsen->add_option("--axes", options->axes,
+                      "axes of the data sets to average, in the order of the files: n for samples, c for channels, any "
+                      "other name for a position, such as \"n c y x\"; without c there is one channel; unless given, "
+                      "samples come first and channels last");
   coarsen
       ->add_option("--samples", options->samples,
-                   "data sets to average; unless given, all whose samples have as many axes as --factor has numbers; "
-                   "may be given "
-                   "more than once")
+                   "data sets to average; unless given, all that have the axes of --axes, or samples with as many axes "
+                   "as --factor has numbers; may be given more than once")
       ->take_all()
       ->expected(1);
   const Choices<ElementType> types{{"float32", ElementType::float32}, {"uint16", ElementType::uint16}};
@@ -124,7 +130,7 @@ void add_coarsen(Subcommands& commands) {
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value");
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
   add_overwrite(*coarsen, options->replace, "replace copies that are there");
   add_example(*coarsen, "mrmf coarsen mydata.h5 --factor 2,2 -o coarse");

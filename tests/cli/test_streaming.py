@@ -223,6 +223,59 @@ class Streaming(support.MrmfTest):
         self.fails(3, "coarsen", "gone.h5", "--factor", "2,2,2", "-o", "new", message="gone.h5: no such file")
         self.assertFalse(os.path.exists(self.path("new")))
 
+    def test_training_on_a_coarse_copy_of_channels_first(self):
+        self.mrmf("coarsen", *TRAIN[:3], "--factor", "2,2,2", "--output", "last")
+        for name in TRAIN:
+            with h5py.File(self.path(name), "a") as file:
+                cubes = np.moveaxis(file["3Dmap"][:], -1, 1)
+                del file["3Dmap"]
+                file["3Dmap"] = cubes
+        self.mrmf("coarsen", *TRAIN, "--factor", "2,2,2", "--axes", "n c z y x", "--output", "coarse", ranks=2)
+        for name in TRAIN[:3]:
+            with h5py.File(self.path("coarse/" + name), "r") as copy, h5py.File(self.path("last/" + name), "r") as last:
+                self.assertTrue(np.array_equal(copy["3Dmap"][:], np.moveaxis(last["3Dmap"][:], -1, 1)), name)
+                self.assertEqual(json.loads(copy.attrs["coarsened"])["axes"], "n c z y x")
+                self.assertNotIn("axes", json.loads(last.attrs["coarsened"]))
+        first = CONFIG.replace("[data]", '[data]\naxes = "n c z y x"')
+        self.write("first.toml", first)
+        self.write("coarse.toml", first.replace("cubes", "coarse/cubes"))
+        expected = self.train("a", "method.resolutions=[[2,2,2]]", config="first.toml")
+        self.assertEqual(self.train("b", config="coarse.toml"), expected)
+
+    def test_coarse_copies_by_names_of_the_axes(self):
+        x = np.random.default_rng(4).integers(0, 1000, (6, 4, 24, 24)).astype("f4")
+        with h5py.File(self.path("c4.h5"), "w") as file:
+            file["x"], file["alone"], file["y"] = x, x[:, 0], x[:, 0, 0]
+
+        def refused(*more, message):
+            self.fails(2, "coarsen", "c4.h5", "-o", "new", "--factor", *more, message=message)
+
+        def copied(*more):
+            self.mrmf("coarsen", "c4.h5", "-o", "new", "--overwrite", "--factor", *more)
+            with h5py.File(self.path("new/c4.h5"), "r") as file:
+                return [file[name][:] for name in ("x", "alone", "y")]
+
+        refused("2,2", message="c4.h5: data set 'x' of shape (6, 4, 24, 24) looks channels first, and its last axis would be "
+                               'taken for channels; give --axes "n c y x", or --axes "n y x c" if the last axis is of channels')
+        refused("2,2", "--axes", "n y c x", message="channels lie between positions; store the data set with them first or last")
+        refused("2,2", "--axes", "n c z y x", message="names 3 positions, and --factor has 2 numbers")
+        refused("2,2", "--axes", "c y x", message='--axes is "c y x": the first axis counts the samples')
+        refused("2,2,2", "--axes", "n c z y x", message='no data set has 5 axes, as --axes "n c z y x" names')
+        refused("2", "--axes", "n x", message="name the data sets to average with --samples")
+        self.assertFalse(os.path.exists(self.path("new")))
+        # Sums of whole numbers, divided by two or four: exact.
+        alone, y, means = x[:, 0], x[:, 0, 0], x.reshape(6, 4, 12, 2, 12, 2).mean((3, 5))
+        last = x.reshape(6, 2, 2, 12, 2, 24).mean((2, 4))
+        for options, expected in ((("2,2", "--axes", "n c y x"), (means, alone, y)),
+                                  (("2,2", "--axes", "n y x"), (x, means[:, 0], y)),
+                                  (("2,2", "--axes", "n y x c"), (last, alone, y)),
+                                  (("2", "--axes", "n x", "--samples", "y"), (x, alone, y.reshape(6, 12, 2).mean(2))),
+                                  # x is not averaged, as it has other axes: that it looks channels first is no matter.
+                                  (("2",), (x, alone.reshape(6, 12, 2, 24).mean(2), y))):
+            with self.subTest(options):
+                for got, wanted in zip(copied(*options), expected):
+                    self.assertTrue(np.array_equal(got, wanted))
+
     # --- the benchmark
 
     def best_of_bench_io(self, fast_enough, *words, ranks=0):

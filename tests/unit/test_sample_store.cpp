@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 
 #include "io/coarsen.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -70,6 +72,50 @@ std::vector<float> naive_coarsen(const std::vector<float>& fine, const Shape& s,
   return coarse;
 }
 
+/// A file with two samples of 3 channels at 4 x 24 positions, as data sets "first" (2, 3, 4, 24) and "last", channels
+/// first and last, and "alone" (2, 4, 24), one channel. `copy` averages positions by 2 and 3.
+struct NamedAxes {
+  TemporaryFolder folder;
+  Comm comm = Comm::self();
+  CoarseCopy copy;
+
+  NamedAxes() {
+    copy.source = folder.file("fine.h5");
+    copy.target = folder.file("coarse.h5");
+    copy.factor = {1, 2, 3};
+    copy.axes = 2;
+    std::vector<float> first(576), last(576);
+    for (std::size_t i = 0; i < first.size(); ++i) first[i] = std::sin(static_cast<float>(i * i % 977));
+    for (std::size_t n = 0; n < 2; ++n)
+      for (std::size_t c = 0; c < 3; ++c)
+        for (std::size_t at = 0; at < 96; ++at) last[(n * 96 + at) * 3 + c] = first[(n * 3 + c) * 96 + at];
+    test::write_floats(copy.source, "first", {2, 3, 4, 24}, first);
+    test::write_floats(copy.source, "last", {2, 4, 24, 3}, last);
+    test::write_floats(copy.source, "alone", {2, 4, 24}, {first.begin(), first.begin() + 192});
+    test::write_floats(copy.source, "y", {2, 1}, ramp(2));
+  }
+  /// Averages this data set alone; its shape in the copy.
+  std::vector<Index> averaged(const std::string& samples, const std::string& axes) {
+    copy.samples = {samples};
+    copy.axis_names = axes;
+    copy.replace = Replace::file;
+    coarse_copy(copy, comm);
+    return Hdf5File::open(copy.target, comm).info(samples).shape;
+  }
+  std::string refusal(const std::string& samples, const std::string& axes) {
+    return message<ConfigError>([&] { averaged(samples, axes); });
+  }
+  /// What a network sees of a file at a resolution.
+  std::vector<float> seen(const std::string& file, const std::string& samples, const std::string& axes,
+                          const Extent& resolution) {
+    DatasetSpec spec{{file}, samples, "y", SampleLayout::transpose};
+    spec.axes = axes;
+    SampleStore store(spec, inspect_dataset(spec, comm), {0, 2}, comm);
+    store.require(resolution);
+    return gather(store, resolution, {0, 1}).x;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("coarsen: agrees with the definition for every axis and factor") {
@@ -99,6 +145,47 @@ TEST_CASE("coarsen: impossible factors are refused with the axis") {
   CHECK_FALSE(refusal({1, 2, 1}).empty());
   CHECK_FALSE(refusal({1, 1, 0}).empty());
   CHECK(coarse_shape(sample, {1, 1, 4}) == Shape{0, {1, 1, 400}, 3, 1});
+}
+
+TEST_CASE("coarsen: a copy of data with named axes is the data at the factor, to the bit") {
+  NamedAxes data;
+  const Extent original{1, 1, 1};
+  CHECK(data.averaged("last", "") == std::vector<Index>{2, 2, 8, 3});
+  const std::vector<float> expected = data.seen(data.copy.target, "last", "", original);
+  CHECK(data.seen(data.copy.target, "first", "n c y x", data.copy.factor) == expected);  // copied as it was
+  CHECK(data.averaged("last", "n y x c") == std::vector<Index>{2, 2, 8, 3});
+  CHECK(data.seen(data.copy.target, "last", "", original) == expected);
+  CHECK(data.averaged("first", "n c y x") == std::vector<Index>{2, 3, 2, 8});
+  CHECK(data.seen(data.copy.target, "first", "n c y x", original) == expected);
+  CHECK(data.averaged("alone", "n y x") == std::vector<Index>{2, 2, 8});
+  CHECK(data.seen(data.copy.target, "alone", "n y x", original) ==
+        data.seen(data.copy.source, "alone", "n y x", data.copy.factor));
+  data.copy.factor = {1, 3, 2};
+  CHECK(data.averaged("first", "n y x c") == std::vector<Index>{2, 1, 2, 24});  // if that is what the axes are
+}
+
+TEST_CASE("coarsen: axes that do not fit, and channels that seem to come first, are refused") {
+  NamedAxes data;
+  const std::string& fine = data.copy.source;
+  CHECK(data.refusal("first", "") ==
+        fine + ": data set 'first' of shape (2, 3, 4, 24) looks channels first, and its last axis would be taken for " +
+            "channels; give --axes \"n c y x\", or --axes \"n y x c\" if the last axis is of channels");
+  CHECK(data.refusal("first", "n y c x") ==
+        "--axes \"n y c x\": channels lie between positions; store the data set with them first or last, such as "
+        "numpy.moveaxis(x, 2, -1)");
+  CHECK(data.refusal("first", "n c x") ==
+        "--axes \"n c x\" names 1 position, and --factor has 2 numbers; give --factor a number per position");
+  CHECK(data.refusal("first", "c n y x").starts_with("--axes is \"c n y x\": the first axis counts the samples"));
+  CHECK(data.refusal("first", "n y x") ==
+        fine + ": data set 'first' has 4 axes, and --axes \"n y x\" names 3; name every axis of the data set");
+  CHECK(data.refusal("alone", "").starts_with(fine + ": the samples of 'alone' have 1 axes"));
+  data.copy.axes = 1;
+  CHECK(data.refusal("alone", "").find("give --axes \"n c x\", or --axes \"n x c\"") != std::string::npos);
+  data.copy.samples.clear();
+  data.copy.axis_names = "n x";
+  CHECK(message<ConfigError>([&] { coarse_copy(data.copy, data.comm); }) ==
+        "--axes \"n x\" fits labels of shape (n, outputs), too; name the data sets to average with --samples");
+  CHECK_FALSE(std::filesystem::exists(data.copy.target));
 }
 
 TEST_CASE("the seconds of averaging are counted where samples are averaged, and nowhere else") {
@@ -217,20 +304,20 @@ TEST_CASE("store: NaN and infinity are found with file, data set and the row in 
     x[2 * 16 + 15] = std::numeric_limits<float>::quiet_NaN();
     expected = b +
                ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
-               "data.not_finite = \"skip\"";
+               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)";
   }
   SUBCASE("the first bad row is named, also by a rank that starts in the middle of the file") {
     x[2 * 16] = x[3 * 16] = std::numeric_limits<float>::quiet_NaN();
     owned = {4, 3};
     expected = b +
                ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
-               "data.not_finite = \"skip\"";
+               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)";
   }
   SUBCASE("infinity in labels") {
     y[7] = -std::numeric_limits<float>::infinity();
     expected = b +
                ": data set 'y', row 3 holds an infinity; remove or repair that sample, or leave all such out with "
-               "data.not_finite = \"skip\"";
+               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)";
   }
   SUBCASE("rows that are not ours do not matter") {
     x[3 * 16] = std::numeric_limits<float>::quiet_NaN();
