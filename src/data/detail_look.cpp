@@ -23,7 +23,7 @@
 namespace mrmf {
 namespace {
 
-// By four problems (docs/guide/methods.md): 0.82 or more of it is left where coarse models pay, 0.61 where they do not.
+// By the problems of docs/results/map: 0.78 or more of it is left where coarse models pay, 0.61 to 0.64 where not.
 constexpr double kLost = 0.75;        // of what is unexplained without the finest level, with it
 constexpr double kNoticeable = 0.02;  // of the labels' variance: shares of a fit that is all but exact say nothing
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "io/coarsen.hpp"
@@ -16,8 +17,8 @@
 namespace mrmf {
 namespace {
 
-// The rules below come from trials with both applications (jobs/cosmoflow/README.md, jobs/neuron/README.md): the
-// cheaper a coarse epoch, the more of them pay, and the fewer are needed at full resolution.
+// The rules below come from trials with the problems that docs/results/map.md calls fitted: the cheaper a coarse epoch,
+// the more of them pay, and the fewer are needed at full resolution.
 constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
 constexpr int kStatisticsSamples = 512;      // of precise batch norm, at least
 constexpr double kCheapWithoutFront = 0.2;   // of a coarse epoch, up to which full resolution itself ends better
@@ -26,17 +27,28 @@ constexpr double kCheapWithoutFront = 0.2;   // of a coarse epoch, up to which f
 double coarse_share(double cost) { return 4.0 / 3 - 16.0 / 15 * cost; }
 double fine_share(double cost) { return 0.05 + 0.7 * cost; }
 
+// The same where the coarse model is handed over whole, whatever a coarse epoch costs. At full resolution its layers
+// see less of a sample than they did, and a shorter last phase does not mend that (docs/results/map.md, heat-init).
+constexpr double kCoarseShareOfWhole = 0.8, kLastShareOfWhole = 0.375;
+
 // The same behind a front: 1.17 and 0.19 at a quarter, 1 and 1/3 at a half.
 double coarse_share_of_front(double cost) { return 4.0 / 3 - 2.0 / 3 * cost; }
 double last_share_of_front(double cost) { return 0.05 + 0.55 * cost; }
 
 constexpr Index kFactors[] = {2, 4};
 
+// Along every axis as much as its positions allow: an odd one stays.
 Extent averaged(const Shape& sample, Index factor) {
   Extent factors{1, 1, 1};
   for (std::size_t axis = factors.size() - static_cast<std::size_t>(sample.axes); axis < factors.size(); ++axis)
-    factors[axis] = factor;
+    factors[axis] = std::gcd(sample.spatial[axis], factor);
   return factors;
+}
+
+bool odd_axis_stays(const Shape& sample, const Extent& resolution) {
+  const std::size_t first = resolution.size() - static_cast<std::size_t>(sample.axes);
+  return std::any_of(resolution.begin() + static_cast<std::ptrdiff_t>(first), resolution.end(),
+                     [](Index factor) { return factor == 1; });
 }
 
 // "cosine" and "linear" fall to zero in whatever epochs there are; the others do not fit a short last phase.
@@ -58,6 +70,7 @@ struct Way {
   TopRule top = TopRule::interpolated;
   double coarse = 1, last = 1;
   double last_cost = 1;  ///< of an epoch of the last phase, in epochs at full resolution
+  std::string why{};     ///< what the last model is
 };
 
 // Such a network has the same parameters at every resolution. So the coarse model is handed over whole, and ends lower
@@ -67,38 +80,51 @@ bool knows_no_resolution(const Config& config) {
                              [](const LayerSpec& layer) { return layer.kind == LayerKind::global_average_pool; });
 }
 
-// Whether the model behind a front would begin as the coarse one ends, with labels that are as coarse as its output.
-bool front_possible(const Config& config, const Network& full) {
-  if (full.output().axes > 0) return false;
-  if (config.data.train.layout == SampleLayout::reinterpret) return false;  // averages are of other neighbours
-  if (config.data.normalise_samples.log1p) return false;  // logarithms of averages are no averages of logarithms
+// Why the model behind a front would not begin as the coarse one ends, or with labels finer than its output; else
+// nothing.
+std::string no_front(const Config& config, const Network& full) {
+  if (full.output().axes > 0) return "labels have positions";
+  if (config.data.train.layout == SampleLayout::reinterpret) return "averages are of other neighbours";
+  if (config.data.normalise_samples.log1p) return "logarithms of averages are no averages of logarithms";
   try {
     convolution_behind_front(config.model.layers);
-  } catch (const ConfigError&) {
-    return false;
+  } catch (const ConfigError& error) {
+    return error.what();
   }
-  return true;
+  return {};
 }
 
 Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse) {
-  const Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
-  if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch || knows_no_resolution(config))
+  if (knows_no_resolution(config))
+    return {.coarse = kCoarseShareOfWhole,
+            .last = kLastShareOfWhole,
+            .why = "the network has the same parameters at every resolution, so the coarse model goes on whole"};
+  Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
+  if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch) {
+    without.why = "the last model is the full network with the coarse one's convolutions and interpolated top";
     return without;
+  }
   const auto backend = make_reference_backend();
   const Network full(*backend, {sample, 1, config.model.layers, config.model.bottom});
-  if (!front_possible(config, full)) return without;
+  if (const std::string reason = no_front(config, full); !reason.empty()) {
+    without.why = "the top is interpolated, and there is no front: " + reason;
+    return without;
+  }
   const FrontWindow window{coarse.resolution, sample.channels};
   const Network last(*backend, {sample, 1, behind_front(config.model.layers, window), {}});
-  return {TopRule::front, coarse_share_of_front(coarse.cost), last_share_of_front(coarse.cost),
-          last.flop() / full.flop()};
+  const double cost = last.flop() / full.flop();
+  return {TopRule::front, coarse_share_of_front(coarse.cost), last_share_of_front(coarse.cost), cost,
+          fmt::format("the last model is the coarse one behind a new first layer, front, that reads full resolution: "
+                      "another network than the baseline's, an epoch of which costs {:.3f}",
+                      cost)};
 }
 
-AutoSchedule baseline(const Config& config, std::vector<std::string> reasons, const std::string& so) {
+AutoSchedule baseline(const Config& config, std::vector<std::string> reasons) {
   AutoSchedule chosen{.config = baseline_of(config),
                       .baseline_training_cost = static_cast<double>(config.training.epochs)};
   chosen.training_cost = chosen.baseline_training_cost;
   chosen.reasons = std::move(reasons);
-  chosen.reasons.push_back("so the plan is the baseline" + so);
+  chosen.reasons.emplace_back("so the plan is the baseline");
   return chosen;
 }
 
@@ -115,8 +141,8 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
   chosen.training_cost = fine * way.last_cost + before * coarse.cost;
   std::string reason = levels.usable.empty() ? levels.end : "";
   if (reason.empty() && chosen.training_cost >= chosen.baseline_training_cost)
-    reason = fmt::format("{} epoch{} are too few to be divided between two resolutions", given, given == 1 ? "" : "s");
-  if (!reason.empty()) return baseline(config, {reason}, ": no coarse model would save anything");
+    reason = fmt::format("training.epochs = {} is too few to be divided between two resolutions", given);
+  if (!reason.empty()) return baseline(config, {reason});
   method.name = MethodName::mrmf;
   method.detail = {};
   method.axes = sample.axes;
@@ -135,25 +161,28 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
     training.precise_batch_norm = (kStatisticsSamples + training.batch - 1) / training.batch;
   chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
                                 resolution_text(coarse.resolution, sample.axes), coarse.cost)};
-  if (way.top == TopRule::front)
-    chosen.reasons.push_back(fmt::format(
-        "the last model is the coarse one behind a new first layer, front, that reads full resolution: another network "
-        "than the baseline's, an epoch of which costs {:.3f}",
-        way.last_cost));
+  if (odd_axis_stays(sample, coarse.resolution))
+    chosen.reasons.push_back("an axis with an odd number of positions stays as it is: averages of 2 do not fit it");
+  chosen.reasons.push_back(way.why);
   return chosen;
 }
 
 bool saves(const AutoSchedule& chosen) { return chosen.config.method.name != MethodName::baseline; }
 
+constexpr double kExplainsNothing = 0.95;  // of the variance left: the fit sees nothing that detail could add to
+
 constexpr const char* kNotLooked = "whether the labels depend on detail that averages of 2 lose was not looked at: ";
 
 std::string detail_text(const DetailLook& look) {
   if (!look.known()) return kNotLooked + look.why_not;
+  const char* found = look.loses() ? "the labels depend on detail that averages of 2 lose"
+                      : std::min(look.without_finest, look.with_finest) > kExplainsNothing
+                          ? "whether the labels depend on detail that averages of 2 lose cannot be told"
+                          : "no sign that the labels depend on detail that averages of 2 lose";
   return fmt::format(
-      "{} on detail that averages of 2 lose: a linear fit on {} training samples leaves {:.2f} of their variance "
-      "unexplained without the finest detail and {:.2f} with it",
-      look.loses() ? "the labels depend" : "no sign that the labels depend", look.samples, look.without_finest,
-      look.with_finest);
+      "{}: a linear fit on {} training samples leaves {:.2f} of their variance unexplained without the finest detail "
+      "and {:.2f} with it",
+      found, look.samples, look.without_finest, look.with_finest);
 }
 
 }  // namespace
@@ -174,6 +203,14 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
   double finer = 1;
   for (const Index factor : kFactors) {
     const Extent resolution = averaged(sample, factor);
+    if (resolution == (levels.usable.empty() ? Extent{1, 1, 1} : levels.usable.front().resolution)) {
+      levels.end = sample.axes == 0 ? "samples without positions have no coarse resolutions"
+                                    : fmt::format(
+                                          "averages of {} fit no axis of {}: crop or pad them to multiples, or write a "
+                                          "schedule by hand with resolutions that fit",
+                                          factor, to_string(sample));
+      break;
+    }
     const std::string text = resolution_text(resolution, sample.axes);
     try {
       const Network coarse = network(resolution);
@@ -212,7 +249,7 @@ AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Co
   }
   const DetailLook look = look_at_detail(config, train, comm);
   chosen.reasons.push_back(detail_text(look));
-  if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()}, "");
+  if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()});
   chosen.detail = look;
   return chosen;
 }

@@ -34,8 +34,9 @@ struct CoarseLevels {
   std::vector<CoarseLevel> usable;  ///< from coarse to fine
   std::string end;                  ///< why there is none that is coarser
 };
-/// All axes averaged by 2, by 4: as far as data and network allow it, the top can be interpolated, and each level is
-/// much cheaper than the one before. ConfigError: the network does not fit the sample.
+/// All axes averaged by 2, by 4, but those whose positions are no multiple: as far as data and network allow it, the
+/// top can be interpolated, and each level is much cheaper than the one before. ConfigError: the network does not fit
+/// the sample.
 CoarseLevels coarse_levels(const Config& config, const Shape& sample);
 
 /// What config.method.name = "auto" comes to: a coarse model that is handed over to full resolution, behind a front

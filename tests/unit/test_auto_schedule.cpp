@@ -87,6 +87,29 @@ TEST_CASE(
   CHECK(way_with(flatten, Handover::best) == Way{TopRule::front, Moments::reset});  // the best epoch's are not kept
 }
 
+TEST_CASE("auto: axes are averaged as far as their positions allow") {
+  const auto levels_of = [](const Extent& positions) {
+    Shape sample = kCube;
+    sample.spatial = positions;
+    std::vector<Extent> resolutions;
+    for (const CoarseLevel& level : coarse_levels(read(automatic(kConvolutions)), sample).usable)
+      resolutions.push_back(level.resolution);
+    return resolutions;
+  };
+  using Levels = std::vector<Extent>;
+  CHECK(levels_of({16, 16, 16}) == Levels{{4, 4, 4}, {2, 2, 2}});
+  CHECK(levels_of({16, 15, 16}) == Levels{{4, 1, 4}, {2, 1, 2}});
+  CHECK(levels_of({16, 18, 16}) == Levels{{4, 2, 4}, {2, 2, 2}});
+  CHECK(levels_of({15, 15, 18}) == Levels{{1, 1, 2}});
+
+  Shape sample = kCube;
+  sample.spatial = {16, 15, 16};
+  const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), sample);
+  CHECK(chosen.config.method.resolutions == std::vector<Extent>{{2, 1, 2}, {1, 1, 1}});
+  REQUIRE(chosen.reasons.size() == 4);
+  CHECK(chosen.reasons[1].find("odd number of positions") != std::string::npos);
+}
+
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
   const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), kCube);
   const Config again = parse_config(to_toml(chosen.config), "c.toml", {});
@@ -103,8 +126,8 @@ TEST_CASE("auto: where nothing would be saved it is the baseline, and says why")
     return chosen.reasons.front();
   };
   Shape odd = kCube;
-  odd.spatial = {16, 15, 16};
-  CHECK(why(read(automatic(kConvolutions)), odd).find("cannot be used") != std::string::npos);
+  odd.spatial = {15, 15, 15};
+  CHECK(why(read(automatic(kConvolutions)), odd).starts_with("averages of 2 fit no axis of 15x15x15x2"));
   const std::string positions = "layers = [{ type = \"conv\", filters = 2, kernel = 3 }]";
   CHECK(why(read(automatic(positions)), kCube) ==
         "resolution [2,2,2] cannot be used: the network's output there is 6x6x6x2, and labels for 14x14x14x2 are "
