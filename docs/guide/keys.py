@@ -8,7 +8,8 @@ HEAD = """# All keys
 Every key of the configuration with its values, default and meaning, as `mrmf presets --keys` prints them. `make keys`
 writes this page from the program. [Configuration](configuration.md) says how keys are written.
 
-`ROLE` stands for `coarse`, `dense` and `finetune`; in `[[method.stages]]` for `coarse` and `dense`.
+`ROLE` stands for `coarse`, `dense` and `finetune`; in `[[method.stages]]` for `coarse` and `dense`. A phase of the
+role `baseline` takes the keys of `finetune`.
 
 A key without a default either means "not used" or is needed: `data.files`, `data.train.samples`, `data.train.labels`,
 `data.validation.samples`, `data.validation.labels`, and one of `model.preset` and `model.layers`.

@@ -16,12 +16,12 @@ started=$SECONDS
 declare -A simulate=(
   [cubes]="cosmology --samples ${SAMPLES:-1280} --size 32 --box 256 --method lpt --seed 1 --output $folder/cubes"
   [neuron]="neuron --samples ${SAMPLES:-16000} --cells 8 --seed 1 --output $folder/neuron.h5")
-declare -A epochs=([cubes]=10 [neuron]=5)
+declare -A epochs=([cubes]=10 [neuron]=6)
 declare -A baselines=([cubes]=docs/results/map/cubes-1280.csv [neuron]=docs/results/map/neuron-16000.csv)
 # Cubes at half of the baseline's cost, neurons at the same cost.
 declare -A one_fusion=(
   [cubes]="method.resolutions=[[2,2,2],[1,1,1]] method.stop.coarse.epochs=8 method.stop.finetune.epochs=3"
-  [neuron]="method.resolutions=[[2],[1]] method.stop.coarse.epochs=4 method.stop.finetune.epochs=2")
+  [neuron]="method.resolutions=[[2],[1]] method.stop.coarse.epochs=6 method.stop.finetune.epochs=2")
 
 method_words() {  # application, method
   case $2 in

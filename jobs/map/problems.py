@@ -28,7 +28,7 @@ PROBLEMS = {
     "cosmoflow128": Problem(JOBS / "cosmoflow/workstation-128.toml",
                             ("cosmology", "--size", "128", "--box", "512", "--method", "lpt"), 3, folder=True, part=40),
     "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, front=JOBS / "map/neuron-front.toml"),
-    "heat": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
+    "heat": Problem(JOBS / "fields/heat.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
     "heat-init": Problem(JOBS / "map/heat-init.toml", ("fields", "--kind", "heat"), 2),
     "neuron-init": Problem(JOBS / "map/neuron-init.toml", ("neuron", "--cells", "8"), 1),
     "cubes-init": Problem(JOBS / "map/cubes-init.toml", ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3,
@@ -99,11 +99,12 @@ def method_words(problem, method, epochs):
         return ["method.name=auto", "method.detail=ignore"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
-    by_hand = re.fullmatch(r"(\d+)([+if])(\d+)", method)  # i: interpolated top; f: behind a front, both as auto has them
+    by_hand = re.fullmatch(r"(\d+)([+ifc])(\d+)", method)  # i: interpolated top; f, c: a front, new or carried moments
     if by_hand:
         coarse, kind, last = by_hand.groups()
         statistics = 64 if kind == "+" else statistics_batches(problem)
-        return ["method.name=mrmf", f"method.top={'front' if kind == 'f' else 'interpolated'}", *two,
+        return ["method.name=mrmf", f"method.top={'front' if kind in 'fc' else 'interpolated'}", *two,
+                *(["method.moments=carry"] if kind == "c" else []),
                 f"method.stop.coarse.epochs={coarse}", f"method.stop.finetune.epochs={last}",
                 f"training.precise_batch_norm={statistics}"]
     if method == "interpolated":

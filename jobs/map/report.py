@@ -33,7 +33,7 @@ def rows(columns, epoch_gflop):
                f"{spread_text(column['validation_loss'], 4)} | {len(column['runs'])} | {saving_text(column['at_equal_loss'])} |")
 
 
-DRAWN = (("baseline", "tuned baseline", "#000000", "o", "-"), ("auto", "auto", "#0072B2", "s", "none"),
+DRAWN = (("baseline", "baseline", "#000000", "o", "-"), ("auto", "auto", "#0072B2", "s", "none"),
          ("frontnet", "auto's last network, from the beginning", "#D55E00", "^", ":"))
 
 

@@ -152,7 +152,7 @@ void add_bench_io(CLI::App& bench, Subcommands& commands) {
       "io", "how fast training samples come out of the files, beside a plain read; also under mpirun");
   add_config(*sub, options->config, options->overrides, kConfig);
   sub->add_option("--rounds", options->bench.rounds, "measure this often and print medians")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   sub->add_option("--json", options->bench.json.file, "file to write the figures to");
   add_overwrite(*sub, options->bench.json.replace);
@@ -160,7 +160,7 @@ void add_bench_io(CLI::App& bench, Subcommands& commands) {
   commands.run(*sub, [=, &world = commands.world] {
     if (world.root()) options->bench.json.require();
     BenchIo io = options->bench;
-    io.config = read_config(options->config, options->overrides);
+    io.config = with_schedule(read_config(options->config, options->overrides), "", world);
     omp_set_num_threads(choose_threads(io.config.run.threads, world));
     bench_io(io, world, std::cout);
   });
@@ -191,7 +191,7 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
       ->type_name("BLOCKS");
   sub->add_option("--tables", options->settings.tables, "times for --grid planned; this machine's unless given");
   sub->add_option("--epochs", options->settings.epochs, "measured epochs per team, after one that is not")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   sub->add_option("--csv", options->settings.csv.file, "file to write the table to");
   sub->add_option("--json", options->settings.json.file, "file to write the figures to");
@@ -206,7 +206,8 @@ void add_scaling(CLI::App& bench, Subcommands& commands) {
     settings.planned = options->grids == std::vector<std::string>{"planned"};
     if (!settings.planned) std::ranges::transform(options->grids, std::back_inserter(settings.grids), parse_grid);
     if (!settings.tables.empty() && !settings.planned) throw ConfigError("--tables goes with --grid planned alone");
-    bench_scaling(read_config(options->config, options->overrides), settings, world, std::cout);
+    const Config config = with_schedule(read_config(options->config, options->overrides), "", world);
+    bench_scaling(config, settings, world, std::cout);
   });
 }
 
@@ -228,15 +229,15 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
       ->type_name("KEY=VALUE");
   add_sample(*sub, options->sample);
   sub->add_option("--ranks", options->settings.ranks, "measure the grids of so many ranks; as many as are started")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_option("--threads", options->settings.threads, "of a rank; 0: all cores this process may use")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   sub->add_option("--rounds", options->settings.rounds,
                   "measure this often, one round after the other, and keep medians")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   sub->add_option("--seconds", options->settings.seconds, "of timed steps for every network and block, over all rounds")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   sub->add_option("-o,--output", options->output,
                   "file to add the tables to; tables-HOST.json in ~/.cache/mrmf unless given");
@@ -249,7 +250,7 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
     RunConfig run;
     TablesSettings settings = options->settings;
     if (!options->config.empty()) {
-      settings.config = read_config(options->config, options->overrides);
+      settings.config = with_schedule(read_config(options->config, options->overrides), options->sample, world);
       settings.sample = data_sample(*settings.config, options->sample, world).shape;
       run = settings.config->run;
     }
@@ -305,30 +306,30 @@ void add_bench(Subcommands& commands) {
     sub->add_option("--preset", options->settings.preset, "network (mrmf presets lists them)")->capture_default_str();
     sub->add_option("--sample", options->sample, "size of a sample, e.g. 64x64x64x4; the preset's own unless given");
     sub->add_option("--length", options->length, "positions along the last axis of a sample, instead of its own")
-        ->check(CLI::PositiveNumber);
+        ->check(above_zero());
     sub->add_option("--batch", options->settings.batch,
                     what == Benchmark::parity ? "rows per step (4)" : "rows per step (neuron_inverter 512, cubes 8)")
-        ->check(CLI::PositiveNumber);
+        ->check(above_zero());
     add("--steps", options->settings.steps,
-        what == Benchmark::parity || what == Benchmark::gradients ? "steps" : "timed steps", CLI::PositiveNumber);
+        what == Benchmark::parity || what == Benchmark::gradients ? "steps" : "timed steps", above_zero());
     add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
     add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "on a GPU");
     if (what == Benchmark::parity) {
       options->run.precision = Precision::fp32;
       sub->add_option("--tolerance", options->tolerance,
                       "largest relative difference of a loss; by precision unless given")
-          ->check(CLI::PositiveNumber);
+          ->check(above_zero());
     } else if (what == Benchmark::gradients) {
       options->run.precision = Precision::fp32;
       sub->add_option("--distance", options->gradients.distance,
                       "largest relative difference of a gradient; by precision unless given")
-          ->check(CLI::PositiveNumber);
+          ->check(above_zero());
       sub->add_option("--along", options->gradients.along,
                       "largest part of the expected gradient that may lack or be too much; by precision unless given")
-          ->check(CLI::PositiveNumber);
+          ->check(above_zero());
       add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
     } else {
-      add("--threads", options->run.threads, "0: all cores this process may use", CLI::NonNegativeNumber);
+      add("--threads", options->run.threads, "0: all cores this process may use", not_negative());
       add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
     }
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();

@@ -107,6 +107,21 @@ void add_choice(CLI::App& app, const std::string& name, Target& target, const Ch
     if (target == value) option->default_str(word);
 }
 
+/// A check of an option's number, by words of its own: the library's name the largest number there is, in 309 digits.
+inline CLI::Validator number_check(const std::string& type, const std::string& what, bool (*holds)(double)) {
+  const auto check = [what, holds](const std::string& text) -> std::string {
+    double value = 0;
+    return CLI::detail::lexical_cast(text, value) && holds(value) ? "" : "'" + text + "' is not a number " + what;
+  };
+  return CLI::Validator(check, type);
+}
+inline CLI::Validator above_zero() {
+  return number_check("POSITIVE", "above 0", [](double value) { return value > 0; });
+}
+inline CLI::Validator not_negative() {
+  return number_check("NONNEGATIVE", "of at least 0", [](double value) { return value >= 0; });
+}
+
 /// Adds the flag that every command with an output has.
 inline void add_overwrite(CLI::App& app, Replace& replace,
                           const std::string& what = "replace an output that is there") {

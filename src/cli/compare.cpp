@@ -9,6 +9,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 
@@ -33,8 +34,10 @@ void add_compare(Subcommands& commands) {
   commands.run(*compare, [=, &world = commands.world] {
     if (given->count() > 0) options->target = *target;
     options->width = output_width();
+    if (!world.root()) return;
+    print_warnings(leave_out_trials(*folders), world);
     const auto print = *csv ? compare_csv : *json ? compare_json : compare_table;
-    if (world.root()) std::cout << print(*folders, *options);
+    std::cout << print(*folders, *options);
   });
 }
 

@@ -8,8 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "io/row_choice.hpp"
+#include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/survey.hpp"
+#include "src/plan/labels.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 namespace {
@@ -72,10 +75,23 @@ std::string to_json(const DataFound& found) {
   return json.dump() + "\n";
 }
 
+// Why training would refuse these data for the model, or nothing.
+std::string misfit(Config config, const DatasetShape& train) {
+  try {
+    require_channels(config.data, train.sample);
+    settle_labels(config, train, {Extent{1, 1, 1}});
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
 void print_data(const DataOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
-  const DataFound found = survey(config, options.headers, world);
+  DataFound found = survey(config, options.headers, world);
   if (!world.root()) return;
+  if (const std::string why = misfit(config, found.splits.front().shape); !why.empty())
+    found.advice.push_back("the model does not fit the data: " + why);
   if (options.json) {
     std::cout << to_json(found);
     return;

@@ -51,6 +51,11 @@ AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& 
   return sample.train ? choose_schedule(config, *sample.train, world) : choose_schedule(config, sample.shape);
 }
 
+Config with_schedule(const Config& config, const std::string& given, Comm& world) {
+  if (config.method.name != MethodName::automatic) return config;
+  return schedule_for(config, data_sample(config, given, world), world).config;
+}
+
 void add_sample(CLI::App& app, std::string& given) {
   app.add_option("--sample", given, "shape of a sample, e.g. 1600x3; default: the data's, else the preset's");
 }

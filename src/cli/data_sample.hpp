@@ -31,6 +31,9 @@ DatasetShape headers_of(DatasetSpec spec, Comm& world);
 /// Collective; errors as choose_schedule()'s.
 AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world);
 
+/// The configuration, with what "auto" chooses written out. `given`: as in data_sample(). Collective; errors as theirs.
+Config with_schedule(const Config& config, const std::string& given, Comm& world);
+
 /// The option that is `given`.
 void add_sample(CLI::App& app, std::string& given);
 

@@ -97,11 +97,12 @@ void export_model(const ExportOptions& options, Comm& world) {
   require_finite(*backend, model, choice.file);
   ExportedModel whole = exported(*backend, model);
   add_facts(whole, choice);
+  if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";
+  tell_epoch(choice.file, std::cout, world);
   collective_try(world, [&] {
     if (!world.root()) return;
     const std::string bytes = format == ModelFormat::onnx ? onnx_bytes(whole) : safetensors_bytes(whole);
     write_file(options.output, bytes, options.replace);
-    if (!choice.text.empty()) std::cout << choice.text << "\n";
     std::cout << fmt::format("{}: {} of {} parameters, sample {}, output {}\n", options.output,
                              format == ModelFormat::onnx ? fmt::format("ONNX, opset {},", kOnnxOpset) : "safetensors",
                              model.network().trainable(), to_string(model.network().input()),

@@ -102,7 +102,7 @@ void add_import(Subcommands& commands) {
   sub->add_option("--sample", options->sample,
                   "shape of a sample at the original resolution, e.g. 1600x3; default: the file's, else the data's");
   add_overwrite(*sub, options->replace);
-  add_example(*sub, "mrmf import mine.safetensors -o model.h5 --config mine.toml");
+  add_example(*sub, "mrmf import mine.safetensors -o model.h5 --config runs/mine/config.toml");
   commands.run(*sub, [=, &world = commands.world] { import_model(*options, world); });
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -29,14 +30,22 @@ namespace mrmf {
 namespace {
 
 constexpr int kMostBatch = 64, kLeastSteps = 20;
+constexpr const char* kOutput = "run.toml";
 constexpr double kMemoryShare = 0.4;  // of the node's, for models and batches
 
 struct InitOptions {
   std::vector<std::string> files;
   GivenNames names;
-  std::string output = "run.toml", folder = "runs/first";
+  std::string output = kOutput, folder;
   Replace replace = Replace::nothing;
 };
+
+// run.folder: one for each configuration, because a second run in the first one's is refused.
+std::string folder_of(const InitOptions& options) {
+  if (!options.folder.empty()) return options.folder;
+  const std::string name = options.output == kOutput ? "first" : std::filesystem::path(options.output).stem().string();
+  return "runs/" + name;
+}
 
 /// A configuration under construction, as text with comments.
 struct Draft {
@@ -54,7 +63,7 @@ struct Draft {
                loss, epochs, batch) +
            "\n[method]\nname = \"auto\"  # coarse resolutions first where that saves time; `mrmf plan` shows what it "
            "comes to\n" +
-           fmt::format("\n[run]\nfolder = {}\n", quoted(options.folder));
+           fmt::format("\n[run]\nfolder = {}\n", quoted(folder_of(options)));
   }
 };
 
@@ -238,7 +247,10 @@ void write_config(const InitOptions& options, Comm& world) {
   const std::vector<std::string> files = expand_patterns(options.files);
   collective_try(world, [&] {
     if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
-    if (world.root()) require_output(options.output, options.replace, all_inputs(options.output, files));
+    if (world.root()) {
+      for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
+      require_output(options.output, options.replace, all_inputs(options.output, files));
+    }
     draft.look = look_at_files(files, options.names);
   });
   describe_data(draft, options, world);
@@ -270,7 +282,8 @@ void add_init(Subcommands& commands) {
   init->add_option("--axes", options->names.axes,
                    "axes of the samples, such as \"n c y x\", if they are guessed wrongly");
   init->add_option("--output,-o", options->output, "configuration to write")->capture_default_str();
-  init->add_option("--folder", options->folder, "run.folder of the configuration")->capture_default_str();
+  init->add_option("--folder", options->folder,
+                   "run.folder of the configuration (runs/first, or, of another output NAME.toml, runs/NAME)");
   add_overwrite(*init, options->replace);
   add_example(*init, "mrmf init mydata.h5 -o first.toml");
   commands.run(*init, [=, &world = commands.world] { write_config(*options, world); });

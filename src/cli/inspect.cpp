@@ -94,10 +94,25 @@ NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, co
   return facts;
 }
 
-std::string layer_line(const LayerFacts& layer, std::size_t from_width) {
-  return fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", layer.name, layer.from,
-                     from_width, layer.top ? "top" : "bottom", to_string(layer.output), grouped(layer.parameters),
-                     layer.flop / kMega, layer.own_memory() ? memory_text(layer.output.per_sample()) : "-",
+/// Of the columns that hold names; from: 0 where every layer reads the one before it.
+struct NameWidths {
+  std::size_t name = 14, from = 0;
+};
+
+NameWidths widths_of(const std::vector<LayerFacts>& layers) {
+  NameWidths widths;
+  for (const LayerFacts& layer : layers) {
+    widths.name = std::max(widths.name, layer.name.size());
+    if (!layer.from.empty()) widths.from = std::max({widths.from, layer.from.size() + 1, 5UL});
+  }
+  return widths;
+}
+
+std::string layer_line(const LayerFacts& layer, const NameWidths& widths) {
+  return fmt::format("  {:<{}} {:<{}}{:<7} {:>16} {:>12} {:>14.3f} {:>14} {:>9} {:>12}\n", layer.name, widths.name,
+                     layer.from, widths.from, layer.top ? "top" : "bottom", to_string(layer.output),
+                     grouped(layer.parameters), layer.flop / kMega,
+                     layer.own_memory() ? memory_text(layer.output.per_sample()) : "-",
                      layer.last != nullptr ? place_text(layer.last->memory.output) : "-",
                      layer.last != nullptr ? place_text(layer.last->memory.dy) : "-");
 }
@@ -112,19 +127,17 @@ std::string batch_text(const NetworkFacts& facts) {
 
 std::string network_text(const NetworkFacts& facts) {
   const Network& network = facts.network;
-  std::size_t from_width = 0;
-  for (const LayerFacts& layer : facts.layers)
-    if (!layer.from.empty()) from_width = std::max({from_width, layer.from.size() + 1, 5UL});
+  const NameWidths widths = widths_of(facts.layers);
   std::string text =
       fmt::format("resolution {}: sample {}, batch {}{}\n", resolution_text(facts.resolution, network.input().axes),
                   to_string(network.input()), batch_text(facts),
                   facts.grid.ranks() > 1 ? ", grid " + resolution_text(facts.grid.blocks, network.input().axes) : "");
-  text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer",
-                      from_width > 0 ? "from" : "", from_width, "group", "output", "parameters", "forward MFLOP",
+  text += fmt::format("  {:<{}} {:<{}}{:<7} {:>16} {:>12} {:>14} {:>14} {:>9} {:>12}\n", "layer", widths.name,
+                      widths.from > 0 ? "from" : "", widths.from, "group", "output", "parameters", "forward MFLOP",
                       "activations", "at", "gradient at");
-  for (const LayerFacts& layer : facts.layers) text += layer_line(layer, from_width);
-  text += fmt::format("  {:<14} {:<{}}{:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", "", from_width, "", "",
-                      grouped(network.trainable()), network.flop() / kMega, memory_text(facts.outputs));
+  for (const LayerFacts& layer : facts.layers) text += layer_line(layer, widths);
+  text += fmt::format("  {:<{}} {:<{}}{:<7} {:>16} {:>12} {:>14.2f} {:>14}\n", "all", widths.name, "", widths.from, "",
+                      "", grouped(network.trainable()), network.flop() / kMega, memory_text(facts.outputs));
   text += fmt::format("  flat features {}, running statistics {}; memory in training: model {}, workspace {}\n",
                       grouped(network.flat_features()), grouped(facts.state), byte_text(facts.memory.models),
                       byte_text(facts.memory.workspace));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.hpp"
@@ -17,6 +18,7 @@
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
+#include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
 
 namespace mrmf {
@@ -40,7 +42,7 @@ std::optional<DataSample> find_sample(const Config& config, const std::string& g
   }
 }
 
-// What a run of this configuration costs, and what the baseline would where "auto" has chosen.
+// What a run of this configuration costs, and what the baseline would, where it is another run.
 struct Costs {
   RunCost run;
   std::optional<RunCost> baseline{};
@@ -53,6 +55,14 @@ std::optional<RunSize> run_size(const Config& config, const RanksOptions& option
   if (config.run.ranks > 0) size.ranks = config.run.ranks;
   if (options.ranks > 0) size.ranks = options.ranks;
   return size;
+}
+
+// The same training at the last resolution alone.
+Config without_method(Config config) {
+  const MethodConfig method = std::exchange(config.method, {});
+  config.method.axes = method.axes;
+  config.method.resolutions = {method.resolutions.back()};
+  return config;
 }
 
 // The baseline beside what was planned for ranks: with its last phase's batch and grid.
@@ -70,7 +80,7 @@ std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample
   if (cost.looks > 0) text += fmt::format("; {:.2f} of them for looks", cost.looks);
   if (!cost.complete())
     text +=
-        fmt::format("; without {}{}{}, because the number of samples is not given",
+        fmt::format("; without {}{}{}, because the number of samples is not known (--samples)",
                     cost.without_statistics ? "new statistics of batch norms" : "",
                     cost.without_statistics && cost.without_looks ? " and " : "", cost.without_looks ? "looks" : "");
   return text + "\n";
@@ -81,11 +91,9 @@ std::string saved_text(double saved) {
   return fmt::format("so {:.0f} % are saved if both end at the same loss", 100 * saved);
 }
 
-std::string auto_text(const AutoSchedule& chosen, const Costs& costs) {
-  std::string text = fmt::format("baseline of training.epochs = {}: {:.2f}, {}\n", chosen.baseline_training_cost,
-                                 costs.baseline->epochs, saved_text(1 - costs.run.epochs / costs.baseline->epochs));
-  for (const std::string& reason : chosen.reasons) text += "auto: " + reason + "\n";
-  return text;
+std::string baseline_text(const Costs& costs, int epochs) {
+  return fmt::format("baseline of training.epochs = {}: {:.2f}, {}\n", epochs, costs.baseline->epochs,
+                     saved_text(1 - costs.run.epochs / costs.baseline->epochs));
 }
 
 // The plan as the run folder keeps it, with what the text says of its cost.
@@ -100,7 +108,8 @@ std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample,
     json["looks_cost_epochs"] = costs->run.looks;
     json["may_end_early"] = may_end_early(plan);
   }
-  if (chosen) json["auto"] = {{"baseline_cost_epochs", costs->baseline->epochs}, {"reasons", chosen->reasons}};
+  if (costs && costs->baseline) json["baseline_cost_epochs"] = costs->baseline->epochs;
+  if (chosen) json["auto"]["reasons"] = chosen->reasons;
   if (chosen && chosen->detail && chosen->detail->known())
     json["auto"]["detail"] = {{"samples", chosen->detail->samples},
                               {"unexplained_without_finest", chosen->detail->without_finest},
@@ -124,6 +133,12 @@ void print_plan(const PlanOptions& options, Comm& world) {
   }
   const Plan plan = make_plan(config);
   print_warnings(config_warnings(config), world);
+  if (sample && sample->train) {
+    require_channels(config.data, sample->shape);
+    Config settled = config;
+    settle_labels(settled, *sample->train, plan.resolutions());
+    print_warnings(sample_warnings(config, sample->shape), world);
+  }
   std::optional<RanksPlan> ranks;
   if (options.ranks.ranks > 0) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
@@ -132,8 +147,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;
     costs.emplace().run = run_cost(run, make_plan(run), sample->shape, size);
-    if (chosen) {
-      const Config baseline = beside(baseline_of(asked), ranks);
+    if (run.method.name != MethodName::baseline) {
+      const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
       costs->baseline = run_cost(baseline, make_plan(baseline), sample->shape, size);
     }
   }
@@ -145,7 +160,9 @@ void print_plan(const PlanOptions& options, Comm& world) {
   } else {
     std::cout << to_text(plan);
     if (costs) std::cout << cost_text(costs->run, plan, sample->shape);
-    if (chosen) std::cout << auto_text(*chosen, *costs);
+    if (costs && costs->baseline) std::cout << baseline_text(*costs, config.training.epochs);
+    if (chosen)
+      for (const std::string& reason : chosen->reasons) std::cout << "auto: " << reason << "\n";
     if (ranks) std::cout << to_text(*ranks);
   }
 }

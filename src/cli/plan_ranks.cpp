@@ -4,6 +4,7 @@
 
 #include "io/element.hpp"
 #include "kernels/check.hpp"
+#include "src/cli/commands.hpp"
 #include "src/planner/cost_tables.hpp"
 #include "src/planner/roofline.hpp"
 #include "src/system/backend_choice.hpp"
@@ -46,24 +47,23 @@ void add_ranks(CLI::App& plan, RanksOptions& options) {
   CLI::Option* ranks =
       plan.add_option("--ranks", options.ranks,
                       "choose the grid for so many ranks: predicted seconds of an epoch, memory, the second best")
-          ->check(CLI::PositiveNumber);
+          ->check(above_zero());
   const auto with = [&](CLI::Option* option) { option->needs(ranks); };
   with(plan.add_option("--per-node", options.per_node, "ranks on a node; all of them unless given")
-           ->check(CLI::PositiveNumber));
+           ->check(above_zero()));
   CLI::Option* tables = plan.add_option("--tables", options.tables,
                                         "times of a machine, from mrmf bench tables; this machine's unless given");
   with(tables);
   with(plan.add_option("--machine", options.machine, "model a GPU in place of tables: v100, a100, h100, h200")
            ->excludes(tables));
-  with(plan.add_option("--memory", options.memory, "GB that a rank may use")->check(CLI::PositiveNumber));
+  with(plan.add_option("--memory", options.memory, "GB that a rank may use")->check(above_zero()));
   with(plan.add_option("--batch", options.batch, "samples of a step over all ranks, of the plan's last phase")
-           ->check(CLI::PositiveNumber));
-  with(plan.add_option("--samples", options.samples, "training samples; the data's unless given")
-           ->check(CLI::PositiveNumber));
+           ->check(above_zero()));
+  plan.add_option("--samples", options.samples, "training samples; the data's unless given")->check(above_zero());
   with(plan.add_flag("--layers", options.layers,
                      "a table of every phase's layers: how each is cut, what it takes and sends"));
-  with(plan.add_option("--validation", options.validated, "validation samples; the data's unless given")
-           ->check(CLI::NonNegativeNumber));
+  plan.add_option("--validation", options.validated, "validation samples; the data's unless given")
+      ->check(not_negative());
 }
 
 RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world) {

@@ -1,6 +1,8 @@
 // `mrmf plot`: draws the curves and times of runs, and what a model said against what is true.
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <memory>
+#include <string>
 
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
@@ -36,7 +38,8 @@ void add_plot(Subcommands& commands) {
               "mrmf predict runs/mine -o out.h5\n"
               "mrmf plot out.h5 --what labels --labels mydata.h5:val_parameters -o labels");
   commands.run(*plot, [=, &world = commands.world] {
-    if (world.root()) draw(*options);
+    if (!world.root()) return;
+    for (const std::string& picture : draw(*options)) std::cout << picture << ": written\n";
   });
 }
 

@@ -6,6 +6,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 
@@ -28,6 +29,7 @@ void add_report(Subcommands& commands) {
   commands.run(*report, [=, &world = commands.world] {
     if (!world.root()) return;
     output->require();
+    print_warnings(leave_out_trials(options->runs), world);
     if (given->count() > 0) options->compare.target = *target;
     output->write(report_page(*options));
     std::cout << output->file << ": written\n";

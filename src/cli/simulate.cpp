@@ -81,7 +81,7 @@ void add_shares(CLI::App& app, double& train, double& validation, double& test) 
 void add_threads(CLI::App& app, int& threads) {
   app.add_option("--threads", threads,
                  "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
 }
 
@@ -91,10 +91,10 @@ void add_simulate_neuron(CLI::App& simulate, Subcommands& commands) {
   auto options = std::make_shared<NeuronSimulation>();
   neuron->add_option("--output,-o", options->file, "HDF5 file to write")->required();
   neuron->add_option("--samples,-n", options->samples, "number of samples in all three splits")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   neuron->add_option("--cells", options->cells, "number of different cells")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   add_shares(*neuron, options->train, options->validation, options->test);
   neuron->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
@@ -148,7 +148,7 @@ void add_simulate_fields(CLI::App& simulate, Subcommands& commands) {
              "heat: frames of a field that spreads and drifts, which coarse pixels keep; texture: fine stripes on a "
              "smooth background, which they lose");
   fields->add_option("--samples,-n", options->samples, "number of samples in all three splits")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   fields->add_option("--size", options->size, "pixels per axis, an even number from 16 to 1024")->capture_default_str();
   add_shares(*fields, options->shares.train, options->shares.validation, options->shares.test);
@@ -167,7 +167,7 @@ void add_simulate_volumes(CLI::App& simulate, Subcommands& commands) {
     return volumes->add_option(name, value, text)->capture_default_str();
   };
   volumes->add_option("--output,-o", options->file, "HDF5 file to write")->required();
-  add("--samples,-n", options->samples, "number of volumes in all three splits")->check(CLI::PositiveNumber);
+  add("--samples,-n", options->samples, "number of volumes in all three splits")->check(above_zero());
   add("--size", options->size, "voxels per axis, 8 to 256");
   add("--classes", options->classes, "classes of fractals, beside the background");
   add("--fractals", options->fractals, "fractals in each volume");

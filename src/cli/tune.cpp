@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -33,12 +32,22 @@ struct TuneOptions {
 };
 
 // Around what the configuration has. Batches are of all ranks that the run is for.
-void fill_in(TuneOptions& options, const Config& config, int batch) {
+void fill_in(TuneOptions& options, const Config& config, int ranks, Index samples) {
+  const int batch = config.training.batch;
   const double rate = config.training.optimizer.learning_rate;
   if (options.rates.empty()) options.rates = {rate / 4, rate / 2, rate, 2 * rate};
   if (options.batches.empty()) {
-    options.batches = {batch, 2 * batch};
-    if (batch >= 2) options.batches.insert(options.batches.begin(), batch / 2);
+    options.batches = {batch * ranks};
+    if (batch >= 2) options.batches.insert(options.batches.begin(), batch / 2 * ranks);
+    if (2 * batch * ranks <= samples) options.batches.push_back(2 * batch * ranks);
+  }
+  for (const int all : options.batches) {
+    if (all % ranks != 0)
+      throw ConfigError(fmt::format("--batches {}: run.ranks = {} ranks cannot share it evenly; give a multiple of {}",
+                                    all, ranks, ranks));
+    if (all > samples)
+      throw ConfigError(
+          fmt::format("a batch of {} is larger than the {} training samples; give smaller --batches", all, samples));
   }
 }
 
@@ -65,7 +74,7 @@ std::vector<Trial> train_trials(const TuneOptions& options, const TuneSettings& 
                                 const std::vector<Rung>& rungs, const std::string& best, Comm& world) {
   collective_try(world, [&] {
     if (!world.root()) return;
-    std::filesystem::create_directories(settings.folder);
+    make_folders(settings.folder);
     require_output(best, options.replace, {options.config});
   });
   return tune(settings, rungs, world,
@@ -86,7 +95,7 @@ void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
-  fill_in(options, config, config.training.batch * ranks);
+  fill_in(options, config, ranks, data.samples);
   Config settled = config;
   settle_axes(settled.model.layers, axes);
   const std::vector<Trial> all = grid(options);
@@ -107,7 +116,7 @@ void run_tuning(TuneOptions options, Comm& world) {
     if (options.json)
       std::cout << result_json(trials, rungs, axes, best);
     else
-      std::cout << "best: " << best << "\n";
+      std::cout << fmt::format("best: {} (its batch is for {} rank{})\n", best, ranks, ranks == 1 ? "" : "s");
   });
 }
 
@@ -123,11 +132,11 @@ void add_tune(Subcommands& commands) {
   tune->add_option("--rates", options->rates,
                    "learning rates to try; by default a quarter, half, once and twice the configuration's")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   tune->add_option("--batches", options->batches,
                    "batches to try, over all of run.ranks; by default half, once and twice the configuration's")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   tune->add_option("--rules", options->rules, "learning-rate rules to try")
       ->delimiter(',')
       ->check(CLI::IsMember({"constant", "cosine", "linear"}))

@@ -78,12 +78,15 @@ Json price(const std::vector<Rung>& rungs, int axes) {
 }  // namespace
 
 std::string price_text(const std::vector<Rung>& rungs, int axes, const std::string& made) {
-  std::string text = fmt::format("{} trials ({}); costs are in epochs at full resolution, by arithmetic:\n",
-                                 rungs.front().trials, made);
+  const auto some = [](int trials) { return trials == 1 ? "trial" : "trials"; };
+  std::string text = fmt::format("{} {} ({}); costs are in epochs at full resolution, by arithmetic:\n",
+                                 rungs.front().trials, some(rungs.front().trials), made);
   for (std::size_t r = 0; r < rungs.size(); ++r)
-    text += fmt::format("  rung {} of {}: {:>3} trials of {} epochs at resolution {}, {:.1f} each, {:.1f} in all\n",
-                        r + 1, rungs.size(), rungs[r].trials, rungs[r].epochs,
+    text += fmt::format("  rung {} of {}: {:>3} {} of {} epochs at resolution {}, {:.1f} each, {:.1f} in all\n", r + 1,
+                        rungs.size(), rungs[r].trials, some(rungs[r].trials), rungs[r].epochs,
                         resolution_text(rungs[r].resolution, axes), rungs[r].cost, rungs[r].trials * rungs[r].cost);
+  if (rungs.size() == 1)
+    return text + fmt::format("cost: {:.1f}; coarse trials before so few would save nothing\n", all_cost(rungs));
   return text + fmt::format("cost: {:.1f}; all trials at full length would cost {:.1f}\n", all_cost(rungs),
                             full_length_cost(rungs));
 }

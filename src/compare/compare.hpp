@@ -20,6 +20,10 @@ struct CompareOptions {
 /// wherever it is made.
 std::size_t output_width();
 
+/// Takes out the folders where `mrmf tune` keeps its trials, which are no runs, where there are others; a line for
+/// each.
+std::vector<std::string> leave_out_trials(std::vector<std::string>& folders);
+
 /// The comparison as a table with a column per method, schedule and settings. Shows the mean, sample standard deviation
 /// and number over the seeds, and savings and loss differences seed by seed with their standard error. The paper's own
 /// figures stand beside the columns that have some, and each reason for an unfair comparison has a line. DataError for
@@ -56,11 +60,12 @@ struct PlotOptions {
 std::vector<OutputOption> pictures_of(const OutputOption& output);
 
 /// Runs a drawing script of jobs/ with these words and the place to draw to, for each picture. None is there unless all
-/// could be drawn. ConfigError as below.
-void draw_plot(const std::string& script, const std::vector<std::string>& words, const OutputOption& output);
+/// could be drawn. The pictures' names. ConfigError as below.
+std::vector<std::string> draw_plot(const std::string& script, const std::vector<std::string>& words,
+                                   const OutputOption& output);
 
-/// Draws. ConfigError when Python or its matplotlib is missing, or options do not go together; DataError when the
-/// script refuses the files.
-void draw(const PlotOptions& options);
+/// Draws; the pictures' names. ConfigError when Python or its matplotlib is missing, or options do not go together;
+/// DataError when the script refuses the files.
+std::vector<std::string> draw(const PlotOptions& options);
 
 }  // namespace mrmf

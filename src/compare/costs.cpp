@@ -23,6 +23,7 @@ std::string equal_loss_text(const std::optional<EqualLoss>& saved) {
                       : saved->bound == EqualLoss::Bound::at_most ? "<= "
                                                                   : "";
   const std::string mean = fmt::format("{}{:.1f}", bound, 100 * saved->saved);
+  if (!saved->paired) return mean + " %, unpaired";
   return saved->error ? fmt::format("{} +- {:.1f} %", mean, 100 * *saved->error) : mean + " %";
 }
 

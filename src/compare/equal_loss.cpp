@@ -117,7 +117,9 @@ std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vect
       baselines.push_back(other);
   if (baselines.size() < 2) return {};
   // Like with like: where every baseline has the group's seeds, its others do not count.
-  if (std::ranges::all_of(baselines, [&](const Group& b) { return std::ranges::includes(seeds_of(b), seeds); }))
+  const bool paired =
+      std::ranges::all_of(baselines, [&](const Group& b) { return std::ranges::includes(seeds_of(b), seeds); });
+  if (paired)
     for (Group& baseline : baselines)
       std::erase_if(baseline.runs, [&](const Run& run) { return !seeds.contains(run.result.seed); });
 
@@ -127,8 +129,8 @@ std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vect
     return saved(end_of(group, measure, seed), best_ends(ends));
   };
   std::optional<EqualLoss> all = without({});
-  if (!all || seeds.size() < 2 || !std::ranges::all_of(baselines, [&](const Group& b) { return seeds_of(b) == seeds; }))
-    return all;
+  if (all) all->paired = paired;
+  if (!all || !paired || seeds.size() < 2) return all;
   // The jackknife: one seed after the other is left out of all columns at once, so that what a seed does to all of them
   // cancels out.
   std::vector<double> left;

@@ -98,7 +98,8 @@ Json equal_loss(const Group& group, const std::vector<Group>& groups, const std:
     const char* bounds[] = {"none", "at least", "at most"};
     json[name] = {{"mean", number(saved->saved)},
                   {"standard_error", saved->error ? number(*saved->error) : Json(nullptr)},
-                  {"bound", bounds[static_cast<int>(saved->bound)]}};
+                  {"bound", bounds[static_cast<int>(saved->bound)]},
+                  {"paired", saved->paired}};
   }
   return json;
 }

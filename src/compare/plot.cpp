@@ -62,7 +62,7 @@ void require_matching(const PlotOptions& options) {
 
 }  // namespace
 
-void draw(const PlotOptions& options) {
+std::vector<std::string> draw(const PlotOptions& options) {
   require_matching(options);
   std::vector<std::string> words = options.inputs;
   if (!options.labels.empty()) words.emplace_back("--labels");
@@ -74,8 +74,9 @@ void draw(const PlotOptions& options) {
       return draw_plot("plot.py", words, options.output);
     case PlotKind::times: return draw_plot("plot_times.py", words, options.output);
     case PlotKind::confusion: words.emplace_back("--matrix"); [[fallthrough]];
-    case PlotKind::labels: return draw_plot("plot_labels.py", words, options.output);
+    case PlotKind::labels: break;
   }
+  return draw_plot("plot_labels.py", words, options.output);
 }
 
 std::vector<OutputOption> pictures_of(const OutputOption& output) {
@@ -88,13 +89,19 @@ std::vector<OutputOption> pictures_of(const OutputOption& output) {
   return pictures;
 }
 
-void draw_plot(const std::string& script, const std::vector<std::string>& words, const OutputOption& output) {
+std::vector<std::string> draw_plot(const std::string& script, const std::vector<std::string>& words,
+                                   const OutputOption& output) {
   std::vector<std::unique_ptr<OutputFile>> files;
   for (const OutputOption& picture : pictures_of(output)) {
     files.push_back(std::make_unique<OutputFile>(picture.file, picture.replace));
     run_script(script, words, *files.back());
   }
-  for (const auto& file : files) file->commit();
+  std::vector<std::string> drawn;
+  for (const auto& file : files) {
+    file->commit();
+    drawn.push_back(file->target());
+  }
+  return drawn;
 }
 
 }  // namespace mrmf

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -61,10 +62,19 @@ Settings read_settings(const std::string& toml) {
     return (same != former.end() && same->second == entry.second) || entry.first == "training.seed" ||
            entry.first == "method.resolutions" || entry.first == "method.join" || entry.first == "data.channels" ||
            entry.first == "method.detail" ||  // how "auto" came to the rest
-
            entry.first.starts_with("run.");
   });
   return settings;
+}
+
+// Where mrmf tune keeps its trials (src/method/tune.cpp), and no run was trained.
+bool holds_trials(const fs::path& folder) {
+  static const std::regex trial("trial-[0-9a-f]{16}\\.json");
+  std::error_code none;
+  if (fs::exists(folder / "config.toml", none)) return false;
+  return std::ranges::any_of(fs::directory_iterator(folder, none), [](const fs::directory_entry& entry) {
+    return std::regex_match(entry.path().filename().string(), trial);
+  });
 }
 
 int order(const RunResult& result) {
@@ -132,6 +142,14 @@ void differing(const std::vector<Group>& groups, const std::string& what, const 
   lines.push_back("the runs differ in " + what + ": " + values);
 }
 
+// "data.h5: x, y; x, y" names the same data sets for training and validation: once is enough.
+std::string data_of(const RunResult& r) {
+  const std::size_t at = r.data.rfind("; ");
+  if (at == std::string::npos) return r.data;
+  std::string train = r.data.substr(0, at);
+  return train.ends_with(": " + r.data.substr(at + 2)) ? train : r.data;
+}
+
 std::string target_of(const RunResult& r) {
   if (r.metric_target) return fmt::format("{} {:g}", to_string(r.metric_target->metric), r.metric_target->least);
   return r.target ? fmt::format("{:g}", *r.target) : "none";
@@ -183,11 +201,22 @@ std::string method_name(const RunResult& r) {
   return to_string(r.method);
 }
 
+std::vector<std::string> leave_out_trials(std::vector<std::string>& folders) {
+  std::vector<std::string> runs, lines;
+  for (const std::string& folder : folders) (holds_trials(folder) ? lines : runs).push_back(folder);
+  if (runs.empty()) return {};
+  for (std::string& line : lines) line += ": holds the trials of mrmf tune, not a run; left out";
+  folders = std::move(runs);
+  return lines;
+}
+
 bool fresh_bottom(const Run& run) { return value_of(run.settings, "method.bottom") == "\"fresh\""; }
 
 Run read_run(const std::string& folder) {
   const fs::path path = folder;
   if (!fs::is_directory(path)) throw DataError(folder + ": there is no such run folder");
+  if (holds_trials(folder))
+    throw DataError(folder + ": holds the trials of mrmf tune, not a run; leave it out, or train its best.toml");
   if (!fs::exists(path / "result.json")) {
     throw DataError(folder + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
   }
@@ -352,8 +381,7 @@ std::vector<std::string> warnings(const std::vector<Group>& groups) {
   std::vector<std::string> lines;
   targets(groups, lines);
   differing(groups, "target", target_of, lines);
-  differing(
-      groups, "data", [](const RunResult& r) { return r.data; }, lines);
+  differing(groups, "data", data_of, lines);
   differing(
       groups, "network", [](const RunResult& r) { return r.model; }, lines);
   differing(groups, "machine", machine_of, lines);

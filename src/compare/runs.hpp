@@ -91,6 +91,7 @@ struct EqualLoss {
   std::optional<double> error{};  ///< standard error, where all columns have the same seeds: each in turn is left out
   enum class Bound { none, at_least, at_most };
   Bound bound = Bound::none;  ///< the loss is below that of every baseline, or above
+  bool paired = true;         ///< every baseline has all seeds of the group
 };
 /// Between baselines that ended lower the longer they were, the cost is interpolated; those that are no better than a
 /// cheaper one do not count, and those of other seeds do not where each baseline has the group's. `all`: only baselines

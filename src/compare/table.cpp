@@ -297,8 +297,9 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
   for (const MethodName method : {MethodName::baseline, MethodName::mrt}) {
     const auto columns = std::ranges::count_if(groups, [&](const Group& g) { return g.first().method == method; });
     if (columns > 1)
-      text += fmt::format("Of {} {} columns, the others are compared with the first at their last resolution.\n",
-                          columns, method == MethodName::mrt ? "MRT" : "baseline");
+      text += fmt::format(
+          "There are {} {} columns: a column is compared with the first of them that ends at the same resolution.\n",
+          columns, method == MethodName::mrt ? "MRT" : "baseline");
   }
   if (std::ranges::any_of(groups, [](const Group& g) { return g.first().top == TopRule::front; }))
     text +=

@@ -60,6 +60,9 @@ Config read_config(const std::string& path, const std::vector<std::string>& over
     throw ConfigError(path + ": cannot be read" + " (" + error.message() + "); check its permissions and its folder's");
   std::string text;
   try {
+    if (is_hdf5(path))
+      throw ConfigError(
+          fmt::format("{0}: is an HDF5 file, not a configuration; `mrmf init {0}` writes one for its data", path));
     text = read_file(path, kMostTomlBytes);
   } catch (const DataError& reason) {
     throw ConfigError(reason.what());

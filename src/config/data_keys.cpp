@@ -63,8 +63,9 @@ const Rule& unit_words() {
 
 // data.normalise.samples, sample_mean and sample_std, or the same of labels.
 template <class Field>
-void add_normalisation(Keys& keys, const std::string& one, Field field, const std::string& more) {
-  const std::string path = "normalise." + one;
+void add_normalisation(Keys& keys, const std::string& one, Field field, const std::string& more,
+                       const std::string& more_of_std) {
+  const std::string path = "normalise." + one, measured = "; measured over the training " + one + "s unless set";
   keys.push_back({path + "s", expected_word(unit_words()),
                   "units in which the network sees " + one +
                       "s: as they are, log(1 + x), (x - mean) / std per channel, or both, "
@@ -81,10 +82,10 @@ void add_normalisation(Keys& keys, const std::string& one, Field field, const st
                   }});
   add(
       keys, path + "_mean", [=](auto& d) -> auto& { return field(d).mean; }, {},
-      "mean_std: one number, or one per channel; measured over the training samples unless set");
+      "mean_std: one number, or one per channel" + measured);
   add(
       keys, path + "_std", [=](auto& d) -> auto& { return field(d).std; }, above(0),
-      "mean_std: the same for the divisor; mean 0 and std 255 bring pixels to 0 to 1");
+      "mean_std: the same for the divisor" + more_of_std + measured);
 }
 
 // A data set's name, or a list of several.
@@ -142,9 +143,10 @@ void add_meaning(Keys& keys) {
       "rows with NaN or infinity among their samples or labels: end with an error, or leave them out and list them, "
       "for "
       "which all data is read once more at the start");
-  add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that");
+  add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that",
+                    "; mean 0 and std 255 bring pixels to 0 to 1");
   add_normalisation(keys, "label", MRMF_FIELD(normalise_labels),
-                    "; evaluate and predict give their results in the files' own units");
+                    "; evaluate and predict give their results in the files' own units", "");
 }
 
 void add_augmentation(Keys& keys) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "io/nearest.hpp"
@@ -31,11 +32,41 @@ std::vector<std::string> children(const std::string& parent, const std::vector<s
   return {names.begin(), names.end()};
 }
 
-// A similar name beside it, else a key of the same name elsewhere, else a similar path.
+bool has(const std::vector<std::string>& known, const std::string& path) {
+  return std::find(known.begin(), known.end(), path) != known.end();
+}
+
+// A key that others call by this name, beside it or elsewhere; "" where there is none.
+std::string by_another_name(const std::string& parent, const std::string& name, const std::vector<std::string>& known) {
+  static const std::map<std::string, std::string> ours{{"lr", "training.optimizer.learning_rate"},
+                                                       {"scheduler", "training.optimizer.rule"},
+                                                       {"lr_scheduler", "training.optimizer.rule"},
+                                                       {"schedule", "training.optimizer.rule"},
+                                                       {"wd", "training.optimizer.weight_decay"},
+                                                       {"batch_size", "training.batch"},
+                                                       {"num_epochs", "training.epochs"},
+                                                       {"max_epochs", "training.epochs"},
+                                                       {"criterion", "training.loss"},
+                                                       {"loss_fn", "training.loss"},
+                                                       {"output", "run.folder"},
+                                                       {"output_dir", "run.folder"},
+                                                       {"out_dir", "run.folder"},
+                                                       {"gpu", "run.device"},
+                                                       {"cuda", "run.device"},
+                                                       {"num_threads", "run.threads"}};
+  const auto found = ours.find(name);
+  if (found == ours.end()) return "";
+  const std::string& key = found->second;
+  const std::string beside = parent + key.substr(parent_of(key).size());
+  return has(known, beside) ? beside : has(known, key) ? key : "";
+}
+
+// A similar name beside it, else what others call so, else a key of the same name elsewhere, else a similar path.
 std::string suggestion(const std::string& path, const std::vector<std::string>& known) {
   const std::string parent = parent_of(path), name = path.substr(parent.size());
   const std::string neighbour = nearest(name, children(parent, known));
   if (!neighbour.empty()) return parent + neighbour;
+  if (const std::string ours = by_another_name(parent, name, known); !ours.empty()) return ours;
   const auto same = std::find_if(known.begin(), known.end(), [&](const std::string& k) {
     return k.substr(parent_of(k).size()) == name && k.substr(0, k.find('.')) == path.substr(0, path.find('.'));
   });
@@ -92,6 +123,12 @@ void unknown_key(const Value& value, const std::string& path, const std::vector<
   const std::string parent = parent_of(path);
   const std::string section = parent.empty() ? "the sections are " : "there are " + parent + "{";
   throw ConfigError(message + "; " + section + join(children(parent, known)) + (parent.empty() ? "" : "}"));
+}
+
+void no_table(const Value& value, const std::string& path, const std::vector<std::string>& known) {
+  const std::string name = path + ".name";
+  const bool named = value.kind == Value::Kind::text && has(known, name);
+  refuse(value, path, "a table of settings" + (named ? "; write " + name + " = " + render(value) : ""));
 }
 
 std::string expected_number(bool integer, const Rule& rule) {

@@ -41,6 +41,9 @@ using Places = std::map<std::string, std::string>;
 /// ConfigError "<where>: unknown key '<path>'; did you mean '...'?". `known` are full paths.
 [[noreturn]] void unknown_key(const Value& value, const std::string& path, const std::vector<std::string>& known);
 
+/// ConfigError for a value in the place of a table. For a text, it says whether `known` has a name to give it to.
+[[noreturn]] void no_table(const Value& value, const std::string& path, const std::vector<std::string>& known);
+
 /// Types of values: their names in messages, reading and writing. "" is written for "not set".
 std::string expected_number(bool integer, const Rule& rule);
 std::string expected_word(const Rule& rule);
@@ -179,7 +182,7 @@ void read_table(const Value& table, const std::string& prefix, const std::string
     }
     if (known) continue;
     if (!section) unknown_key(value, prefix + path, paths(keys, prefix));
-    if (value.kind != Value::Kind::table) refuse(value, prefix + path, "a table of settings");
+    if (value.kind != Value::Kind::table) no_table(value, prefix + path, paths(keys, prefix));
     read_table(value, prefix, path + ".", keys, target, places);
   }
 }

@@ -81,9 +81,10 @@ bool is_like_labels(const std::string& name) {
 }
 
 bool is_like_row_numbers(const std::string& name) {
-  return has_any(name, {"split",    "fold",      "id",       "index",  "indices",   "idx",       "row",
-                        "time",     "timestamp", "uid",      "uuid",   "objid",     "objectid",  "specobjid",
-                        "sourceid", "sampleid",  "galaxyid", "haloid", "subjectid", "patientid", "runid"});
+  return has_any(name,
+                 {"split",    "fold",     "held",      "heldout", "id",        "index",     "indices",  "idx",
+                  "row",      "time",     "timestamp", "uid",     "uuid",      "objid",     "objectid", "specobjid",
+                  "sourceid", "sampleid", "galaxyid",  "haloid",  "subjectid", "patientid", "runid"});
 }
 
 std::vector<std::string> partner_names(const std::string& name, const std::string& word) {

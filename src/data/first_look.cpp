@@ -40,19 +40,17 @@ bool may_be_samples(const FileArray& array) {
   return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
 }
 
-/// The best of some arrays, and others that are as good.
+bool held_out(const FileArray& array) { return is_held_out(array.name) && !is_for_training(array.name); }
+
+/// The best of some arrays, and others that a user may have meant.
 struct Choice {
   const FileArray* best = nullptr;
   std::vector<std::string> others;  ///< their names, in quotes
 
-  template <class Better>
-  void offer(const FileArray& array, const Better& better) {
-    if (best != nullptr && !better(array, *best)) {
-      if (!better(*best, array)) others.push_back("'" + array.name + "'");
-      return;
-    }
-    best = &array;
-    others.clear();
+  template <class Likely>
+  void add_others(const std::vector<const FileArray*>& candidates, const Likely& likely) {
+    for (const FileArray* array : candidates)
+      if (array != best && likely(*array)) others.push_back("'" + array->name + "'");
   }
   void tell(const std::string& as, std::vector<std::string>& reasons) const {
     if (others.empty()) return;
@@ -61,28 +59,39 @@ struct Choice {
   }
 };
 
-// The array with the most numbers per row: rather one that is not named like labels, and for training.
+// The array with the most numbers per row: rather one that is not named like labels, and for training. A mask is as
+// large as its image, and of integers.
 Choice choose_samples(const std::vector<FileArray>& arrays) {
-  Choice choice;
-  const auto rank = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
-  for (const FileArray& array : arrays) {
-    if (!may_be_samples(array) || (is_held_out(array.name) && !is_for_training(array.name))) continue;
-    choice.offer(array, [&](const FileArray& a, const FileArray& b) { return rank(a) > rank(b); });
-  }
+  std::vector<const FileArray*> candidates;
+  for (const FileArray& array : arrays)
+    if (may_be_samples(array) && !held_out(array)) candidates.push_back(&array);
+  if (candidates.empty()) return {};
+  const auto size = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
+  const auto rank = [&](const FileArray* array) { return std::tuple(size(*array), !array->integer()); };
+  Choice choice{*std::ranges::max_element(candidates, {}, rank), {}};
+  choice.add_others(candidates, [&](const FileArray& array) { return size(array) == size(*choice.best); });
   return choice;
 }
 
-// Another array with as many rows: rather one named like labels, then the one with fewer numbers per row.
-Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
-  Choice choice;
-  const auto rank = [&](const FileArray& array) {
+// Another array with as many rows: rather one named like labels, then the one with fewer numbers per row. All that are
+// of the same split, and no row numbers, may be meant: of several labels the file does not say which are to be learnt.
+Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes) {
+  std::vector<const FileArray*> candidates;
+  for (const FileArray& array : arrays)
+    if (readable(array) && array.name != samples.name && array.rows() == samples.rows()) candidates.push_back(&array);
+  if (candidates.empty()) return {};
+  const auto role = [&](const FileArray& array) {
     const bool trains = is_for_training(array.name) == is_for_training(samples.name);
-    return std::tuple(!trains, is_like_row_numbers(array.name), !is_like_labels(array.name), array.per_row());
+    return std::tuple(!trains, is_like_row_numbers(array.name));
   };
-  for (const FileArray& array : arrays) {
-    if (!readable(array) || array.name == samples.name || array.rows() != samples.rows()) continue;
-    choice.offer(array, [&](const FileArray& a, const FileArray& b) { return rank(a) < rank(b); });
-  }
+  const auto rank = [&](const FileArray* array) {
+    return std::tuple(role(*array), !is_like_labels(array->name), array->per_row());
+  };
+  Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
+  choice.add_others(candidates, [&](const FileArray& array) {
+    return role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
+           labels_fit(array, samples, axes);
+  });
   return choice;
 }
 
@@ -130,7 +139,7 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
 
 const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
                              FirstLook& look) {
-  const Choice choice = choose_labels(arrays, samples);
+  const Choice choice = choose_labels(arrays, samples, look.axes);
   if (choice.best != nullptr) {
     choice.tell("labels", look.reasons);
     return *choice.best;
@@ -214,6 +223,10 @@ Index FileArray::per_row() const {
   return shape.empty() ? 0 : std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
 }
 
+bool FileArray::integer() const {
+  return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
+}
+
 std::vector<FileArray> arrays_of(const std::string& path) {
   const Hdf5File file = Hdf5File::open(path, Comm::self());
   std::vector<FileArray> arrays;
@@ -230,13 +243,15 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   FirstLook look;
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
+  std::vector<std::string> of_axes;
+  look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   const FileArray& labels =
       given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
   look.labels = labels.name;
   find_validation(arrays, samples, labels, look);
-  look.axes = given.axes.empty() ? guess_axes(samples, look.reasons) : given.axes;
+  look.reasons.insert(look.reasons.end(), of_axes.begin(), of_axes.end());
   guess_labels(paths, labels, samples, look);
   return look;
 }

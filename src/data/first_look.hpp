@@ -16,6 +16,7 @@ struct FileArray {
   std::string type_name;
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
+  bool integer() const;  ///< of integers, if it is of numbers
 };
 
 /// All data sets of a file but single values, by name. DataError when the file cannot be read.

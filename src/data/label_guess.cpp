@@ -66,10 +66,6 @@ void add_values(const std::string& path, const std::string& labels, Values& all)
   }
 }
 
-bool is_integer(ElementType type) {
-  return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
-}
-
 /// How labels lie beside samples.
 struct LabelLayout {
   bool positions = false;  ///< one or more per position
@@ -100,7 +96,7 @@ LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const s
   const AxisOrder order = parse_axes(axes);
   const Shape sample = shape_of(samples, order);
   const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
-  if (count > 2 && !have_positions(labels, sample, order))
+  if (!labels_fit(labels, samples, axes))
     throw DataError(
         fmt::format("{}: '{}' ({}) does not fit '{}' ({}): labels per position have the samples' positions, and labels "
                     "per sample are stored as ({}, {}); store them so, or name others with --labels",
@@ -128,7 +124,7 @@ struct Found {
   const FileArray& labels;
   LabelLayout layout;
   Values values;
-  bool integer() const { return is_integer(labels.type); }
+  bool integer() const { return labels.integer(); }
   bool whole() const { return integer() && values.whole; }
   bool one() const { return layout.width == 1 || (layout.single && whole()); }
   /// Whether these are a label per position if they are classes.
@@ -180,7 +176,7 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     say(fmt::format("'{}' holds whole numbers of 0 to {:g}: {} classes, one {}", labels.name, values.most, look.outputs,
                     found.positions() ? "per position" : "per sample"));
     const Index absent = look.outputs - static_cast<Index>(values.distinct());
-    if (absent > 0) say(fmt::format("{} of these classes never occur", absent));
+    if (absent > 0) say(fmt::format("{} of these classes never occur{}", absent, absent == 1 ? "s" : ""));
     return;
   }
   const std::string per = layout.positions ? "per position" : "per sample";
@@ -201,6 +197,12 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
 }
 
 }  // namespace
+
+bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes) {
+  if (labels.shape.size() <= 2) return true;
+  const AxisOrder order = parse_axes(axes);
+  return have_positions(labels, shape_of(samples, order), order);
+}
 
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   FirstLook& look) {

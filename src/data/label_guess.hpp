@@ -8,6 +8,10 @@
 
 namespace mrmf {
 
+/// Whether an array may be labels of samples of these axes (data.axes): numbers per sample, or per position of the
+/// samples.
+bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes);
+
 /// Reads the labels of all files, for training and for validation, and sets look.kind and look.outputs; look.axes and
 /// the names are known. Classes are whole numbers in integers, from 0 on and nearly without gaps; a line among the
 /// reasons says so where floats look like classes, or classes are many. DataError: labels of several axes whose

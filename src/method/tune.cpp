@@ -166,8 +166,16 @@ std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int tria
     rungs.push_back({{1, 1, 1}, some, 0, static_cast<double>(some)});
   }
   rungs.push_back({{1, 1, 1}, config.training.epochs, 0, static_cast<double>(config.training.epochs)});
-  const int fewest = trials >= kManyTrials ? kFewestForAgreement : kFewest;
-  for (Rung& rung : rungs) rung.trials = std::exchange(trials, survivors(trials, fewest));
+  const int fewest = trials >= kManyTrials ? kFewestForAgreement : kFewest, all = trials;
+  double cost = 0;
+  for (Rung& rung : rungs) {
+    rung.trials = std::exchange(trials, survivors(trials, fewest));
+    cost += rung.trials * rung.cost;
+  }
+  // Few trials are as cheap without coarse ones, and say more.
+  if (cost < all * rungs.back().cost) return rungs;
+  rungs.erase(rungs.begin(), rungs.end() - 1);
+  rungs.back().trials = all;
   return rungs;
 }
 
@@ -217,7 +225,7 @@ Config tuned(const Config& config, const Trial& trial, int ranks) {
   Config own = config;
   own.training.optimizer.learning_rate = trial.learning_rate;
   own.training.optimizer.rule = trial.rule;
-  own.training.batch = std::max(1, trial.batch / ranks);
+  own.training.batch = trial.batch / ranks;
   return own;
 }
 

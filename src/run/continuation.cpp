@@ -27,7 +27,10 @@ struct Advice {
     if (epochs == Epochs::same) return kAnew;
     return "begin a new run with model.start = " + quoted(is.config.run.folder) + " in another folder";
   }
-  std::string back() const { return (epochs == Epochs::same ? "set it back, " : "set it back, or ") + anew(); }
+  std::string back(std::size_t keys = 1) const {
+    return std::string(keys == 1 ? "set it back, " : "set them back, ") + (epochs == Epochs::same ? "" : "or ") +
+           anew();
+  }
   std::string holds() const {
     return "run.folder: " + is.config.run.folder +
            (epochs == Epochs::same ? " holds an unfinished run " : " holds a run ");
@@ -40,11 +43,17 @@ void scale(RoleSettings& role, int factor) {
 
 /// Ranks, or groups of ranks that share samples.
 int groups(const RunStart& start, const Extent& grid) { return start.ranks / static_cast<int>(product(grid)); }
+int groups(const RunStart& start) { return groups(start, start.config.run.grid.front()); }
+
+// "2 shards"
+std::string counted(int count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 // The configuration with batches and shards of all ranks in place of one rank's: equal if the mini-batches are.
 Config over_ranks(const RunStart& start) {
   Config config = start.config;
-  const int factor = groups(start, config.run.grid.front());
+  const int factor = groups(start);
   if (config.data.shards == 0) config.data.shards = factor;
   config.training.batch *= factor;
   for (RoleSettings* role : {&config.method.coarse, &config.method.dense, &config.method.finetune})
@@ -74,23 +83,39 @@ void require_same_batches(const RunStart& was, const Advice& advice) {
     const int batch_then = then[i].batch * groups(was, then[i].grid), batch = now[i].batch * groups(is, now[i].grid);
     const int shards_then = shards(was, then[i]), shards_now = shards(is, now[i]);
     if (batch_then == batch && shards_then == shards_now) continue;
-    throw ConfigError(
-        fmt::format("{}where {} has mini-batches of {} from {} shards of the data, and here of {} from {}: keep "
-                    "data.shards and the "
-                    "batch times the groups of ranks that run.grid makes; {}",
-                    advice.holds(), place_text(then[i]), batch_then, shards_then, batch, shards_now, advice.back()));
+    throw ConfigError(fmt::format(
+        "{}where {} has mini-batches of {} from {} of the data, and here of {} from {}: keep data.shards and "
+        "the batch times the groups of ranks that run.grid makes; {}",
+        advice.holds(), place_text(then[i]), batch_then, counted(shards_then, "shard"), batch, shards_now,
+        advice.back()));
   }
 }
 
-// "training.seed is 1, and here it is 5". Lists of tables are too long for a line.
-std::string text(const KeyDifference& difference) {
+// Lists of tables are too long for a line.
+std::string value_text(const std::string& toml) {
   constexpr std::size_t kLong = 60;
-  const auto value = [](const std::string& toml) {
-    return toml.empty() ? "not set" : toml.size() > kLong ? "another" : toml;
-  };
-  const std::string was = value(difference.was), is = value(difference.is);
+  return toml.empty() ? "not set" : toml.size() > kLong ? "another" : toml;
+}
+
+// "training.seed is 1, and here it is 5"
+std::string text(const KeyDifference& difference) {
+  const std::string was = value_text(difference.was), is = value_text(difference.is);
   if (was == is) return difference.key + " is another than here";
   return difference.key + " is " + was + ", and here it is " + is;
+}
+
+// "2 keys differ: training.seed (1 then, 5 now), method.target (not set then, 0.25 now)"
+std::string text(const std::vector<KeyDifference>& found) {
+  constexpr std::size_t kNamed = 3;
+  if (found.size() == 1) return text(found.front());
+  std::string named;
+  for (std::size_t i = 0; i < std::min(found.size(), kNamed); ++i) {
+    const std::string was = value_text(found[i].was), is = value_text(found[i].is);
+    named += fmt::format("{}{} ({} then{})", named.empty() ? "" : ", ", found[i].key, was,
+                         was == is ? "" : ", " + is + " now");
+  }
+  return fmt::format("{} keys differ: {}{}", found.size(), named,
+                     found.size() > kNamed ? fmt::format(" and {} more", found.size() - kNamed) : "");
 }
 
 // Of training and validation: data.split.by = "files" deals them out.
@@ -138,34 +163,93 @@ bool may_be_measured(const KeyDifference& difference) {
                   advice.holds(), samples, text(measured), advice.back()));
 }
 
+bool holds_key(const std::vector<KeyDifference>& found, const std::string& key) {
+  return std::ranges::any_of(found, [&](const KeyDifference& difference) { return difference.key == key; });
+}
+
+// What this start is to set, so that its mini-batches are those of before: "--set data.shards=2 --set
+// training.batch=32". `batches` are over all ranks. Where a key is no number (a table of stages, a batch that was not
+// set), it is said in words.
+std::string same_batches(const std::vector<KeyDifference>& batches, int shards, int groups_now) {
+  std::string settings;
+  for (const KeyDifference& difference : batches) {
+    const std::string& was = difference.was;
+    const bool number = !was.empty() && std::ranges::all_of(was, [](char c) { return '0' <= c && c <= '9'; });
+    const int of_all = number ? std::stoi(was) : 0;
+    if (!number || (difference.key != "data.shards" && of_all % groups_now != 0))
+      return fmt::format("data.shards = {} and every batch times ranks as it was", shards);
+    settings += fmt::format("{}--set {}={}", settings.empty() ? "" : " ", difference.key,
+                            difference.key == "data.shards" ? of_all : of_all / groups_now);
+  }
+  return settings;
+}
+
+// Other numbers of ranks, or of groups of ranks, make other mini-batches unless the configuration makes up for it.
+[[noreturn]] void refuse_other_ranks(const RunStart& was, const Advice& advice,
+                                     const std::vector<KeyDifference>& batches,
+                                     const std::vector<KeyDifference>& others) {
+  const int then = groups(was), now = groups(advice.is), own = was.config.data.shards;
+  const int shards = own > 0 ? own : then;
+  const bool grids = then != was.ranks || now != advice.is.ranks;
+  const std::string noun = grids ? "group" : "rank";
+  std::string remedy = grids ? fmt::format("make it {} again", then) : fmt::format("start it on {}", then);
+  if (shards % now == 0)
+    remedy += ", or keep its mini-batches with " + same_batches(batches, shards, now);
+  else if (own == 0)
+    remedy += fmt::format(" (data.shards was not set, so its data is in {}, which {} cannot share)",
+                          counted(shards, "shard"), counted(now, noun));
+  else
+    remedy += fmt::format(", or another number that divides data.shards = {}", shards);
+  if (!others.empty())
+    remedy += "; besides, " + text(others) + (others.size() == 1 ? ": set it back" : ": set them back");
+  throw ConfigError(fmt::format("{}that was started on {}{}, and now there {} {}: {}; or {}", advice.holds(),
+                                counted(then, noun), grids ? " of ranks (run.grid)" : "", now == 1 ? "is" : "are", now,
+                                remedy, advice.anew()));
+}
+
+// What gives a run more epochs, where nothing else is asked for.
+std::string more_epochs(const RunStart& was, const Advice& advice, const std::vector<KeyDifference>& found) {
+  const bool alone =
+      found.size() == 1 && (holds_key(found, "training.epochs") || holds_key(found, "method.stop.finetune.epochs"));
+  const int wanted = last_epochs(advice.is.config);
+  if (!alone || advice.epochs == Epochs::more || wanted <= last_epochs(was.config)) return "";
+  return fmt::format("for more epochs of its last phase, mrmf train --continue {} --set training.epochs={}; otherwise ",
+                     advice.is.config.run.folder, wanted);
+}
+
+// The keys that differ, but for numbers of ranks that come to the same mini-batches.
+void require_same_keys(const RunStart& was, const Advice& advice, bool by_stage) {
+  const RunStart& is = advice.is;
+  auto found = by_stage ? differences(without_batches(was.config), without_batches(is.config))
+                        : differences(over_ranks(was), over_ranks(is));
+  if (found.empty()) return;
+  if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, advice, found.front());
+  std::erase_if(found, may_be_measured);  // they may follow from the others
+  if (!by_stage && groups(was) != groups(is)) {
+    auto others = differences(without_batches(was.config), without_batches(is.config));  // not for the ranks' sake
+    std::erase_if(others, may_be_measured);
+    auto batches = found;
+    std::erase_if(batches, [&](const KeyDifference& difference) { return holds_key(others, difference.key); });
+    if (!batches.empty()) refuse_other_ranks(was, advice, batches, others);
+  }
+  auto written = differences(was.config, is.config);  // batches as the user wrote them, not those of all ranks
+  std::erase_if(written, [&](const KeyDifference& difference) { return !holds_key(found, difference.key); });
+  throw ConfigError(fmt::format("{}where {}; {}{}", advice.holds(), text(written), more_epochs(was, advice, written),
+                                advice.back(written.size())));
+}
+
 }  // namespace
 
 void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs) {
   const Advice advice{is, epochs};
   const bool by_stage = was.config.run.grid.size() > 1 || is.config.run.grid.size() > 1;
-  const bool other_ranks =
-      !by_stage && groups(was, was.config.run.grid.front()) != groups(is, is.config.run.grid.front());
   if (was.ranks != is.ranks && !was.config.training.global_batch_norm)
     throw ConfigError(
-        fmt::format("{}on {} ranks with training.batch_norm = \"local\", where every rank has its own "
-                    "statistics, and this is a run on {}; continue on {} ranks, or {}",
-                    advice.holds(), was.ranks, is.ranks, was.ranks, advice.anew()));
+        fmt::format("{}on {} with training.batch_norm = \"local\", where every rank has its own "
+                    "statistics, and this is a run on {}; continue on {}, or {}",
+                    advice.holds(), counted(was.ranks, "rank"), is.ranks, counted(was.ranks, "rank"), advice.anew()));
   require_same_files(was, advice);
-  auto found = by_stage ? differences(without_batches(was.config), without_batches(is.config))
-                        : differences(over_ranks(was), over_ranks(is));
-  if (!found.empty()) {
-    if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, advice, found.front());
-    std::erase_if(found, may_be_measured);  // they may follow from the others
-    const std::string more = found.size() > 1 ? fmt::format(" ({} more keys differ)", found.size() - 1) : "";
-    const std::string ranks =
-        other_ranks ? fmt::format(
-                          " over all ranks ({} then, {} now: use as many, or keep data.shards and batch times "
-                          "ranks)",
-                          groups(was, was.config.run.grid.front()), groups(is, is.config.run.grid.front()))
-                    : "";
-    throw ConfigError(
-        fmt::format("{}where {}{}{}; {}", advice.holds(), text(found.front()), ranks, more, advice.back()));
-  }
+  require_same_keys(was, advice, by_stage);
   if (by_stage) require_same_batches(was, advice);
   if (was.samples != is.samples)
     throw ConfigError(fmt::format("{}on {} training samples, and the data now has {}; {}", advice.holds(), was.samples,

@@ -15,7 +15,7 @@ struct RunStart {
 /// Whether the last phase may have more epochs than when the run was saved: train --continue.
 enum class Epochs { same, more };
 
-/// ConfigError naming the files that are new or gone, or the first key that differs, with both values. [run], data.load
+/// ConfigError naming the files that are new or gone, or the first keys that differ, with both values. [run], data.load
 /// and data.memory may differ. So may the number of ranks and the grids if the mini-batches stay the same (data.shards
 /// set, and batch times ranks, or groups of ranks, kept), but not with local batch norm. What it advises is what the
 /// command takes: with Epochs::more neither --overwrite nor another folder.

@@ -43,8 +43,8 @@ Box read_block(const Plan& plan, const Config& config, const Shape& sample, cons
 void require_groups(const Grid& grid, int ranks) {
   if (ranks % grid.ranks() == 0) return;
   throw ConfigError(fmt::format(
-      "run.grid = {} shares each sample among {} ranks, and there are {}; start a multiple of {}, or use another grid",
-      grid.text(), grid.ranks(), ranks, grid.ranks()));
+      "run.grid = {} shares each sample among {} ranks, and there {} {}; start a multiple of {}, or use another grid",
+      grid.text(), grid.ranks(), ranks == 1 ? "is" : "are", ranks, grid.ranks()));
 }
 
 SampleGrid::SampleGrid(Backend& backend, const Grid& grid, Comm& team)

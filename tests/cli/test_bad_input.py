@@ -68,6 +68,14 @@ class BadInput(support.MrmfTest):
         self.assertEqual(self.mrmf("help"), self.mrmf("--help"))
         self.fails(2, "help", "trian", message="there is no subcommand 'trian'; did you mean 'train'?")
 
+    def test_data_in_the_place_of_a_configuration(self):
+        with h5py.File(self.path("large.h5"), "w") as file:
+            file["x"] = np.zeros(1 << 19)
+        for name in ("data.h5", "large.h5"):
+            for command in ("train", "plan", "data"):
+                self.fails(2, command, name, message=f"{name}: is an HDF5 file, not a configuration; `mrmf init {name}` "
+                           "writes one for its data")
+
     def test_unknown_key_names_line_and_nearest_key(self):
         self.config(replace=[("batch = 16", "bacth = 16")])
         self.refused(2, message="config.toml:9: unknown key 'training.bacth'; did you mean 'training.batch'?")

@@ -58,6 +58,8 @@ class BestEpoch(support.MrmfTest):
             output = self.mrmf("evaluate", "run", *words)
             self.assertIn(f"epoch {epoch} of 8, validation {losses[epoch - 1]:.5f}", output)
             self.assertAlmostEqual(self.mean_of(output), losses[epoch - 1], delta=1e-5)
+            said = self.mrmf("export", "run", "-o", "m.onnx", "--overwrite", *words)
+            self.assertEqual(said.splitlines()[0], output.splitlines()[0])
         self.mrmf("predict", "run", "-o", "best.h5")
         self.mrmf("predict", "run", "-o", "last.h5", "--epoch", "last")
         self.assertNotEqual(support.digest(self.path("best.h5")), support.digest(self.path("last.h5")))

@@ -160,7 +160,9 @@ class Checkpoint(support.MrmfTest):
         straight = self.finish("straight", *sgd)
         code, output = self.stop_after(2, signal.SIGUSR1, "run", *sgd)
         self.assertEqual(code, STOPPED, output)
-        self.fails(2, "train", "config.toml", *sgd, ranks=2, message="training.batch is 16, and here it is 32 over all ranks")
+        self.fails(2, "train", "config.toml", *sgd, ranks=2,
+                   message="holds an unfinished run that was started on 1 rank, and now there are 2: start it on 1, or keep "
+                           "its mini-batches with --set training.batch=8; or give --overwrite")
         epochs = self.finish("run", *sgd, "--set", "training.batch=8", ranks=2)[1]
         # The order of float32 sums alone differs: as between runs on different ranks (test_train.py), for more epochs.
         np.testing.assert_allclose([e[4] for e in epochs], [e[4] for e in straight[1]], rtol=1e-4)

@@ -148,6 +148,16 @@ class Commands(support.MrmfTest):
             total = [line.split() for line in block.splitlines() if line.split()[:1] == ["all"]][0]
             self.assertEqual(total[1:3], [parameters, flop])
 
+    def test_inspect_keeps_its_columns_beside_long_names(self):
+        self.write("config.toml", support.CONFIG.split("[[model.layers]]")[0])
+        text = self.mrmf("inspect", "config.toml", "--set", "model.preset=resnet", "--sample", "64x3")
+        lines = [line for line in text.splitlines() if line.startswith("  ") and len(line.split()) > 6
+                 and line.split()[0] not in ("all", "flat", "activations")]
+        self.assertIn("block2a_shortcut", [line.split()[0] for line in lines])
+        column = lines[0].index("group")
+        for line in lines[1:]:
+            self.assertRegex(line[column:], "^(bottom|top) ")
+
     def test_inspect_gives_cosmoflow_s_figures(self):
         cases = {"[1]": ("2,048", "9,440,668", 18.53), "[2,1,1]": ("1,024", "7,343,516", 9.26),
                  "[2,1,2]": ("512", "6,294,940", 4.63), "[2,2,2]": ("256", "5,770,652", 2.32)}
@@ -232,8 +242,13 @@ class Commands(support.MrmfTest):
         for part in ("baseline", "mrmf, 2 fusions", "validation loss", "saved against baseline"):
             self.assertIn(part, table.lower())
         self.fails(3, "compare", "base1", "nowhere", message="nowhere")
+        os.mkdir(self.path("base1-tune"))
+        self.write("base1-tune/trial-0123456789abcdef.json", "{}")
+        warned = self.mrmf("compare", "base1", "base2", "two", "base1-tune")
+        self.assertEqual(warned, table + "mrmf: warning: base1-tune: holds the trials of mrmf tune, not a run; left out\n")
+        self.fails(3, "compare", "base1-tune", message="base1-tune: holds the trials of mrmf tune, not a run; ")
         for name in ("loss.png", "loss.svg"):
-            self.mrmf("plot", "base1", "two", "-o", name)
+            self.assertIn(name + ": written\n", self.mrmf("plot", "base1", "two", "-o", name))
             self.assertGreater(os.path.getsize(self.path(name)), 5000)
         self.mrmf("plot", "base1", "base2", "two", "--mean", "--x", "gflop", "-o", "mean.svg")
         drawn = self.read("mean.svg")

@@ -151,6 +151,39 @@ class Labels(FirstLook):
         text, said = self.made("noise", clean=self.images(), noisy=self.images())
         self.assertIn('train = { samples = "noisy", labels = "clean" }', text)
 
+    def test_all_that_may_be_the_labels_is_told(self):
+        x, kind, params = self.images(), np.arange(60) % 3, self.rng.normal(0, 1, (60, 2))
+        images = np.stack([x, x, x], 1)
+        beside = {"id": np.arange(60), "held_out": np.arange(60) % 5 == 0, "names": np.array(["a", "b"] * 30, "S1"),
+                  "small": images[:, 0, ::2, ::2], "few": np.arange(59)}
+        text, said = self.made("kinds", images=images, kind=kind, params=params, **beside)
+        self.assertIn('labels = "kind"', text)
+        self.assertIn("'kind' is taken for the labels; 'params' would do as well: choose with --labels\n", said)
+        text, said = self.made("faster", images=images, velocity=params, direction=kind)
+        self.assertIn("'direction' is taken for the labels; 'velocity' would do as well: choose with --labels", said)
+        text, said = self.made("splits", x_train=images, y_train=kind, z_train=params, x_val=images, y_val=kind)
+        self.assertIn("'y_train' is taken for the labels; 'z_train' would do as well: choose with --labels\n", said)
+        text, said = self.made("masks", images=images, truth=kind, inside=(x > 0).astype("u1"))
+        self.assertIn("'truth' is taken for the labels; 'inside' would do as well: choose with --labels\n", said)
+        text, said = self.made("one", images=images, kind=kind, **beside)
+        self.assertNotIn("would do", said)
+
+    def test_a_mask_as_large_as_its_image_is_not_taken_for_the_samples(self):
+        x = self.images()
+        text, said = self.made("named", x=x, m=(x > 0).astype("u1"))
+        self.assertIn('train = { samples = "x", labels = "m" }', text)
+        self.assertIn("'x' is taken for the samples; 'm' would do as well: choose with --samples", said)
+        self.refused("marks", "'m' holds the whole numbers 0, 255 per position", x=x, m=255 * (x > 0).astype("u1"))
+        text, _ = self.made("deep", images=np.stack([x, x], -1), m=x)  # the most numbers per row come before floats
+        self.assertIn('samples = "images"', text)
+
+    def test_classes_that_never_occur_are_counted(self):
+        _, said = self.made("one", x=self.images(), y=np.array([0, 1, 2, 4])[np.arange(60) % 4])
+        self.assertIn("1 of these classes never occurs\n", said)
+        kinds = np.array([0, 1, 2, 4, 5, 7, 8, 9])
+        _, said = self.made("two", x=self.images(), y=kinds[np.arange(60) % 8])
+        self.assertIn("2 of these classes never occur\n", said)
+
     def test_what_cannot_be_labels_or_samples(self):
         x, y = self.images(), self.rng.normal(0, 1, 60)
         self.refused("test", "'x_test' (60, 8, 8) is named as data for validation or tests; if it is to train, name it "
@@ -168,6 +201,28 @@ class Labels(FirstLook):
                      "first, such as numpy.moveaxis(x, -1, 0)", x=turned, y=y)
         self.refused("turned", "store the data set with them first, such as numpy.moveaxis(x, 3, 0)", "--labels", "y",
                      "--axes", "y x c n", code=2, x=turned, y=y)
+
+
+class Output(FirstLook):
+    def test_of_two_mistakes_the_input_s_is_told(self):
+        self.file("data", x=self.images(), y=self.rng.normal(0, 1, 60))
+        self.write("run.toml", "precious")
+        self.write("p.toml", "not data")
+        self.fails(3, "init", "none.h5", message="none.h5: no such file")
+        self.fails(3, "init", "data.h5", "none.h5", message="none.h5: no such file")
+        for output in ("p.toml", "run.toml", "new.toml"):
+            self.fails(3, "init", "p.toml", "-o", output, message="p.toml: not an HDF5 file (")
+        self.fails(2, "init", "data.h5", message="run.toml: is there already")
+        self.assertEqual(self.read("run.toml"), "precious")
+
+    def test_every_configuration_has_a_run_of_its_own(self):
+        self.file("data", x=self.images(), y=self.rng.normal(0, 1, 60))
+        os.mkdir(self.path("sub"))
+        for options, folder in (([], "runs/first"), (["-o", "p2.toml"], "runs/p2"), (["-o", "sub/p3.toml"], "runs/p3"),
+                                (["-o", "p4.toml", "--folder", "there"], "there")):
+            self.mrmf("init", "data.h5", *options)
+            text = self.read(options[1] if options else "run.toml")
+            self.assertIn(f'folder = "{folder}"', text)
 
 
 class Axes(FirstLook):

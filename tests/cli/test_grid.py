@@ -391,6 +391,8 @@ batch = 4
             self.assertFalse(os.path.exists(self.path("no/result.json")))
         refused("run.grid = [2] shares each sample among 2 ranks, and there are 3; start a multiple of 2", "run.grid=[2]",
                 ranks=3)
+        refused("run.grid = [2] shares each sample among 2 ranks, and there is 1; start a multiple of 2", "run.grid=[2]",
+                ranks=1)
         refused("run.grid does not go with run.deterministic", "run.grid=[2]", "run.deterministic=true", ranks=2)
         self.config(replace=[support.MRMF_METHOD])
         refused('run.grid does not go with method.teams = "concurrent"', "run.grid=[2]", 'method.teams="concurrent"',

@@ -49,7 +49,7 @@ class Json(support.MrmfTest):
         self.assertIs(plan["may_end_early"], False)
         self.config(replace=[('name = "baseline"', 'name = "auto"')])
         text, plan = self.mrmf("plan", "config.toml"), self.json("plan", "config.toml", "--json")
-        self.assertIn(f": {plan['auto']['baseline_cost_epochs']:.2f}, so ", text)
+        self.assertIn(f": {plan['baseline_cost_epochs']:.2f}, so ", text)
         for reason in plan["auto"]["reasons"]:
             self.assertIn("auto: " + reason, text)
 

@@ -126,7 +126,7 @@ class Map(support.MrmfTest):
 
     def test_the_newcomers_configuration_is_what_init_writes(self):
         self.mrmf("simulate", "fields", "--kind", "heat", "--samples", "40", "--output", "fields.h5")
-        self.mrmf("init", "fields.h5", "--output", "init.toml")
+        self.mrmf("init", "fields.h5", "--output", "init.toml", "--folder", "runs/first")
 
         def keys(text):  # the batch goes with the number of samples
             return [line for line in text.splitlines() if line and not line.startswith(("#", "batch = "))]

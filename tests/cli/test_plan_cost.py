@@ -57,9 +57,9 @@ class PlanCost(support.MrmfTest):
         keys = ("method.name=auto", "training.epochs=6", PRECISE)
         text, plan = self.mrmf("plan", *self.words(keys)), self.plan(*keys)
         baseline = self.counted("training.epochs=6", PRECISE) / self.epoch()
-        self.assertAlmostEqual(plan["auto"]["baseline_cost_epochs"] / baseline, 1, delta=0.01)
+        self.assertAlmostEqual(plan["baseline_cost_epochs"] / baseline, 1, delta=0.01)
         self.assertGreater(baseline, 6.05)
-        saved = 100 * (1 - plan["cost_epochs"] / plan["auto"]["baseline_cost_epochs"])
+        saved = 100 * (1 - plan["cost_epochs"] / plan["baseline_cost_epochs"])
         self.assertRegex(text, rf"baseline of training.epochs = 6: {baseline:.2f}, so {saved:.0f} % are saved")
         self.assertIn(f"; {plan['statistics_cost_epochs']:.2f} of them for new statistics of batch norms\n", text)
 
@@ -70,10 +70,21 @@ class PlanCost(support.MrmfTest):
 
         self.assertTrue(costs().endswith("on samples of 64x3"))
         self.assertTrue(costs(PRECISE).endswith("; without new statistics of batch norms, because the number of samples is not "
-                                                "given"))
+                                                "known (--samples)"))
         looks = costs(*TWO, "method.switch=slope")
-        self.assertTrue(looks.endswith("; without looks, because the number of samples is not given"))
+        self.assertTrue(looks.endswith("; without looks, because the number of samples is not known (--samples)"))
         self.assertIn("cost: at most ", looks)
+
+        def counted():
+            return re.search(r"(?m)^cost: .*", self.mrmf("plan", "--sample", "64x3", "--samples", "64", *self.words((PRECISE,))))[0]
+
+        self.assertIn("for new statistics of batch norms", counted())
+        self.assertNotIn("is not known", counted())
+
+    def test_a_schedule_by_hand_is_set_beside_the_baseline(self):
+        text = self.mrmf("plan", "--sample", "64x3", *self.words(TWO))
+        self.assertRegex(text, r"(?m)^baseline of training.epochs = \d+: .* (are saved if both end|nothing is saved)")
+        self.assertNotIn("baseline of", self.mrmf("plan", "--sample", "64x3", *self.words(())))
 
 
 if __name__ == "__main__":

@@ -159,6 +159,7 @@ class Predict(support.MrmfTest):
                   "--set", "run.folder=strict")
         for command in (["predict", "-o", "out.h5"], ["evaluate"]):
             self.fails(3, *command, "strict", "--files", "b.h5", message="b.h5: data set 'x', row 7 holds NaN")
+            self.fails(3, *command, "strict", "--files", "b.h5", message="(evaluate and predict: --not-finite skip)")
             self.fails(3, *command, "n1", "--files", "b.h5", "--not-finite", "refuse", message="row 7 holds NaN")
         made = self.predict("strict", "--files", "b.h5", "--not-finite", "skip")
         self.assertEqual(made["row"].tolist(), [row for row in range(ROWS["b.h5"]) if row != 7])

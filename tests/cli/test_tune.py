@@ -42,17 +42,17 @@ class Tune(support.MrmfTest):
         self.assertEqual(self.trials(self.tune("three", ranks=3)), trials)
 
     def test_the_price_is_printed_before_the_first_trial(self):
-        words = ("--rules", "linear", "--rates", "1e-3,3e-3")
+        words = ("--rules", "linear", "--rates", "1e-3,2e-3,3e-3,4e-3,5e-3,6e-3")
         output = self.mrmf("tune", "config.toml", "--batches", "16", "--folder", "one", *words)
         price, trained = output.split("1 of 3 rungs: ")
-        self.assertTrue(price.startswith("2 trials (2 rates x 1 batch x 1 rule); costs are in epochs at full resolution"))
+        self.assertTrue(price.startswith("6 trials (6 rates x 1 batch x 1 rule); costs are in epochs at full resolution"))
         rungs = re.findall(r"  rung (\d) of 3: +(\d+) trials of (\d+) epochs at resolution (\S+), ([\d.]+) each, ([\d.]+) in all\n",
                            price)
-        self.assertEqual([rung[:4] for rung in rungs], [("1", "2", "3", "[4]"), ("2", "2", "3", "[2]"), ("3", "2", "3", "[1]")])
+        self.assertEqual([rung[:4] for rung in rungs], [("1", "6", "3", "[4]"), ("2", "2", "3", "[2]"), ("3", "2", "3", "[1]")])
         self.assertEqual(rungs[2][4:], ("3.0", "6.0"))
         cost, full = re.search(r"cost: ([\d.]+); all trials at full length would cost ([\d.]+)\n$", price).groups()
         self.assertAlmostEqual(float(cost), sum(float(rung[5]) for rung in rungs), delta=0.15)
-        self.assertEqual(full, "6.0")
+        self.assertEqual(full, "18.0")
 
         # A dry run prints that alone, and writes nothing.
         self.assertEqual(self.mrmf("tune", "config.toml", "--batches", "16", "--folder", "two", "--dry-run", *words), price)
@@ -60,9 +60,20 @@ class Tune(support.MrmfTest):
         precise = self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--set", "training.precise_batch_norm=2", *words)
         self.assertEqual(precise, price + "new statistics of batch norms come on top (training.precise_batch_norm)\n")
         found = json.loads(self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--json", *words))
-        self.assertEqual([rung["trials"] for rung in found["rungs"]], [2, 2, 2])
+        self.assertEqual([rung["trials"] for rung in found["rungs"]], [6, 2, 2])
         self.assertAlmostEqual(found["cost_epochs"], sum(rung["trials"] * rung["cost_epochs"] for rung in found["rungs"]))
-        self.assertEqual(found["full_length_cost_epochs"], 6)
+        self.assertEqual(found["full_length_cost_epochs"], 18)
+
+    def test_few_trials_are_trained_at_full_resolution_alone(self):
+        words = ("tune", "config.toml", "--rules", "linear", "--rates", "1e-3,3e-3", "--dry-run")
+        price = self.mrmf(*words, "--batches", "16")
+        self.assertIn("  rung 1 of 1:   2 trials of 3 epochs at resolution [1], 3.0 each, 6.0 in all\n", price)
+        self.assertTrue(price.endswith("cost: 6.0; coarse trials before so few would save nothing\n"), price)
+
+    def test_batches_that_cannot_be_are_refused_before_the_price(self):
+        words = ("tune", "config.toml", "--dry-run")
+        self.fails(2, *words, "--batches", "100000", message="give smaller --batches")
+        self.fails(2, *words, "--batches", "15", "--set", "run.ranks=2", message="give a multiple of 2")
 
     def test_many_trials_end_with_five_at_full_resolution_and_an_agreement(self):
         words = ("tune", "config.toml", "--set", "training.epochs=2", "--folder", "one", "--json", "--overwrite")

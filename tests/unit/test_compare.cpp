@@ -255,7 +255,8 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
   const std::string table = compare_table(
       {runs.write("a", a.result, a.epochs, "cosine"), runs.write("b", b.result, b.epochs, "constant")}, {});
   CHECK(row(table, "optimizer.rule") == "\"cosine\" \"constant\"");
-  CHECK(row(table, "Of 2 baseline columns,") == "the others are compared with the first at their last resolution.");
+  CHECK(row(table, "There are 2 baseline columns:") ==
+        "a column is compared with the first of them that ends at the same resolution.");
   CHECK(row(table, "total time (s)") == "40.00 3840.60 60.00 3840.60");
 }
 
@@ -444,6 +445,36 @@ TEST_CASE("folders that hold no finished run are errors that name them") {
   CHECK(error({bad}) == bad + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
 }
 
+TEST_CASE("a folder of trials is no run, and is left out beside runs") {
+  const Runs runs;
+  const Made a = baseline(1, 4);
+  const std::string good = runs.write("good", a.result, a.epochs), trials = (runs.path / "good-tune").string();
+  fs::create_directories(trials);
+  std::ofstream(fs::path(trials) / "trial-0123456789abcdef.json") << "{}";
+  std::ofstream(fs::path(trials) / "best.toml") << "";
+  std::ofstream(fs::path(good) / "trial-0123456789abcdef.json") << "{}";  // of tune --folder: still a run
+  std::vector<std::string> folders{good, trials};
+  CHECK(leave_out_trials(folders) == std::vector{trials + ": holds the trials of mrmf tune, not a run; left out"});
+  CHECK(folders == std::vector{good});
+  folders = {trials};
+  CHECK(leave_out_trials(folders).empty());
+  CHECK(error(folders) == trials + ": holds the trials of mrmf tune, not a run; leave it out, or train its best.toml");
+}
+
+TEST_CASE("data that differ are named once where training and validation have the same names") {
+  const Runs runs;
+  Made a = baseline(1, 4), b = baseline(2, 4), c = baseline(3, 4);
+  a.result.data = "a.h5: images, params; images, params";
+  b.result.data = "a.h5: images, params; others, params";
+  c.result.data = "a.h5: images, params; b.h5: images, params";
+  const std::string table = compare_table(
+      {runs.write("a", a.result, a.epochs), runs.write("b", b.result, b.epochs), runs.write("c", c.result, c.epochs)},
+      {});
+  CHECK(row(table, "warning: the runs differ in data:") ==
+        "a.h5: images, params (1 run) | a.h5: images, params; b.h5: images, params (1 run) | a.h5: images, params; "
+        "others, params (1 run)");
+}
+
 TEST_CASE("spread is the sample standard deviation") {
   const Spread s = spread({2, 4, 4, 4, 5, 5, 7, 9});
   CHECK(s.mean == 5);
@@ -509,7 +540,8 @@ TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
 
   // Without one seed of a baseline nothing is paired; with one baseline alone there is no curve.
   std::erase_if(folders, [](const std::string& name) { return name.ends_with("base43"); });
-  CHECK(row(compare_table(folders, {}), "time saved at equal loss") == "- - - - 11.9 % >= 68.8 % <= -25.0 % 55.8 %");
+  CHECK(row(compare_table(folders, {}), "time saved at equal loss") ==
+        "- - - - 11.9 %, unpaired >= 68.8 %, unpaired <= -25.0 %, unpaired 55.8 %, unpaired");
   std::erase_if(folders, [](const std::string& name) {
     return name.find("base8") == name.npos && name.find("between") == name.npos;
   });

@@ -50,6 +50,26 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
         "c.toml:8: unknown key 'training.zeed'; did you mean 'training.seed'?");
 }
 
+TEST_CASE("names that other programs have for a key") {
+  const auto meant = [](const std::string& key) {
+    const std::string message = error("", {key + "=1"}), head = "'; did you mean '";
+    const std::size_t at = message.find(head);
+    return at == std::string::npos ? message : message.substr(at + head.size(), message.rfind("'?") - at - head.size());
+  };
+  for (const char* key : {"training.lr", "training.learning_rate", "training.optimizer.lr", "lr"})
+    CHECK(meant(key) == "training.optimizer.learning_rate");
+  CHECK(meant("method.coarse.lr") == "method.coarse.learning_rate");
+  CHECK(meant("training.batch_size") == "training.batch");
+  CHECK(meant("method.dense.batch_size") == "method.dense.batch");
+  CHECK(meant("training.scheduler") == "training.optimizer.rule");
+  CHECK(meant("training.optimizer.lr_scheduler") == "training.optimizer.rule");
+  CHECK(meant("training.weight_decay") == "training.optimizer.weight_decay");
+  for (const char* key : {"training.num_epochs", "run.max_epochs"}) CHECK(meant(key) == "training.epochs");
+  for (const char* key : {"run.output", "output_dir"}) CHECK(meant(key) == "run.folder");
+  CHECK(meant("model.output") == "model.outputs");  // a name like it, beside it
+  for (const char* key : {"run.gpu", "training.device"}) CHECK(meant(key) == "run.device");
+}
+
 TEST_CASE("former keys are read where they change nothing, and refused where they would") {
   const std::string rest =
       " is no longer there: it lowered no loss; remove it, or use the version that docs/results/lab.md names";
@@ -71,7 +91,15 @@ TEST_CASE("wrong types") {
   CHECK(error("[training]\nbatch = 1.5\n") ==
         "c.toml:8: training.batch is 1.5; it must be an integer of at least 1 and at most 4194304");
   CHECK(error("[training]\noptimizer = \"adam\"\n") ==
-        "c.toml:8: training.optimizer is \"adam\"; it must be a table of settings");
+        "c.toml:8: training.optimizer is \"adam\"; it must be a table of settings; write training.optimizer.name = "
+        "\"adam\"");
+  CHECK(error("", {"training.optimizer=sgd"}) ==
+        "--set training.optimizer=sgd: training.optimizer is \"sgd\"; it must be a table of settings; write "
+        "training.optimizer.name = \"sgd\"");
+  CHECK(error("", {"training.optimizer=3"}) ==
+        "--set training.optimizer=3: training.optimizer is 3; it must be a table of settings");
+  CHECK(error("", {"run.checkpoint=often"}) ==
+        "--set run.checkpoint=often: run.checkpoint is \"often\"; it must be a table of settings");
   CHECK(error("[training]\noptimizer = { learning_rate = true }\n") ==
         "c.toml:8: training.optimizer.learning_rate is true; it must be a number above 0");
   CHECK(error("[run]\nfolder = 3\n") == "c.toml:8: run.folder is 3; it must be a text in quotes");

@@ -78,7 +78,7 @@ TEST_CASE("continuation: other ranks and other grids for each resolution, with t
   is.config.method.coarse.batch = 16;
   CHECK(refusal(was, is).empty());
   was.config.data.shards = is.config.data.shards = 0;  // as many as there are groups
-  CHECK(refusal(was, is).find("from 1 shards of the data, and here of 32 from 2") != std::string::npos);
+  CHECK(refusal(was, is).find("from 1 shard of the data, and here of 32 from 2") != std::string::npos);
   is.config.data.shards = was.config.data.shards = 4;
   is.config.training.seed = 9;
   CHECK(refusal(was, is).find("training.seed is 1, and here it is 9") != std::string::npos);
@@ -91,13 +91,40 @@ TEST_CASE("continuation: another configuration is refused with key, old and new 
         "run.folder: runs/a holds an unfinished run where training.seed is 1, and here it is 5; set it back, give "
         "--overwrite to begin anew, or take another folder with --set run.folder=...");
   is.config.method.target = 0.25;
-  CHECK(refusal(start(), is).find("training.seed is 1, and here it is 5 (1 more keys differ); ") != std::string::npos);
+  const std::string two = refusal(start(), is);
+  CAPTURE(two);
+  for (const char* part : {"where 2 keys differ: ", "training.seed (1 then, 5 now)",
+                           "target.validation_loss (not set then, 0.25 now)", "; set them back, give --overwrite"})
+    CHECK(two.find(part) != std::string::npos);
+  is.config.training.clip_norm = 2;
+  is.config.training.batch = 64;  // as it is written, not that of all ranks
+  const std::string four = refusal(start(), is);
+  CHECK(four.find("where 4 keys differ: ") != std::string::npos);
+  CHECK(four.find("training.batch (512 then, 64 now)") != std::string::npos);
+  CHECK(four.find(" and 1 more; set them back") != std::string::npos);
   is = start();
   is.config.method.target = 0.25;
   CHECK(refusal(start(), is).find("target.validation_loss is not set, and here it is 0.25;") != std::string::npos);
   is = start();
   is.samples = 97;
   CHECK(refusal(start(), is).find("on 96 training samples, and the data now has 97;") != std::string::npos);
+}
+
+TEST_CASE("continuation: more epochs alone lead to --continue") {
+  RunStart was = start();
+  was.config.training.epochs = 20;
+  RunStart is = was;
+  is.config.training.epochs = 30;
+  CHECK(
+      refusal(was, is) ==
+      "run.folder: runs/a holds an unfinished run where training.epochs is 20, and here it is 30; for more epochs of "
+      "its last phase, mrmf train --continue runs/a --set training.epochs=30; otherwise set it back, give --overwrite "
+      "to begin anew, or take another folder with --set run.folder=...");
+  is.config.training.seed = 5;
+  CHECK(refusal(was, is).find("--continue") == std::string::npos);
+  is = was;
+  is.config.training.epochs = 10;
+  CHECK(refusal(was, is).find("--continue") == std::string::npos);
 }
 
 TEST_CASE("continuation: more epochs of a run advise what train --continue takes") {
@@ -142,7 +169,7 @@ TEST_CASE("continuation: files that are new or gone are named") {
   is.config.data.train.files = {"c.h5", "b.h5"};
   is.config.data.validation.files = {"a.h5"};
   is.config.data.normalise_samples = {};
-  CHECK(refusal(was, is).find("where data.files is [\"a.h5\", \"b.h5\"], and here it is") != std::string::npos);
+  CHECK(refusal(was, is).find("data.files ([\"a.h5\", \"b.h5\"] then, [\"c.h5\", \"b.h5\"] now)") != std::string::npos);
 }
 
 TEST_CASE("continuation: numbers measured over other training data say that the data changed") {
@@ -166,19 +193,53 @@ TEST_CASE("continuation: numbers measured over other training data say that the 
 TEST_CASE("continuation: another number of ranks goes on where the mini-batches stay the same") {
   RunStart is = start();
   is.ranks = 4;
-  CHECK(refusal(start(), is).find("training.batch is 1024, and here it is 2048 over all ranks (2 then, 4 now: ") !=
-        std::string::npos);
+  CHECK(
+      refusal(start(), is) ==
+      "run.folder: runs/a holds an unfinished run that was started on 2 ranks, and now there are 4: start it on 2, or "
+      "keep its mini-batches with data.shards = 4 and every batch times ranks as it was; or give --overwrite to begin "
+      "anew, or take another folder with --set run.folder=...");
   is.config.training.batch = 256;
   is.config.method.coarse.batch = 16;
   is.config.method.stages[0].coarse.batch = 4;
   CHECK(refusal(start(), is).empty());
   RunStart was = start();
   was.config.data.shards = is.config.data.shards = 0;  // one per rank: other samples in a mini-batch
-  CHECK(refusal(was, is).find("data.shards is 2, and here it is 4 over all ranks") != std::string::npos);
+  CHECK(refusal(was, is).find("started on 2 ranks, and now there are 4: start it on 2 (data.shards was not set, so its "
+                              "data is in 2 shards, which 4 ranks cannot share); or give") != std::string::npos);
   was = start();
   was.config.training.global_batch_norm = is.config.training.global_batch_norm = false;
   CHECK(refusal(was, is).find("every rank has its own statistics, and this is a run on 4; continue on 2 ranks") !=
         std::string::npos);
+}
+
+TEST_CASE("continuation: what is advised for another number of ranks is taken") {
+  RunStart was = start();
+  was.config.data.shards = 0;
+  was.config.method.stages.clear();
+  RunStart is = was;
+  is.ranks = 1;
+  CHECK(
+      refusal(was, is).find("that was started on 2 ranks, and now there is 1: start it on 2, or keep its mini-batches "
+                            "with --set data.shards=2 --set training.batch=1024 --set method.coarse.batch=64; or "
+                            "give") != std::string::npos);
+  is.config.training.seed = 5;
+  CHECK(refusal(was, is).find("; besides, training.seed is 1, and here it is 5: set it back; or give") !=
+        std::string::npos);
+  is.config.training.seed = was.config.training.seed;
+  is.config.data.shards = 2;
+  is.config.training.batch = 1024;
+  is.config.method.coarse.batch = 64;
+  CHECK(refusal(was, is).empty());
+  was.config.data.shards = is.config.data.shards = 2;
+  is.ranks = 3;
+  CHECK(refusal(was, is).find("now there are 3: start it on 2, or another number that divides data.shards = 2; or") !=
+        std::string::npos);
+  is.ranks = 2;  // as many ranks, but each sample is shared by two of them
+  is.config.run.grid = {{1, 1, 2}};
+  CHECK(refusal(was, is).empty());
+  is.config.training.batch = 512;
+  CHECK(refusal(was, is).find("that was started on 2 groups of ranks (run.grid), and now there is 1: make it 2 again, "
+                              "or keep its mini-batches with --set training.batch=1024; or give") != std::string::npos);
 }
 
 TEST_CASE("continuation: a state comes back from its text as the same bits") {

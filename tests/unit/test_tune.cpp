@@ -45,8 +45,14 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
   CHECK(trials(100) == std::vector{100, 34, 12});
   CHECK(trials(20) == std::vector{20, 7, 5});
   CHECK(trials(19) == std::vector{19, 7, 3});
-  CHECK(trials(4) == std::vector{4, 2, 2});
-  CHECK(trials(1) == std::vector{1, 1, 1});
+  CHECK(trials(5) == std::vector{5, 2, 2});
+  for (const int few : {1, 4}) {  // 4 and 2 coarse trials cost what 2 at full resolution do
+    const std::vector<Rung> all = plan_rungs(config, series, few);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].resolution == Extent{1, 1, 1});
+    CHECK(all[0].trials == few);
+    CHECK(all[0].cost == 9);
+  }
 }
 
 TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
