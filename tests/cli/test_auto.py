@@ -41,6 +41,14 @@ class Auto(support.MrmfTest):
     def test_ranks_choose_alike(self):
         self.assertEqual(self.mrmf("plan", "config.toml", ranks=3), self.mrmf("plan", "config.toml"))
 
+    def test_machines_are_measured_for_it(self):
+        text = self.mrmf("bench", "tables", "config.toml", "--seconds", "0.002", "--threads", "1", "-o", "tables.json")
+        self.assertIn("stage 1 (coarse, resolution [2])", text)
+        self.assertIn("stage 2 (finetune, resolution [1])", text)
+        self.assertIn("ranks", self.mrmf("plan", "config.toml", "--ranks", "1", "--tables", "tables.json"))
+        self.assertIn('"file_bytes"', self.mrmf("bench", "io", "config.toml"))
+        self.assertIn("100.0 %", self.mrmf("bench", "scaling", "config.toml", ranks=2))
+
     def test_without_data_the_sample_must_be_given(self):
         missing = ("--set", 'data.files=["nowhere.h5"]')
         self.fails(3, "plan", "config.toml", *missing, message="--sample")
