@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
+#include "io/channels_first.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
@@ -77,7 +78,6 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
 namespace {
 
 constexpr Index block_bytes = Index{1} << 26;  // of rows that a rank has in memory at once
-constexpr Index kFewChannels = 16;             // an axis as short as this may be one of channels
 
 /// A data set that is being averaged. Channels before the positions are averaged as so many samples of one channel, one
 /// after the other.
@@ -189,9 +189,7 @@ void require_samples(const std::string& path, const std::string& name, const std
 
 /// Without names of the axes, channels that come first would be averaged, and positions taken for channels.
 void refuse_channels_first(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
-  const Index first = shape[1];
-  const bool shortest = std::all_of(shape.begin() + 2, shape.end(), [&](Index size) { return first < size; });
-  if (first > kFewChannels || shape.back() <= kFewChannels || !shortest) return;
+  if (!looks_channels_first(sample_shape(shape))) return;
   const std::string names[] = {"x", "y x", "z y x"};
   const std::string& positions = names[shape.size() - 3];
   throw ConfigError(path + ": data set '" + name + "' of shape " + shape_text(shape) +
@@ -306,9 +304,9 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
       copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
   });
   target.copy_datasets(copy.source, others);
-  std::vector<std::string> averaged = made.samples;
-  averaged.emplace_back("/");
-  target.copy_attributes(copy.source, averaged);
+  std::vector<std::string> with_attributes = made.samples;
+  with_attributes.emplace_back("/");
+  target.copy_attributes(copy.source, with_attributes);
   target.commit();
   // The root's answer counts: on network file systems, other ranks may not see the new file yet.
   collective_try(world, [&] {

@@ -29,6 +29,7 @@ PROBLEMS = {
                             ("cosmology", "--size", "128", "--box", "512", "--method", "lpt"), 3, folder=True, part=40),
     "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, front=JOBS / "map/neuron-front.toml"),
     "heat": Problem(JOBS / "fields/heat.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
+    "heat-untuned": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2),
     "heat-init": Problem(JOBS / "map/heat-init.toml", ("fields", "--kind", "heat"), 2),
     "neuron-init": Problem(JOBS / "map/neuron-init.toml", ("neuron", "--cells", "8"), 1),
     "cubes-init": Problem(JOBS / "map/cubes-init.toml", ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3,
@@ -37,7 +38,8 @@ PROBLEMS = {
 }
 
 # Whose trials auto's rules were fitted to (problem, samples); all others are held out and test these rules.
-FITTED = (("cubes", 1280), ("neuron", 16000), ("heat", 4000), ("heat", 1000), ("heat-init", 4000))
+FITTED = (("cubes", 1280), ("neuron", 16000), ("heat", 4000), ("heat", 1000),
+          ("heat-untuned", 4000), ("heat-init", 4000))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,7 +129,7 @@ call this from another place"
 check_overrides() {
   local pair
   for pair in "${overrides[@]}"; do
-    [[ $pair != run.folder=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
+    [[ $pair != run.folder=* && $pair != run=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
   done
 }
 

@@ -160,7 +160,8 @@ void add_bench_io(CLI::App& bench, Subcommands& commands) {
   commands.run(*sub, [=, &world = commands.world] {
     if (world.root()) options->bench.json.require();
     BenchIo io = options->bench;
-    io.config = with_schedule(read_config(options->config, options->overrides), "", world);
+    io.config = read_config(options->config, options->overrides);
+    if (io.config.method.name == MethodName::automatic) io.config = baseline_of(io.config);  // reads the same samples
     omp_set_num_threads(choose_threads(io.config.run.threads, world));
     bench_io(io, world, std::cout);
   });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -116,10 +117,10 @@ inline CLI::Validator number_check(const std::string& type, const std::string& w
   return CLI::Validator(check, type);
 }
 inline CLI::Validator above_zero() {
-  return number_check("POSITIVE", "above 0", [](double value) { return value > 0; });
+  return number_check("POSITIVE", "above 0", [](double value) { return std::isfinite(value) && value > 0; });
 }
 inline CLI::Validator not_negative() {
-  return number_check("NONNEGATIVE", "of at least 0", [](double value) { return value >= 0; });
+  return number_check("NONNEGATIVE", "of at least 0", [](double value) { return std::isfinite(value) && value >= 0; });
 }
 
 /// Adds the flag that every command with an output has.

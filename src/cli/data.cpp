@@ -75,13 +75,18 @@ std::string to_json(const DataFound& found) {
   return json.dump() + "\n";
 }
 
-// Why training would refuse these data for the model, or nothing.
+// Why training would refuse these data, or nothing.
 std::string misfit(Config config, const DatasetShape& train) {
   try {
     require_channels(config.data, train.sample);
-    settle_labels(config, train, {Extent{1, 1, 1}});
   } catch (const ConfigError& error) {
     return error.what();
+  }
+  try {
+    const bool chosen = config.method.name == MethodName::automatic;  // the plan, whose resolutions fit
+    settle_labels(config, train, chosen ? std::vector{Extent{1, 1, 1}} : make_plan(config).resolutions());
+  } catch (const ConfigError& error) {
+    return std::string("the model does not fit the data: ") + error.what();
   }
   return {};
 }
@@ -90,8 +95,7 @@ void print_data(const DataOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   DataFound found = survey(config, options.headers, world);
   if (!world.root()) return;
-  if (const std::string why = misfit(config, found.splits.front().shape); !why.empty())
-    found.advice.push_back("the model does not fit the data: " + why);
+  if (const std::string why = misfit(config, found.splits.front().shape); !why.empty()) found.advice.push_back(why);
   if (options.json) {
     std::cout << to_json(found);
     return;

@@ -40,11 +40,11 @@ struct InitOptions {
   Replace replace = Replace::nothing;
 };
 
-// run.folder: one for each configuration, because a second run in the first one's is refused.
+// run.folder, by the name of the configuration: a second run in the first one's is refused.
 std::string folder_of(const InitOptions& options) {
   if (!options.folder.empty()) return options.folder;
-  const std::string name = options.output == kOutput ? "first" : std::filesystem::path(options.output).stem().string();
-  return "runs/" + name;
+  const std::filesystem::path output = options.output;
+  return "runs/" + (output.filename() == kOutput ? "first" : output.stem().string());
 }
 
 /// A configuration under construction, as text with comments.

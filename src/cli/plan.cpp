@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -46,7 +47,11 @@ std::optional<DataSample> find_sample(const Config& config, const std::string& g
 struct Costs {
   RunCost run;
   std::optional<RunCost> baseline{};
+  bool baseline_may_end_early = false;
 };
+
+// Whether training.epochs says what the baseline would get. Its default does not, beside lengths for each role.
+bool epochs_given(const Config& config) { return config.training.epochs != TrainingConfig{}.epochs; }
 
 // None where nobody knows the number of samples. Without validation samples an epoch is training alone.
 std::optional<RunSize> run_size(const Config& config, const RanksOptions& options, const Comm& world) {
@@ -62,6 +67,7 @@ Config without_method(Config config) {
   const MethodConfig method = std::exchange(config.method, {});
   config.method.axes = method.axes;
   config.method.resolutions = {method.resolutions.back()};
+  config.run.grid = {config.run.grid.back()};
   return config;
 }
 
@@ -86,14 +92,19 @@ std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample
   return text + "\n";
 }
 
-std::string saved_text(double saved) {
-  if (saved < 0) return fmt::format("so nothing is saved: {:.0f} % more are spent", -100 * saved);
-  return fmt::format("so {:.0f} % are saved if both end at the same loss", 100 * saved);
+// `bound`: what is saved is that at least, because the run may end early.
+std::string saved_text(double saved, bool bound) {
+  const int share = static_cast<int>(std::lround(100 * std::abs(saved)));
+  if (saved < 0) return fmt::format("so {} % more are spent{}", share, bound ? " at most" : "");
+  return fmt::format("so {}{} % are saved if both end at the same loss", bound ? "at least " : "", share);
 }
 
-std::string baseline_text(const Costs& costs, int epochs) {
-  return fmt::format("baseline of training.epochs = {}: {:.2f}, {}\n", epochs, costs.baseline->epochs,
-                     saved_text(1 - costs.run.epochs / costs.baseline->epochs));
+std::string baseline_text(const Costs& costs, const Plan& plan, int epochs) {
+  const bool early = costs.baseline_may_end_early;
+  return fmt::format("baseline of training.epochs = {}: {}{:.2f}, {}\n", epochs, early ? "at most " : "",
+                     costs.baseline->epochs,
+                     early ? "and how much is saved depends on where either ends"
+                           : saved_text(1 - costs.run.epochs / costs.baseline->epochs, may_end_early(plan)));
 }
 
 // The plan as the run folder keeps it, with what the text says of its cost.
@@ -124,6 +135,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
   const RanksOptions counted = sample ? with_counts(options.ranks, config, *sample, world) : options.ranks;
   const std::optional<RunSize> size = run_size(config, counted, world);
+  if (sample && sample->train) require_channels(config.data, sample->shape);
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
   const Config asked = config;
@@ -134,7 +146,6 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const Plan plan = make_plan(config);
   print_warnings(config_warnings(config), world);
   if (sample && sample->train) {
-    require_channels(config.data, sample->shape);
     Config settled = config;
     settle_labels(settled, *sample->train, plan.resolutions());
     print_warnings(sample_warnings(config, sample->shape), world);
@@ -147,9 +158,11 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;
     costs.emplace().run = run_cost(run, make_plan(run), sample->shape, size);
-    if (run.method.name != MethodName::baseline) {
+    if (chosen || (run.method.name != MethodName::baseline && epochs_given(config))) {
       const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
-      costs->baseline = run_cost(baseline, make_plan(baseline), sample->shape, size);
+      const Plan alone = make_plan(baseline);
+      costs->baseline = run_cost(baseline, alone, sample->shape, size);
+      costs->baseline_may_end_early = may_end_early(alone);
     }
   }
   if (!world.root()) return;
@@ -160,7 +173,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   } else {
     std::cout << to_text(plan);
     if (costs) std::cout << cost_text(costs->run, plan, sample->shape);
-    if (costs && costs->baseline) std::cout << baseline_text(*costs, config.training.epochs);
+    if (costs && costs->baseline && plan.method != MethodName::baseline)
+      std::cout << baseline_text(*costs, plan, config.training.epochs);
     if (chosen)
       for (const std::string& reason : chosen->reasons) std::cout << "auto: " << reason << "\n";
     if (ranks) std::cout << to_text(*ranks);

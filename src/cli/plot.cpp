@@ -7,6 +7,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
+#include "src/plan/plan.hpp"
 
 namespace mrmf {
 
@@ -39,6 +40,8 @@ void add_plot(Subcommands& commands) {
               "mrmf plot out.h5 --what labels --labels mydata.h5:val_parameters -o labels");
   commands.run(*plot, [=, &world = commands.world] {
     if (!world.root()) return;
+    if (options->kind == PlotKind::loss || options->kind == PlotKind::times)
+      print_warnings(leave_out_trials(options->inputs), world);
     for (const std::string& picture : draw(*options)) std::cout << picture << ": written\n";
   });
 }

@@ -32,22 +32,23 @@ struct TuneOptions {
 };
 
 // Around what the configuration has. Batches are of all ranks that the run is for.
-void fill_in(TuneOptions& options, const Config& config, int ranks, Index samples) {
-  const int batch = config.training.batch;
+void fill_in(TuneOptions& options, const Config& config, Index ranks, Index samples) {
+  const Index batch = config.training.batch;
   const double rate = config.training.optimizer.learning_rate;
   if (options.rates.empty()) options.rates = {rate / 4, rate / 2, rate, 2 * rate};
   if (options.batches.empty()) {
-    options.batches = {batch * ranks};
-    if (batch >= 2) options.batches.insert(options.batches.begin(), batch / 2 * ranks);
-    if (2 * batch * ranks <= samples) options.batches.push_back(2 * batch * ranks);
+    if (batch * ranks > samples)
+      throw ConfigError(fmt::format("training.batch = {} on {} rank{} is larger than the {} training samples", batch,
+                                    ranks, ranks == 1 ? "" : "s", samples));
+    for (const Index some : {batch / 2, batch, 2 * batch})
+      if (some > 0 && some * ranks <= samples) options.batches.push_back(static_cast<int>(some * ranks));
   }
   for (const int all : options.batches) {
     if (all % ranks != 0)
       throw ConfigError(fmt::format("--batches {}: run.ranks = {} ranks cannot share it evenly; give a multiple of {}",
                                     all, ranks, ranks));
     if (all > samples)
-      throw ConfigError(
-          fmt::format("a batch of {} is larger than the {} training samples; give smaller --batches", all, samples));
+      throw ConfigError(fmt::format("--batches {}: larger than the {} training samples", all, samples));
   }
 }
 

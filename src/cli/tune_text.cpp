@@ -86,7 +86,7 @@ std::string price_text(const std::vector<Rung>& rungs, int axes, const std::stri
                         rungs.size(), rungs[r].trials, some(rungs[r].trials), rungs[r].epochs,
                         resolution_text(rungs[r].resolution, axes), rungs[r].cost, rungs[r].trials * rungs[r].cost);
   if (rungs.size() == 1)
-    return text + fmt::format("cost: {:.1f}; coarse trials before so few would save nothing\n", all_cost(rungs));
+    return text + fmt::format("cost: {:.1f}; so few trials are all trained in full\n", all_cost(rungs));
   return text + fmt::format("cost: {:.1f}; all trials at full length would cost {:.1f}\n", all_cost(rungs),
                             full_length_cost(rungs));
 }

@@ -217,17 +217,29 @@ Table over_channels(const Table& x, Index channels) {
   return pooled;
 }
 
-Table without_first(const Table& x, Index columns) {
-  Table rest{x.rows, x.columns - columns, {}};
-  for (Index row = 0; row < x.rows; ++row) {
-    const auto begin = x.values.begin() + row * x.columns;
-    rest.values.insert(rest.values.end(), begin + columns, begin + x.columns);
+/// Whether each column goes where an averaged copy has this resolution: of the finest level, `per_group` columns for
+/// each orientation, those with detail along an averaged axis. Bit b of an orientation is for the b-th last axis.
+std::vector<bool> lost_columns(const Table& x, Index orientations, Index per_group, const Extent& resolution) {
+  std::vector<bool> lost(static_cast<std::size_t>(x.columns));
+  for (Index column = 0; column < orientations * per_group; ++column) {
+    const Index orientation = column / per_group + 1;
+    for (std::size_t b = 0; b < resolution.size(); ++b)
+      if ((orientation >> b & 1) != 0 && resolution[resolution.size() - 1 - b] > 1)
+        lost[static_cast<std::size_t>(column)] = true;
   }
+  return lost;
+}
+
+Table without(const Table& x, const std::vector<bool>& lost) {
+  Table rest{x.rows, std::ranges::count(lost, false), {}};
+  for (Index row = 0; row < x.rows; ++row)
+    for (Index column = 0; column < x.columns; ++column)
+      if (!lost[static_cast<std::size_t>(column)]) rest.values.push_back(x.at(row, column));
   return rest;
 }
 
 /// On one rank.
-DetailLook look(const Config& config, const DatasetShape& train) {
+DetailLook look(const Config& config, const DatasetShape& train, const Extent& resolution) {
   if (train.sample.axes == 0) return nothing_known("samples have no positions");
   if (train.label.axes > 0) return nothing_known("labels have positions, as samples have");
   if (train.label.per_sample() > kMostLabels)
@@ -252,14 +264,15 @@ DetailLook look(const Config& config, const DatasetShape& train) {
   Table x = energies_of(config, of_rows(some, labels.rows), energies);
   const Index channels = train.sample.channels;
   take_logarithms(x, x.columns - channels);
-  Index finest = energies.finest_groups() * channels;
+  Index per_group = channels;
   if (x.columns > kMostColumns) {
     x = over_channels(x, channels);
-    finest /= channels;
+    per_group = 1;
   }
+  const std::vector<bool> lost = lost_columns(x, energies.finest_groups(), per_group, resolution);
   return {.why_not = {},
           .samples = x.rows,
-          .without_finest = unexplained_share(without_first(x, finest), labels.y),
+          .without_finest = unexplained_share(without(x, lost), labels.y),
           .with_finest = unexplained_share(x, labels.y)};
 }
 
@@ -269,12 +282,12 @@ bool DetailLook::loses() const {
   return known() && with_finest < kLost * without_finest && without_finest - with_finest > kNoticeable;
 }
 
-DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm) {
+DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm, const Extent& resolution) {
   DetailLook found;
   Comm unlimited = comm.duplicate();
   unlimited.limit(0);  // the root may read for long
   collective_try(unlimited, [&] {
-    if (comm.root()) found = look(config, train);
+    if (comm.root()) found = look(config, train, resolution);
   });
   std::vector<std::int64_t> bits{found.samples, std::bit_cast<std::int64_t>(found.without_finest),
                                  std::bit_cast<std::int64_t>(found.with_finest)};

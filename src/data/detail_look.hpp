@@ -27,8 +27,10 @@ struct DetailLook {
 /// Looks at 512 training samples at most, one from each of as many equal parts of the set, and of each at a box in its
 /// middle of about 32,768 positions. The root reads and tells the others. The same for a run that goes on, and for
 /// `mrmf plan`: rows that data.not_finite leaves out are drawn and then dropped, whether `train` knows them or not; to
-/// find them, those that are drawn are read whole. Collective. DataError as where the rows are read for training.
+/// find them, those that are drawn are read whole. `resolution`: of the coarse model. Detail along an axis that it does
+/// not average is not lost. Collective. DataError as where the rows are read for training.
 /// ConfigError where the network does not fit the samples.
-DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm);
+DetailLook look_at_detail(const Config& config, const DatasetShape& train, Comm& comm,
+                          const Extent& resolution = {2, 2, 2});
 
 }  // namespace mrmf

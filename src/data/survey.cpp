@@ -52,6 +52,16 @@ std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
   return {counts.begin(), counts.end()};
 }
 
+// 0 where the network does not fit the labels, so that nobody knows.
+Index classes_of(Config config, const DatasetShape& shape) {
+  try {
+    settle_labels(config, shape, {{1, 1, 1}});
+  } catch (const ConfigError&) {
+    return 0;
+  }
+  return config.data.train.form.classes;
+}
+
 SplitFound look_at(const Config& config, bool validation, bool headers_only, Comm& comm) {
   SplitFound split;
   split.part = validation ? "validation" : "training";
@@ -66,12 +76,8 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   if (headers_only) return split;
   split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
   if (split.spec.form.kind == LabelKind::classes) {
-    if (split.spec.form.classes == 0) {
-      Config settled = config;
-      settle_labels(settled, split.shape, {{1, 1, 1}});
-      split.spec.form.classes = settled.data.train.form.classes;
-    }
-    split.class_counts = count_classes(split, comm);
+    if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
+    if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
   } else {
     split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
   }

@@ -100,6 +100,10 @@ Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse)
             .last = kLastShareOfWhole,
             .why = "the network has the same parameters at every resolution, so the coarse model goes on whole"};
   Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
+  if (std::ranges::none_of(config.model.layers, [](const LayerSpec& l) { return l.kind == LayerKind::flatten; })) {
+    without.why = "the network has the same parameters at every resolution, so the coarse model goes on whole";
+    return without;
+  }
   if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch) {
     without.why = "the last model is the full network with the coarse one's convolutions and interpolated top";
     return without;
@@ -247,7 +251,7 @@ AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Co
     chosen.reasons.push_back(kNotLooked + std::string("method.detail = \"ignore\""));
     return chosen;
   }
-  const DetailLook look = look_at_detail(config, train, comm);
+  const DetailLook look = look_at_detail(config, train, comm, chosen.config.method.resolutions.front());
   chosen.reasons.push_back(detail_text(look));
   if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()});
   chosen.detail = look;

@@ -194,9 +194,10 @@ std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& r
     std::ranges::stable_sort(climbing,
                              [](const Trial& a, const Trial& b) { return better(a.losses.back(), b.losses.back()); });
     if (world.root())
-      tell(fmt::format("{} of {} rungs: {} trials of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
-                       rungs.size(), count, rungs[r].epochs, resolution_text(rungs[r].resolution, shop.axes()),
-                       timer.seconds(), climbing.front().losses.back()));
+      tell(fmt::format("{} of {} rung{}: {} trial{} of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
+                       rungs.size(), rungs.size() == 1 ? "" : "s", count, count == 1 ? "" : "s", rungs[r].epochs,
+                       resolution_text(rungs[r].resolution, shop.axes()), timer.seconds(),
+                       climbing.front().losses.back()));
   }
   climbing.insert(climbing.end(), left.begin(), left.end());
   return climbing;

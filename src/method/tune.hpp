@@ -36,7 +36,8 @@ struct TuneSettings {
 /// The rungs for so many trials: a third of them, at least two, climb from each to the next. Of twenty or more, at
 /// least five reach the last rung, so that its order can be compared. The coarser resolutions are those that data and
 /// network allow and whose epochs are cheap; where there are none, a third of the epochs at full resolution takes their
-/// place. ConfigError: the network does not fit the sample.
+/// place. One rung alone, at full resolution, where others would save nothing. ConfigError: the network does not fit
+/// the sample.
 std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials);
 
 /// Trains them, one trial per rank at a time, and returns the trials from best to worst: those that came furthest

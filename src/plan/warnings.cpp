@@ -8,13 +8,12 @@
 #include <iostream>
 #include <set>
 
+#include "io/channels_first.hpp"
 #include "io/file_identity.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
 namespace {
-
-constexpr Index kManyChannels = 16;  // fewer tell nothing about the order of the axes
 
 void unread_roles(const Config& config, std::vector<std::string>& lines) {
   const MethodConfig& method = config.method;
@@ -138,16 +137,6 @@ std::string stored(const Shape& sample) {
 std::string axes_text(int spatial, bool channels_first) {
   const std::string names[] = {"x", "y x", "z y x"};
   return std::string("data.axes = \"n ") + (channels_first ? "c " : "") + names[spatial - 1] + "\"";
-}
-
-// Channels before positions: the first axis is shorter than the others, and there are as many "channels" as positions.
-bool looks_channels_first(const Shape& sample) {
-  if (sample.axes == 0 || sample.channels < kManyChannels) return false;
-  const Index first = sample.spatial[static_cast<std::size_t>(3 - sample.axes)];
-  if (sample.axes == 1) return first < sample.channels;
-  const auto others = sample.spatial.end() - sample.axes + 1;
-  const Index shortest = *std::min_element(others, sample.spatial.end());
-  return first < shortest && first < sample.channels && 2 * sample.channels >= shortest;
 }
 
 // No axis of channels: there are about as many "channels" as positions. With three axes there is no room for a fourth.

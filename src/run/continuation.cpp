@@ -104,15 +104,15 @@ std::string text(const KeyDifference& difference) {
   return difference.key + " is " + was + ", and here it is " + is;
 }
 
-// "2 keys differ: training.seed (1 then, 5 now), method.target (not set then, 0.25 now)"
+// "2 keys differ: training.seed (1 then, 5 now), data.shards (not set then, 4 now)"
 std::string text(const std::vector<KeyDifference>& found) {
   constexpr std::size_t kNamed = 3;
   if (found.size() == 1) return text(found.front());
   std::string named;
   for (std::size_t i = 0; i < std::min(found.size(), kNamed); ++i) {
     const std::string was = value_text(found[i].was), is = value_text(found[i].is);
-    named += fmt::format("{}{} ({} then{})", named.empty() ? "" : ", ", found[i].key, was,
-                         was == is ? "" : ", " + is + " now");
+    named += (named.empty() ? "" : ", ") + found[i].key;
+    named += was == is ? " (another)" : fmt::format(" ({} then, {} now)", was, is);
   }
   return fmt::format("{} keys differ: {}{}", found.size(), named,
                      found.size() > kNamed ? fmt::format(" and {} more", found.size() - kNamed) : "");
@@ -169,15 +169,15 @@ bool holds_key(const std::vector<KeyDifference>& found, const std::string& key) 
 
 // What this start is to set, so that its mini-batches are those of before: "--set data.shards=2 --set
 // training.batch=32". `batches` are over all ranks. Where a key is no number (a table of stages, a batch that was not
-// set), it is said in words.
+// set), it is said in words; "" where this many groups cannot share a batch.
 std::string same_batches(const std::vector<KeyDifference>& batches, int shards, int groups_now) {
   std::string settings;
   for (const KeyDifference& difference : batches) {
     const std::string& was = difference.was;
     const bool number = !was.empty() && std::ranges::all_of(was, [](char c) { return '0' <= c && c <= '9'; });
     const int of_all = number ? std::stoi(was) : 0;
-    if (!number || (difference.key != "data.shards" && of_all % groups_now != 0))
-      return fmt::format("data.shards = {} and every batch times ranks as it was", shards);
+    if (number && difference.key != "data.shards" && of_all % groups_now != 0) return "";
+    if (!number) return fmt::format("data.shards = {} and every batch times ranks as it was", shards);
     settings += fmt::format("{}--set {}={}", settings.empty() ? "" : " ", difference.key,
                             difference.key == "data.shards" ? of_all : of_all / groups_now);
   }
@@ -193,8 +193,11 @@ std::string same_batches(const std::vector<KeyDifference>& batches, int shards, 
   const bool grids = then != was.ranks || now != advice.is.ranks;
   const std::string noun = grids ? "group" : "rank";
   std::string remedy = grids ? fmt::format("make it {} again", then) : fmt::format("start it on {}", then);
-  if (shards % now == 0)
-    remedy += ", or keep its mini-batches with " + same_batches(batches, shards, now);
+  const std::string settings = same_batches(batches, shards, now);
+  if (shards % now == 0 && !settings.empty())
+    remedy += ", or keep its mini-batches with " + settings;
+  else if (shards % now == 0)
+    remedy += fmt::format(" (its mini-batches do not divide by {})", now);
   else if (own == 0)
     remedy += fmt::format(" (data.shards was not set, so its data is in {}, which {} cannot share)",
                           counted(shards, "shard"), counted(now, noun));

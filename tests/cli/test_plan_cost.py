@@ -82,9 +82,29 @@ class PlanCost(support.MrmfTest):
         self.assertNotIn("is not known", counted())
 
     def test_a_schedule_by_hand_is_set_beside_the_baseline(self):
-        text = self.mrmf("plan", "--sample", "64x3", *self.words(TWO))
-        self.assertRegex(text, r"(?m)^baseline of training.epochs = \d+: .* (are saved if both end|nothing is saved)")
-        self.assertNotIn("baseline of", self.mrmf("plan", "--sample", "64x3", *self.words(())))
+        text = self.mrmf("plan", *self.words(TWO))
+        cost, dear = self.plan(*TWO)["cost_epochs"], self.plan(*TWO, "method.top=dense")["cost_epochs"]
+        self.assertIn(f"baseline of training.epochs = 3: 3.00, so {100 * (cost / 3 - 1):.0f} % more are spent\n", text)
+        self.assertGreater(dear, cost)
+        few = (*TWO, "method.stop.finetune.epochs=1")
+        cost = self.plan(*few)["cost_epochs"]
+        self.assertIn(f", so {100 * (1 - cost / 3):.0f} % are saved if both end at the same loss\n", self.mrmf("plan", *self.words(few)))
+        self.assertNotIn("baseline of", self.mrmf("plan", *self.words(())))
+        # Upper bounds, of the run alone and of both.
+        stop = "method.stop.coarse={epochs=1,threshold=0.1,patience=1}"
+        self.assertIn(" % are saved if both", self.mrmf("plan", *self.words((*few, stop))))
+        self.assertIn("so at least ", self.mrmf("plan", *self.words((*few, stop))))
+        both = self.mrmf("plan", *self.words((*few, "training.early_stopping.patience=1")))
+        self.assertIn("baseline of training.epochs = 3: at most 3.00, and how much is saved depends on", both)
+
+    def test_data_that_do_not_fit_the_network_are_told_before_training(self):
+        words = self.words(("training.epochs=3",))
+        self.mrmf("plan", *words)
+        self.config(replace=[("units = 2", "units = 5")])
+        for command in ("plan", "inspect", "train"):
+            self.fails(2, command, *words, message="5")
+        for more in ((), ("--headers",)):
+            self.assertIn("advice: the model does not fit the data: ", self.mrmf("data", *words, *more))
 
 
 if __name__ == "__main__":

@@ -68,11 +68,11 @@ class Tune(support.MrmfTest):
         words = ("tune", "config.toml", "--rules", "linear", "--rates", "1e-3,3e-3", "--dry-run")
         price = self.mrmf(*words, "--batches", "16")
         self.assertIn("  rung 1 of 1:   2 trials of 3 epochs at resolution [1], 3.0 each, 6.0 in all\n", price)
-        self.assertTrue(price.endswith("cost: 6.0; coarse trials before so few would save nothing\n"), price)
+        self.assertTrue(price.endswith("cost: 6.0; so few trials are all trained in full\n"), price)
 
     def test_batches_that_cannot_be_are_refused_before_the_price(self):
         words = ("tune", "config.toml", "--dry-run")
-        self.fails(2, *words, "--batches", "100000", message="give smaller --batches")
+        self.fails(2, *words, "--batches", "100000", message="larger than the 96 training samples")
         self.fails(2, *words, "--batches", "15", "--set", "run.ranks=2", message="give a multiple of 2")
 
     def test_many_trials_end_with_five_at_full_resolution_and_an_agreement(self):

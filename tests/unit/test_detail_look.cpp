@@ -182,6 +182,20 @@ TEST_CASE("detail look: labels of the finest detail are told from others, along 
   }
 }
 
+TEST_CASE("detail look: detail along an axis that is not averaged is not lost") {
+  const std::vector<Made> all = made(300);
+  MadeFile data({8, 8});
+  data.samples(all, {8, 8});
+  data.labels(all, finest);  // of detail along the last axis
+  const Config config = data.config();
+  const DatasetShape train = inspect_dataset(config.data.train, data.comm);
+  CHECK(look_at_detail(config, train, data.comm, {1, 2, 2}).loses());
+  CHECK(look_at_detail(config, train, data.comm, {1, 1, 2}).loses());
+  const DetailLook kept = look_at_detail(config, train, data.comm, {1, 2, 1});
+  CHECK_FALSE(kept.loses());
+  CHECK(kept.without_finest < 0.1);
+}
+
 TEST_CASE("detail look: shares that both are all but nothing do not count") {
   CHECK(DetailLook{.samples = 512, .without_finest = 0.8, .with_finest = 0.59}.loses());
   CHECK_FALSE(DetailLook{.samples = 512, .without_finest = 0.8, .with_finest = 0.61}.loses());
