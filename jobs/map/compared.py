@@ -53,7 +53,8 @@ def saving_text(saved):
     text = f"{100 * saved['mean']:.0f}"
     if saved["bound"] == "at least":
         return f"≥ {text} %"
-    return (f"{text} ± {100 * saved['standard_error']:.0f}" if saved["standard_error"] is not None else text) + " %"
+    text = (f"{text} ± {100 * saved['standard_error']:.0f}" if saved["standard_error"] is not None else text) + " %"
+    return text if saved["paired"] else text + ", unpaired"
 
 
 def cost_text(column, epoch_gflop):
