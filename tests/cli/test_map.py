@@ -116,9 +116,10 @@ class Map(support.MrmfTest):
         self.addCleanup(sys.path.remove, self.path("jobs/map"))
         from compared import saving_text
 
-        def text(bound, error=0.01):
-            return saving_text({"gflop_saved": {"mean": 0.614, "standard_error": error, "bound": bound}})
+        def text(bound, error=0.01, paired=True):
+            return saving_text({"gflop_saved": {"mean": 0.614, "standard_error": error, "bound": bound, "paired": paired}})
         self.assertEqual(text("none"), "61 ± 1 %")
+        self.assertEqual(text("none", None, paired=False), "61 %, unpaired")
         self.assertEqual(text("none", None), "61 %")
         self.assertEqual(text("at least"), "≥ 61 %")
         self.assertEqual(text("at most"), "none: ends above every baseline")
