@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.append(str(JOBS / "map"))
 from run import train  # noqa: E402
 
-CASES = [("cubes", 1280, 6), ("neuron", 16000, 4)]  # samples, epochs of the baseline
+CASES = [("cubes", 1280, 10), ("neuron", 16000, 6)]  # samples, epochs of the baseline: the demo's
 
 
 def cost(options, case, method):
