@@ -129,7 +129,8 @@ call this from another place"
 check_overrides() {
   local pair
   for pair in "${overrides[@]}"; do
-    [[ $pair != run.folder=* && $pair != run=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
+    [[ $pair != run.folder=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
+    [[ $pair != run=*folder* ]] || fail "$pair: this table does not set a job's run folder; give --folder in its place"
   done
 }
 

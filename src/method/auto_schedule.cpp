@@ -73,11 +73,9 @@ struct Way {
   std::string why{};     ///< what the last model is
 };
 
-// Such a network has the same parameters at every resolution. So the coarse model is handed over whole, and ends lower
-// at full resolution than behind a front (docs/results/map.md, heat-init).
-bool knows_no_resolution(const Config& config) {
-  return std::ranges::any_of(config.model.layers,
-                             [](const LayerSpec& layer) { return layer.kind == LayerKind::global_average_pool; });
+// Whether the model has such a layer.
+bool holds(const Config& config, LayerKind kind) {
+  return std::ranges::any_of(config.model.layers, [&](const LayerSpec& layer) { return layer.kind == kind; });
 }
 
 // Why the model behind a front would not begin as the coarse one ends, or with labels finer than its output; else
@@ -95,13 +93,13 @@ std::string no_front(const Config& config, const Network& full) {
 }
 
 Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse) {
-  if (knows_no_resolution(config))
-    return {.coarse = kCoarseShareOfWhole,
-            .last = kLastShareOfWhole,
-            .why = "the network has the same parameters at every resolution, so the coarse model goes on whole"};
+  const std::string whole =
+      "the network has the same parameters at every resolution, so the coarse model goes on whole";
+  if (holds(config, LayerKind::global_average_pool))  // ends lower so than behind a front (map.md, heat-init)
+    return {.coarse = kCoarseShareOfWhole, .last = kLastShareOfWhole, .why = whole};
   Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
-  if (std::ranges::none_of(config.model.layers, [](const LayerSpec& l) { return l.kind == LayerKind::flatten; })) {
-    without.why = "the network has the same parameters at every resolution, so the coarse model goes on whole";
+  if (!holds(config, LayerKind::flatten)) {
+    without.why = whole;
     return without;
   }
   if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch) {

@@ -87,6 +87,7 @@ class Refused(SubmitTest):
 
     def test_run_folder_as_a_key(self):
         self.refused("tiny.job", "generic", "--set=run.folder=x", message="run.folder=x: this key does not set")
+        self.refused("tiny.job", "generic", "--set=run={folder=\"x\"}", message="this table does not set")
         self.write("tiny.job", EXPERIMENT + "overrides=(run.folder=x)\n")
         self.refused("tiny.job", "generic", message="give --folder x")
 
