@@ -1,0 +1,140 @@
+"""The program's commands as functions: train, plan, tune, compare, load."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from . import program
+from .config import Config
+from .errors import ConfigError, MrmfError, Stopped
+from .progress import Progress
+from .run import PathLike, Run
+from .writing import write
+
+Source = Union[Config, PathLike]
+
+
+def load(folder: PathLike) -> Run:
+    """A run by its folder."""
+    return Run(folder)
+
+
+def init(files: Union[PathLike, Sequence[PathLike]], *, output: Optional[PathLike] = None, folder: Optional[PathLike] = None,
+         samples: Optional[str] = None, labels: Optional[str] = None, axes: Optional[str] = None,
+         overwrite: bool = False) -> Config:
+    """A configuration that trains on these files at once, as ``mrmf init`` writes it (to ``output``, where given)."""
+    import tempfile
+    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
+        path = Path(output) if output is not None else Path(work) / "run.toml"
+        words: List[Any] = ["init", *names, "-o", path]
+        for option, value in (("--folder", folder), ("--samples", samples), ("--labels", labels), ("--axes", axes)):
+            words += [option, value] if value is not None else []
+        program.run([*words, *(["--overwrite"] if overwrite else [])])
+        return Config.read(path)
+
+
+def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None, epochs: Optional[int] = None,
+          batch: Optional[int] = None, axes: Optional[str] = None, set: Optional[Dict[str, Any]] = None, ranks: int = 1,
+          overwrite: bool = False, progress: Optional[bool] = None) -> Run:
+    """Trains, and gives the run.
+
+    ``source`` is a configuration (a Config, or the path of a TOML file), or samples beside ``labels``. Arrays are
+    written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set. ``set`` overrides keys:
+    ``set={"training.batch": 64}``. ``ranks`` starts so many processes under mpirun.
+
+    A run that was stopped goes on when the same call is made again. An interrupt saves and raises Stopped, whose ``run``
+    is what there is. Progress is shown on terminals and in notebooks; ``progress=False`` shows none.
+    """
+    values = dict(set or {})
+    for key, value in (("training.epochs", epochs), ("training.batch", batch), ("run.folder", folder)):
+        if value is not None:
+            values[key] = str(value) if key == "run.folder" else value
+    config = _config_of(source, labels, values, axes, overwrite)
+    for key, value in values.items():
+        config[key] = value
+    where = Path(config["run.folder"])
+    where.parent.mkdir(parents=True, exist_ok=True)
+    shown = Progress(where, progress)
+    with _written(config) as path:
+        try:
+            program.run(["train", path, *(["--overwrite"] if overwrite else [])], ranks, shown)
+        except Stopped as stopped:
+            stopped.run = Run(where) if (where / "config.toml").is_file() else None
+            raise
+        finally:
+            shown()
+            shown.close()
+    return Run(where)
+
+
+def _config_of(source: Any, labels: Any, values: Dict[str, Any], axes: Optional[str], overwrite: bool) -> Config:
+    if isinstance(source, Config):
+        return source.copy()
+    if isinstance(source, (str, os.PathLike)) and labels is None:
+        return Config.read(source)
+    if labels is None:
+        raise ConfigError("train wants a configuration, or samples and labels")
+    folder = Path(values.setdefault("run.folder", "runs/first"))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    data = folder.with_name(folder.name + ".h5")
+    if overwrite or not data.exists():
+        write(data, source, labels, axes=axes, overwrite=overwrite)
+    elif not (folder / "config.toml").is_file():
+        raise ConfigError(f"{data}: is there already; give overwrite=True, or another folder")
+    return init(data, folder=folder, axes=axes)
+
+
+class _written:
+    """A configuration in a file, while it is needed."""
+
+    def __init__(self, config: Source):
+        self._config = config
+
+    def __enter__(self) -> Path:
+        if not isinstance(self._config, Config):
+            self._folder = None
+            return Path(self._config)
+        import tempfile
+        self._folder = tempfile.TemporaryDirectory(prefix="mrmf-")
+        path = Path(self._folder.name) / "run.toml"
+        self._config.write(path)
+        return path
+
+    def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
+        if self._folder is None:
+            return
+        if isinstance(error, MrmfError):  # the file is gone when this is read
+            error.rename(str(Path(self._folder.name) / "run.toml"), "the configuration")
+        self._folder.cleanup()
+
+
+def plan(config: Source, *, set: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    """What a run would train and fuse, and its cost, before anything runs (``mrmf plan --json``)."""
+    with _written(config) as path:
+        return program.run_json(["plan", path, *program.settings(set or {})])
+
+
+def data(config: Source, *, set: Optional[Dict[str, Any]] = None) -> str:
+    """What the data of a configuration are, and what will be slow or go wrong, as text for people."""
+    with _written(config) as path:
+        return program.run(["data", path, *program.settings(set or {})])
+
+
+def tune(config: Source, *, folder: Optional[PathLike] = None, output: Optional[PathLike] = None, ranks: int = 1,
+         rates: Sequence[float] = (), batches: Sequence[int] = (), overwrite: bool = False) -> Dict[str, Any]:
+    """Finds learning rate, batch and rule (``mrmf tune --json``). The same call again goes on where it stopped."""
+    options: List[Any] = []
+    for option, value in (("--folder", folder), ("-o", output)):
+        options += [option, value] if value is not None else []
+    for option, numbers in (("--rates", rates), ("--batches", batches)):
+        options += [option, ",".join(str(number) for number in numbers)] if numbers else []
+    with _written(config) as path:
+        return program.run_json(["tune", path, *options, *(["--overwrite"] if overwrite else [])], ranks)
+
+
+def compare(runs: Sequence[Union[Run, PathLike]]) -> str:
+    """Finished runs side by side, as text: costs, losses, and what each saved."""
+    return program.run(["compare", *(run.folder if isinstance(run, Run) else run for run in runs)])

@@ -1,0 +1,223 @@
+"""Arrays of any kind into an HDF5 file that the program reads, piece by piece."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from .errors import ConfigError, DataError
+
+_PIECE = 1 << 26  # bytes that are in memory at once
+
+
+class _Source:
+    """Rows of one data set: their number (None: not known beforehand), and blocks of them."""
+
+    def __init__(self, name: str, rows: Optional[int], blocks: Callable[[], Iterator[np.ndarray]],
+                 facts: Optional[Dict[str, str]] = None):
+        self.name, self.rows, self.blocks, self.facts = name, rows, blocks, facts or {}
+
+
+def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, names: Sequence[str] = ("samples", "labels"),
+          axes: Optional[str] = None, units: Optional[Mapping[str, str]] = None,
+          label_names: Optional[Sequence[str]] = None, overwrite: bool = False,
+          compression: Optional[str] = None) -> Path:
+    """Writes samples and labels, a row for each sample, into an HDF5 file. Gives its path.
+
+    ``samples`` and ``labels`` are NumPy arrays, memory maps, h5py, zarr, dask or xarray arrays, a list of ``.npy`` files,
+    or iterators of rows (of one array after the other). ``samples`` may be a dict of such, a data set for each name. Rows
+    are streamed, 64 MB at a time, so arrays may be larger than memory.
+
+    ``axes`` names the samples' axes, such as "n c y x"; it is kept as an attribute, and ``mrmf.train`` hands it on. Of
+    xarray arrays, names of axes and units are kept. ``units`` gives units by the name of the data set; ``label_names``
+    names the labels' columns. ``compression`` is h5py's, such as "gzip" or "lzf".
+
+    The file appears whole or not at all. ConfigError where it is there already, unless ``overwrite`` is given. DataError
+    for arrays without rows, of objects, of rows that differ in shape, and for labels of another number.
+    """
+    import h5py
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise ConfigError(f"{target}: is there already; give overwrite=True, or another name")
+    if not target.resolve().parent.is_dir():
+        raise ConfigError(f"{target}: there is no folder {target.resolve().parent}; make it first")
+    sources = _sources(samples, labels, names)
+    number, temporary = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
+    os.close(number)
+    try:
+        with h5py.File(temporary, "w") as file:
+            rows = {source.name: _copy(file, source, compression) for source in sources}
+            _require_same_rows(rows)
+            _describe(file, sources, axes, units or {}, label_names, names[1] if labels is not None else None)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return target
+
+
+def _sources(samples: Any, labels: Any, names: Sequence[str]) -> List[_Source]:
+    parts = dict(samples) if isinstance(samples, Mapping) else {names[0]: samples}
+    if not parts:
+        raise DataError("there are no samples; give an array, or a dict of arrays")
+    if labels is not None:
+        if names[1] in parts:
+            raise ConfigError(f"'{names[1]}' names samples and labels; give names=(samples, labels)")
+        parts[names[1]] = labels
+    return [_source_of(name, value) for name, value in parts.items()]
+
+
+def _source_of(name: str, value: Any) -> _Source:
+    if _is_paths(value):
+        return _files_source(name, [Path(one) for one in value])
+    if hasattr(value, "dims") and hasattr(value, "attrs") and hasattr(value, "data"):  # xarray
+        facts = {"axes": " ".join(str(dim) for dim in value.dims)}
+        if "units" in value.attrs:
+            facts["units"] = str(value.attrs["units"])
+        return _array_source(name, value.data, facts)
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return _array_source(name, value, {})
+    if isinstance(value, (list, tuple)):
+        return _array_source(name, _stacked(name, value), {})
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike)):
+        return _Source(name, None, lambda: _pieces_of_rows(name, iter(value)))
+    raise DataError(f"'{name}' is a {type(value).__name__}; give an array, a list of .npy files, or an iterator of rows")
+
+
+def _is_paths(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(v, (str, os.PathLike)) for v in value) \
+        and all(str(v).endswith(".npy") for v in value)
+
+
+def _stacked(name: str, rows: Sequence[Any]) -> np.ndarray:
+    try:
+        shapes = [np.shape(row) for row in rows]
+    except ValueError:  # a row that is ragged itself
+        raise DataError(f"'{name}' has rows of differing lengths; give rows of one shape") from None
+    for number, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise _other_shape(name, number, shape, shapes[0])
+    return np.asarray(rows)
+
+
+def _other_shape(name: str, number: int, shape: Tuple[int, ...], first: Tuple[int, ...]) -> DataError:
+    return DataError(f"row {number} of '{name}' has shape {tuple(shape)}, and row 0 {tuple(first)}; give rows of one shape")
+
+
+def _require_numbers(name: str, dtype: np.dtype) -> None:
+    if dtype.kind not in "biufc":
+        raise DataError(f"'{name}' holds {dtype} elements; give numbers, such as array.astype('float32')")
+
+
+def _array_source(name: str, array: Any, facts: Dict[str, str]) -> _Source:
+    if len(array.shape) == 0:
+        raise DataError(f"'{name}' is a single value; give an array with a row for each sample")
+    _require_numbers(name, np.dtype(array.dtype))
+    count = int(array.shape[0])
+    row_bytes = max(1, int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize)
+    step = max(1, _PIECE // row_bytes)
+    chunks = getattr(array, "chunks", None)
+    if chunks and isinstance(chunks[0], int):  # zarr, h5py: whole chunks, so that none is unpacked twice
+        step = max(chunks[0], step // chunks[0] * chunks[0])
+
+    def blocks() -> Iterator[np.ndarray]:
+        for first in range(0, count, step):
+            yield np.asarray(array[first:first + step])
+
+    return _Source(name, count, blocks, facts)
+
+
+def _files_source(name: str, paths: List[Path]) -> _Source:
+    arrays = []
+    for path in paths:
+        try:
+            arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read as a .npy file; {error}") from error
+        if arrays[-1].ndim == 0 or arrays[-1].shape[1:] != arrays[0].shape[1:]:
+            raise DataError(f"{path}: has rows of shape {arrays[-1].shape[1:]}, and {paths[0]} {arrays[0].shape[1:]}; "
+                            "give files of one shape")
+    parts = [_array_source(name, array, {}) for array in arrays]
+
+    def blocks() -> Iterator[np.ndarray]:
+        for part in parts:
+            yield from part.blocks()
+
+    return _Source(name, sum(part.rows or 0 for part in parts), blocks)
+
+
+def _pieces_of_rows(name: str, rows: Iterator[Any]) -> Iterator[np.ndarray]:
+    """Rows of an iterator, some at a time."""
+    held: List[np.ndarray] = []
+    size = number = 0
+    first: Optional[Tuple[int, ...]] = None
+    for row in rows:
+        array = np.asarray(row)
+        _require_numbers(name, array.dtype)
+        first = array.shape if first is None else first
+        if array.shape != first:
+            raise _other_shape(name, number, array.shape, first)
+        held.append(array)
+        number += 1
+        size += array.nbytes
+        if size >= _PIECE:
+            yield np.stack(held)
+            held, size = [], 0
+    if held:
+        yield np.stack(held)
+
+
+def _copy(file: Any, source: _Source, compression: Optional[str]) -> int:
+    """Writes a source's rows; gives their number."""
+    dataset, done = None, 0
+    for block in source.blocks():
+        if block.dtype == np.bool_:
+            block = block.astype(np.uint8)
+        if dataset is None:
+            rows = source.rows if source.rows is not None else block.shape[0]
+            unknown = source.rows is None
+            dataset = file.create_dataset(source.name, (rows, *block.shape[1:]), block.dtype, compression=compression,
+                                          maxshape=(None, *block.shape[1:]) if unknown else None,
+                                          chunks=_chunks(block) if unknown or compression else None)
+        if done + block.shape[0] > dataset.shape[0]:
+            dataset.resize(done + block.shape[0], axis=0)
+        dataset[done:done + block.shape[0]] = block
+        done += block.shape[0]
+    if dataset is None or done == 0:
+        raise DataError(f"'{source.name}' has no rows; give at least one sample")
+    return done
+
+
+def _chunks(block: np.ndarray) -> Tuple[int, ...]:
+    """Whole rows, about 1 MB of them, as training reads them."""
+    return (max(1, min(block.shape[0], (1 << 20) // max(1, block[0].nbytes))), *block.shape[1:])
+
+
+def _require_same_rows(rows: Dict[str, int]) -> None:
+    first = next(iter(rows))
+    for name, count in rows.items():
+        if count != rows[first]:
+            raise DataError(f"'{name}' has {count} rows, and '{first}' {rows[first]}; each sample needs its row")
+
+
+def _describe(file: Any, sources: List[_Source], axes: Optional[str], units: Mapping[str, str],
+              label_names: Optional[Sequence[str]], labels: Optional[str]) -> None:
+    for source in sources:
+        facts = dict(source.facts)
+        if axes and source.name != labels:
+            facts["axes"] = axes
+        if source.name in units:
+            facts["units"] = units[source.name]
+        for key, value in facts.items():
+            file[source.name].attrs[key] = value
+    if label_names is not None and labels is not None:
+        if len(label_names) != (file[labels].shape[1] if file[labels].ndim > 1 else 1):
+            raise ConfigError(f"label_names has {len(label_names)} names for labels of shape {file[labels].shape}")
+        file[labels].attrs["names"] = list(label_names)

@@ -1,0 +1,63 @@
+"""The Python package beside xarray, zarr, dask, pandas, tqdm, matplotlib and scikit-learn."""
+import pickle
+import tempfile
+import unittest
+import warnings
+from pathlib import Path
+
+import dask.array
+import h5py
+import numpy as np
+import pandas
+import xarray
+import zarr
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from test_package import InFolder, mrmf, recordings
+
+
+class Sources(InFolder):
+    def test_arrays_of_other_packages(self):
+        x, y = recordings(100)
+        stored = zarr.open(str(Path("a.zarr")), mode="w", shape=x.shape, chunks=(7, 16, 2), dtype=x.dtype)
+        stored[:] = x
+        kinds = {"zarr": stored, "dask": dask.array.from_array(x, chunks=(30, 16, 2)),
+                 "xarray": xarray.DataArray(x, dims=("event", "time", "channel"), attrs={"units": "mV"})}
+        for kind, samples in kinds.items():
+            with self.subTest(kind):
+                mrmf.write("out.h5", samples, y, overwrite=True)
+                with h5py.File("out.h5", "r") as out:
+                    np.testing.assert_array_equal(out["samples"][()], x)
+                    if kind == "xarray":
+                        self.assertEqual(dict(out["samples"].attrs), {"axes": "event time channel", "units": "mV"})
+
+    def test_tables_pictures_and_bars(self):
+        x, y = recordings()
+        run = mrmf.train(x, y, epochs=2, folder="a", progress=True)
+        self.assertIsInstance(run.history, pandas.DataFrame)
+        self.assertEqual(len(run.history), len(run.epochs))
+        run.plot("a.png")
+        self.assertEqual(Path("a.png").read_bytes()[1:4], b"PNG")
+
+
+class ScikitLearn(InFolder):
+    def test_its_own_checks(self):
+        for kind in (mrmf.MRMFRegressor, mrmf.MRMFClassifier):
+            for estimator, check in estimator_checks_generator(kind(epochs=8)):
+                with self.subTest(f"{kind.__name__}: {check.func.__name__}"), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    check(estimator)
+
+    def test_cross_validation_search_and_pickles(self):
+        x, y = recordings()
+        self.assertEqual(len(cross_val_score(mrmf.MRMFRegressor(epochs=2), x, y, cv=2)), 2)
+        words = np.where(y[:, 0] > 0, "up", "down")
+        search = GridSearchCV(mrmf.MRMFClassifier(epochs=2), {"learning_rate": [1e-3, 1e-2]}, cv=2).fit(x, words)
+        self.assertEqual(set(search.predict(x)) | {"up", "down"}, {"up", "down"})
+        again = pickle.loads(pickle.dumps(search.best_estimator_))
+        np.testing.assert_array_equal(again.predict_proba(x), search.predict_proba(x))
+        self.assertEqual(list(Path(tempfile.gettempdir()).iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
