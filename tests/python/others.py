@@ -1,5 +1,9 @@
 """The Python package beside xarray, zarr, dask, pandas, tqdm, matplotlib and scikit-learn."""
+import os
 import pickle
+import re
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -13,7 +17,7 @@ import xarray
 import zarr
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from test_package import InFolder, mrmf, recordings
+from test_package import ROOT, InFolder, mrmf, recordings
 
 
 class Sources(InFolder):
@@ -38,6 +42,23 @@ class Sources(InFolder):
         self.assertEqual(len(run.history), len(run.epochs))
         run.plot("a.png")
         self.assertEqual(Path("a.png").read_bytes()[1:4], b"PNG")
+
+
+class Notebook(InFolder):
+    """docs/notebook: the script runs as it stands, and the notebook is made of it."""
+
+    def test_it_is_made_of_the_script(self):
+        subprocess.run([sys.executable, ROOT / "docs/notebook/make.py", "--check"], check=True)
+
+    def test_it_runs(self):
+        done = subprocess.run([sys.executable, ROOT / "docs/notebook/tutorial.py"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "jobs/python")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("no xarray here", done.stdout)
+        self.assertNotIn("no zarr here", done.stdout)
+        errors = re.search(r"error of frequency and damping: \[ *(\S+)", done.stdout)
+        self.assertLess(float(errors[1]), 0.5)  # of frequencies of 3 to 9
+        self.assertGreater(Path("model.onnx").stat().st_size, 1000)
 
 
 class ScikitLearn(InFolder):

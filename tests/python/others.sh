@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 venv=$build/venv-python
 python=$(PATH=/usr/bin:$PATH command -v python3)
-wanted="numpy h5py pandas tqdm matplotlib xarray zarr dask[array] scikit-learn"
+wanted="numpy h5py pandas tqdm matplotlib xarray scipy zarr dask[array] scikit-learn"
 if ! [ -e "$venv/ready" ]; then
   rm -rf "$venv"
   log=$(mktemp)
