@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check install keys demo bench faults sanitize test-slurm bundle wheel gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check install keys demo bench faults sanitize test-slurm bundle wheel site gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -43,6 +43,9 @@ test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm
 
 mutants: all ## plant known bugs one by one and show that the tests catch them
 	@tests/mutants.sh $(BUILD)
+
+site: ## build the documents as a site with search into build/site (MkDocs from PyPI)
+	@jobs/site/build.sh $(BUILD)
 
 wheel: program ## pack build/mrmf-*.whl for pip: the program with its libraries, and the Python package
 	@jobs/python/make_wheel.py $(BUILD)
