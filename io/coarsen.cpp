@@ -10,6 +10,7 @@
 #include "io/axis_order.hpp"
 #include "io/channels_first.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
 #include "io/sample_files.hpp"

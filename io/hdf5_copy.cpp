@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "io/hdf5_links.hpp"
+
 namespace mrmf::h5 {
 namespace {
 
@@ -83,7 +85,8 @@ void fix_extent(const Space& space) {
 }  // namespace
 
 void copy_attributes(const CopyPlaces& places, const std::string& object) {
-  const Object here(H5Oopen(places.from, object.c_str(), H5P_DEFAULT));
+  const Target source = follow(places.from, object);
+  const Object here(source.there ? H5Oopen(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
   require(here && there, places.source + ": '" + object + "' cannot be opened");
   std::vector<std::string> names;
@@ -98,7 +101,8 @@ void copy_attributes(const CopyPlaces& places, const std::string& object) {
 
 void copy_dataset(const CopyPlaces& places, const std::string& name) {
   const std::string what = places.source + ": data set '" + name + "' for " + places.target;
-  const Dataset from(H5Dopen2(places.from, name.c_str(), H5P_DEFAULT));
+  const Target source = follow(places.from, name);
+  const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   require(bool(from), what + " cannot be opened");
   const bool elsewhere = lies_elsewhere(from);
   const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a named type belongs to its own file

@@ -6,7 +6,8 @@
 #include <memory>
 
 #include "io/hdf5_library.hpp"
-#include "io/hdf5_output.hpp"
+#include "io/hdf5_links.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/input_file.hpp"
@@ -78,72 +79,30 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
 namespace h5 {
 namespace {
 
-constexpr int most_links = 16;  // links in a chain, as many as the library follows
-
-bool exists(hid_t file, const std::string& name, int links);
-
-/// Whether a link's target may be opened. DataError for a FIFO: opening it would wait.
-bool may_follow(hid_t file, const std::string& name, int links) {
-  H5L_info_t link{};
-  if (links == 0 || H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT) < 0) return false;
-  if (link.type != H5L_TYPE_SOFT && link.type != H5L_TYPE_EXTERNAL) return true;
-  std::vector<char> value(link.u.val_size + 1, '\0');
-  if (H5Lget_val(file, name.c_str(), value.data(), link.u.val_size, H5P_DEFAULT) < 0) return false;
-  if (link.type == H5L_TYPE_SOFT) {
-    const std::string target = value.data();
-    const std::size_t slash = name.rfind('/');
-    return exists(file,
-                  target.starts_with('/') || slash == std::string::npos ? target : name.substr(0, slash + 1) + target,
-                  links - 1);
-  }
-  const char *other = nullptr, *object = nullptr;
-  unsigned flags = 0;
-  if (H5Lunpack_elink_val(value.data(), link.u.val_size, &flags, &other, &object) < 0) return false;
-  const auto length = std::max<ssize_t>(H5Fget_name(file, nullptr, 0), 0);
-  std::string path(static_cast<std::size_t>(length), '\0');
-  H5Fget_name(file, path.data(), path.size() + 1);
-  for (const std::string& place : places_of(path, other, "HDF5_EXT_PREFIX"))
-    if (is_regular(place)) return true;
-  return false;
-}
-
-bool exists(hid_t file, const std::string& name, int links) {
-  for (std::size_t slash = name.find('/', 1); !name.empty(); slash = name.find('/', slash + 1)) {
-    const std::string part = name.substr(0, slash);
-    if (H5Lexists(file, part.c_str(), H5P_DEFAULT) <= 0) return false;
-    if (slash == std::string::npos) return true;
-    if (!may_follow(file, part, links)) return false;
-  }
-  return false;
-}
-
-}  // namespace
-
-bool exists(hid_t file, const std::string& name) { return exists(file, name, most_links); }
-
-bool is_dataset(hid_t file, const std::string& name) {
-  if (!exists(file, name) || !may_follow(file, name, most_links)) return false;
-  const Object object(H5Oopen(file, name.c_str(), H5P_DEFAULT));
-  return object && H5Iget_type(object.get()) == H5I_DATASET;
-}
-
-namespace {
-
-herr_t add_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
-  H5O_info_t object{};
-  // Other files are not looked into: there may be thousands, and some may be missing.
-  const bool here = link->type == H5L_TYPE_HARD || link->type == H5L_TYPE_SOFT;
-  const bool known = here && H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) >= 0;
-  if (known ? object.type == H5O_TYPE_DATASET : link->type == H5L_TYPE_EXTERNAL)
-    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+herr_t add_name(hid_t, const char* name, const H5L_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
+}
+
+/// Whether a name that a message lists is one of a data set. Of links that lead nowhere, that is for their user to
+/// find.
+bool listed(hid_t file, const std::string& name) {
+  try {
+    return is_dataset(follow(file, name));
+  } catch (const DataError&) {
+    return false;
+  }
 }
 
 }  // namespace
 
 std::vector<std::string> dataset_names(hid_t file, const std::string& group) {
+  const Target target = follow(file, group);
   std::vector<std::string> names;
-  H5Literate_by_name(file, group.c_str(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_dataset, &names, H5P_DEFAULT);
+  if (!target.there) return names;
+  H5Literate_by_name(target.file, target.name.c_str(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name, &names,
+                     H5P_DEFAULT);
+  std::erase_if(names, [&](const std::string& name) { return !listed(target.file, target.name + "/" + name); });
   return names;
 }
 
@@ -186,7 +145,7 @@ std::string string_of(hid_t file_type, hid_t space, const std::string& what, Rea
 
 bool Hdf5File::has(const std::string& dataset) const {
   const h5::Lock lock;
-  return h5::is_dataset(state_->file.get(), dataset);
+  return h5::is_dataset(h5::follow(state_->file.get(), dataset));
 }
 
 std::vector<std::string> Hdf5File::datasets() const {
@@ -206,7 +165,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
 
 void Hdf5File::require_written(const std::string& name) const {
   const h5::Lock lock;
-  h5::require_written(state_->path, h5::open_dataset(state_->path, state_->file.get(), name), state_->at(name));
+  h5::require_written(h5::open_dataset(state_->path, state_->file.get(), name), state_->at(name));
 }
 
 void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span out) const {
@@ -244,9 +203,10 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
     if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
     const h5::File file = open_here(path);
     for (const std::string& name : datasets.empty() ? all_datasets(path) : datasets) {
-      if (!h5::is_dataset(file.get(), name)) continue;
-      const auto more =
-          h5::files_of(path, h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
+      const h5::Target place = h5::follow(file.get(), name);
+      files.insert(files.end(), place.files.begin(), place.files.end());
+      if (!h5::is_dataset(place)) continue;
+      const auto more = h5::files_of(h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
       files.insert(files.end(), more.begin(), more.end());
     }
   }

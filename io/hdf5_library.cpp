@@ -33,6 +33,7 @@ void fail(const std::string& what) {
 
 Properties file_access() {
   Properties access(H5Pcreate(H5P_FILE_ACCESS));
+  H5Pset_fapl_sec2(access.get());
   H5Pset_file_locking(access.get(), false, true);
   return access;
 }

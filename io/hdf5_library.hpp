@@ -82,6 +82,7 @@ inline void require(bool succeeded, const std::string& what) {
 }
 
 /// File access without locks, which network file systems often refuse, even to readers.
+/// Files are plain ones, so that they can also be read without the library.
 Properties file_access();
 
 /// The same for writing a file, in the formats of one fixed library version, whichever library writes.
@@ -123,11 +124,7 @@ struct Block;
 
 /// DataError that says what is wrong with a file that should be readable. On one rank.
 void check_readable(const std::string& path);
-/// Whether a link of this path exists. The library's own test needs every group on the way to exist.
-bool exists(hid_t file, const std::string& name);
-/// Whether it exists and is a data set.
-bool is_dataset(hid_t file, const std::string& name);
-/// The names of a group's own data sets and of its links to other files, whatever these lead to. Alphabetical.
+/// The names of a group's data sets, those that links lead to included. Alphabetical.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
 /// Selects a block in the file's space and returns the matching memory space.
 Space select(hid_t file_space, const Block& block);

@@ -85,11 +85,6 @@ h5::File open_source(const std::string& path) {
   return file;
 }
 
-herr_t list_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {
-  if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
 }  // namespace
 
 struct Hdf5Output::State {
@@ -272,16 +267,6 @@ std::string Hdf5Image::bytes() {
   bytes.resize(static_cast<std::size_t>(size));
   h5::require(H5Fget_file_image(file, bytes.data(), bytes.size()) == size, state_->name + ": cannot be made in memory");
   return bytes;
-}
-
-std::vector<std::string> all_datasets(const std::string& path) {
-  const h5::Lock lock;
-  const h5::File file = open_source(path);
-  std::vector<std::string> names;
-  h5::require(H5Ovisit2(file.get(), H5_INDEX_NAME, H5_ITER_INC, list_dataset, &names, H5O_INFO_BASIC) >= 0,
-              path + ": its contents cannot be listed");
-  std::ranges::sort(names);
-  return names;
 }
 
 }  // namespace mrmf

@@ -79,7 +79,4 @@ class Hdf5Image {
   std::unique_ptr<State> state_;
 };
 
-/// The paths of all data sets of a file, including those in groups, alphabetically. DataError when it cannot be opened.
-std::vector<std::string> all_datasets(const std::string& path);
-
 }  // namespace mrmf

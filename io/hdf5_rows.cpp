@@ -7,6 +7,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_links.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/limits.hpp"
 #include "io/nearest.hpp"
@@ -141,7 +142,7 @@ ChunkMemory chunk_memory(const Storage& storage, const ChunkCache& cache) {
 std::string missing(const std::string& path, const std::string& name, hid_t file) {
   const std::size_t slash = name.rfind('/');
   std::string group = slash == std::string::npos || slash == 0 ? "/" : name.substr(0, slash);
-  if (group != "/" && !exists(file, group)) group = "/";
+  if (group != "/" && !follow(file, group).there) group = "/";
   const std::vector<std::string> there = dataset_names(file, group);
   const std::string wanted = name.substr(slash == std::string::npos ? 0 : slash + 1);
   std::string text = path + ": no data set '" + name + "'; ";
@@ -205,24 +206,39 @@ std::vector<Index> shape_of(hid_t space) {
   return {sizes.begin(), sizes.end()};
 }
 
-Dataset open_dataset(const std::string& path, hid_t file, const std::string& name) {
-  if (!exists(file, name)) throw DataError(missing(path, name, file));
+namespace {
+
+/// Where a data set lies that must be there.
+Target find_dataset(const std::string& path, hid_t file, const std::string& name) {
+  Target target = follow(file, name);
+  if (!target.there && target.broken.empty()) throw DataError(missing(path, name, file));
+  if (!target.there) throw DataError(path + ": data set '" + name + "' " + target.broken);
+  return target;
+}
+
+Dataset open_target(const Target& target, const std::string& path, const std::string& name) {
   const std::string what = path + ": data set '" + name + "'";
-  if (!is_dataset(file, name)) {
+  if (!is_dataset(target)) {
     if (is_of_newer_library(last_error())) refuse_to_open(path, what);
     throw DataError(path + ": '" + name + "' is a group, not a data set");
   }
-  Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
+  Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
   if (!dataset) refuse_to_open(path, what);
-  require_sound_sources(path, dataset, what);
+  require_sound_sources(dataset, what);
   return dataset;
 }
 
+}  // namespace
+
+Dataset open_dataset(const std::string& path, hid_t file, const std::string& name) {
+  return open_target(find_dataset(path, file, name), path, name);
+}
+
 Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached)
-    : dataset_(open_dataset(path, file, name)),
-      space_(H5Dget_space(dataset_.get())),
-      path_(path),
-      what_(path + ": data set '" + name + "'") {
+    : what_(path + ": data set '" + name + "'") {
+  const Target target = find_dataset(path, file, name);
+  dataset_ = open_target(target, path, name);
+  space_ = Space(H5Dget_space(dataset_.get()));
   const Type file_type(H5Dget_type(dataset_.get()));
   type_ = element_type(file_type.get());
   if (type_ == ElementType::other)
@@ -237,11 +253,15 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index m
   cache.fit(most_cached);
   const Properties access = chunk_access(cache);
   dataset_.close();
-  dataset_ = Dataset(H5Dopen2(file, name.c_str(), access.get()));
+  dataset_ = Dataset(H5Dopen2(target.file, target.name.c_str(), access.get()));
   h5::require(bool(dataset_), what_ + " cannot be opened");
 }
 
-void Rows::require_written() const { h5::require_written(path_, dataset_, what_); }
+void Rows::require_written() const { h5::require_written(dataset_, what_); }
+
+std::unique_ptr<InputFile> Rows::plain_file() const {
+  return storage_.offset ? plain_file_of(dataset_.get()) : nullptr;
+}
 
 void Rows::require(Index first, Index count) const {
   if (first >= 0 && count >= 0 && first + count <= shape_[0]) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/input_file.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {
@@ -40,7 +42,8 @@ std::vector<Index> shape_of(hid_t space);
 
 /// How a data set lies in its file.
 struct Storage {
-  std::optional<Index> offset;  ///< where it begins, if it is one run of bytes in this machine's own format
+  std::optional<Index> offset;  ///< where it begins in the file in which it lies (a link may have led there), if it is
+                                ///< one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
   Index element_bytes = 0;   ///< in the file
@@ -63,6 +66,8 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
+  /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
+  std::unique_ptr<InputFile> plain_file() const;
   /// Reads a block in this machine's own format. DataError names the row that cannot be read.
   void read(const Block& block, void* to) const;
 
@@ -75,7 +80,7 @@ class Rows {
   Type memory_;
   ElementType type_ = ElementType::other;
   std::vector<Index> shape_;
-  std::string path_, what_;
+  std::string what_;
   Storage storage_;
 };
 

@@ -14,6 +14,7 @@
 
 #include "io/file_identity.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_links.hpp"
 
 namespace mrmf::h5 {
 namespace {
@@ -53,15 +54,6 @@ bool has_number(const std::string& text) {
 
 }  // namespace
 
-bool is_regular(const std::string& path) {
-  std::error_code unknown;
-  const fs::file_status facts = fs::status(path, unknown);
-  if (fs::is_regular_file(facts)) return true;
-  if (unknown || !fs::exists(facts)) return false;
-  throw DataError(path + ": is " + (fs::is_directory(facts) ? "a folder" : "a FIFO, a socket or a device") +
-                  ", not a file, and data comes from it");
-}
-
 bool SourceName::numbered() const { return has_number(file) || has_number(dataset); }
 
 SourceName SourceName::with_number(hsize_t number) const {
@@ -74,25 +66,6 @@ SourceName source_name(const Properties& creation, std::size_t i) {
   name.dataset =
       text_of([&](char* to, std::size_t size) { return H5Pget_virtual_dsetname(creation.get(), i, to, size); });
   return name.numbered() ? name : name.with_number(0);
-}
-
-std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable) {
-  std::vector<std::string> places;
-  fs::path file = name;
-  if (file.is_absolute()) {
-    places.push_back(name);
-    file = file.filename();
-  }
-  std::error_code unknown;
-  if (const char* const folders = std::getenv(variable)) {
-    std::istringstream words(folders);
-    for (std::string folder; std::getline(words, folder, ':');)
-      if (!folder.empty()) places.push_back((fs::path(folder) / file).string());
-  }
-  places.push_back((fs::absolute(path, unknown).parent_path() / file).string());
-  places.push_back(file.string());
-  places.push_back((fs::canonical(path, unknown).parent_path() / file).string());
-  return places;
 }
 
 OpenSource open_source(const std::string& path, const std::string& name) {
@@ -220,7 +193,8 @@ struct Slab {
 class Walk {
  public:
   /// Throws for sources that must not be opened. With `gaps`, returns the first gap; without, only follows the sources.
-  std::optional<Gap> look(const std::string& path, const Dataset& dataset, const std::string& what, bool gaps) {
+  std::optional<Gap> look(const Dataset& dataset, const std::string& what, bool gaps) {
+    const std::string path = file_of(dataset.get());
     const Properties creation(H5Dget_create_plist(dataset.get()));
     const H5D_layout_t layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL) return look_virtual({path, dataset, what, gaps}, creation);
@@ -405,13 +379,15 @@ class Walk {
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     Source source;
     OpenSource open = open_source(at.path, name.file);
-    if (open.file && is_dataset(open.file.get(), name.dataset)) {
+    const Target target = open.file ? follow(open.file.get(), name.dataset) : Target{};
+    if (is_dataset(target)) {
       files_.insert(open.path);
+      files_.insert(target.files.begin(), target.files.end());
       require_descriptors(at.what);
-      const Dataset dataset(H5Dopen2(open.file.get(), name.dataset.c_str(), H5P_DEFAULT));
+      const Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
       if (dataset) {
         const std::string what = open.path + ": data set '" + name.dataset + "'";
-        source.gap = look(open.path, dataset, what, at.gaps);
+        source.gap = look(dataset, what, at.gaps);
         const Space space(H5Dget_space(dataset.get()));
         source.extent = extent_of(space.get());
         source.there = true;
@@ -436,25 +412,22 @@ class Walk {
 
 }  // namespace
 
-void require_sound_sources(const std::string& path, const Dataset& dataset, const std::string& what) {
-  Walk().look(path, dataset, what, false);
+void require_sound_sources(const Dataset& dataset, const std::string& what) { Walk().look(dataset, what, false); }
+
+std::optional<Gap> first_gap(const Dataset& dataset, const std::string& what) {
+  return Walk().look(dataset, what, true);
 }
 
-std::optional<Gap> first_gap(const std::string& path, const Dataset& dataset, const std::string& what) {
-  return Walk().look(path, dataset, what, true);
-}
-
-std::vector<std::string> files_of(const std::string& path, const Dataset& dataset, const std::string& what) {
+std::vector<std::string> files_of(const Dataset& dataset, const std::string& what) {
   Walk walk;
-  walk.look(path, dataset, what, false);
-  std::vector<std::string> files{
-      text_of([&](char* to, std::size_t size) { return H5Fget_name(dataset.get(), to, size); })};
+  walk.look(dataset, what, false);
+  std::vector<std::string> files{file_of(dataset.get())};
   files.insert(files.end(), walk.files().begin(), walk.files().end());
   return files;
 }
 
-void require_written(const std::string& path, const Dataset& dataset, const std::string& what) {
-  const std::optional<Gap> gap = first_gap(path, dataset, what);
+void require_written(const Dataset& dataset, const std::string& what) {
+  const std::optional<Gap> gap = first_gap(dataset, what);
   if (!gap) return;
   throw DataError(what + ": row " + std::to_string(gap->row) + " and maybe others " + gap->reason +
                   "; complete the file, or take the fill value for them with data.missing = \"fill\" (of coarsen, "

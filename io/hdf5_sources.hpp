@@ -11,10 +11,6 @@
 
 namespace mrmf::h5 {
 
-/// Whether this is a regular file; false when nothing is there. DataError for a folder, FIFO, socket or device: opening
-/// one may wait forever.
-bool is_regular(const std::string& path);
-
 /// The location of one source of a virtual data set.
 struct SourceName {
   std::string file, dataset;
@@ -30,10 +26,6 @@ struct OpenSource {
 /// Opens a file that a data set of the file at `path` names as its source; "." is that file itself.
 OpenSource open_source(const std::string& path, const std::string& name);
 
-/// Where the library looks for a file that the one at `path` names, in its order. `variable` is the environment
-/// variable with a list of folders to search: HDF5_VDS_PREFIX, or HDF5_EXT_PREFIX for links.
-std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable);
-
 /// The first rows that were never written.
 struct Gap {
   Index row = 0;
@@ -42,16 +34,16 @@ struct Gap {
 
 /// Follows the sources of a virtual data set. Call it before any other use: the library follows circular sources until
 /// the stack overflows, and waits forever for a FIFO. DataError for both, and for more files than a process may open.
-/// `what` is "<path>: data set '<name>'"; `path` is the file it is in.
-void require_sound_sources(const std::string& path, const Dataset& dataset, const std::string& what);
+/// `what` is "<path>: data set '<name>'".
+void require_sound_sources(const Dataset& dataset, const std::string& what);
 
 /// The gap with the lowest row, from headers and indices alone; none when everything was written.
-std::optional<Gap> first_gap(const std::string& path, const Dataset& dataset, const std::string& what);
+std::optional<Gap> first_gap(const Dataset& dataset, const std::string& what);
 
-/// The file that holds the data set, which an external link may lead to, and all files that its values come from.
-std::vector<std::string> files_of(const std::string& path, const Dataset& dataset, const std::string& what);
+/// The file that holds the data set, and all files that its values come from.
+std::vector<std::string> files_of(const Dataset& dataset, const std::string& what);
 
 /// DataError that names the gap and says how to use the fill value instead.
-void require_written(const std::string& path, const Dataset& dataset, const std::string& what);
+void require_written(const Dataset& dataset, const std::string& what);
 
 }  // namespace mrmf::h5

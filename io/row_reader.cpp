@@ -69,12 +69,12 @@ struct RowReader::State {
     row_bytes = std::accumulate(shape.begin() + 1, shape.end(), size_of(type), std::multiplies<>());
     what = rows->what();
     chunk_memory = rows->storage().memory;
-    way = {rows->storage().offset.has_value(), way_text(rows->storage())};
-    if (!way.direct) return;
+    plain = rows->plain_file();
+    way = {plain != nullptr, way_text(rows->storage())};
+    if (!plain) return;
     offset = *rows->storage().offset;
     rows.reset();
     file.close();
-    plain = std::make_unique<InputFile>(path);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
 #include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
+#include "io/hdf5_names.hpp"
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
 #include "src/data/label_guess.hpp"
@@ -186,6 +187,22 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
                                        labels.name, samples.name));
 }
 
+// All data sets of a file but single values. One that the user calls by another of its names has that one.
+std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names, const GivenNames& given) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  std::map<std::string, std::string> called;
+  for (const std::string& name : {given.samples, given.labels})
+    if (!name.empty()) called[first_name(names, path, name)] = name;
+  std::vector<FileArray> arrays;
+  for (const std::string& name : names.datasets) {
+    const DatasetInfo info = file.info(name);
+    const auto other = called.find(name);
+    if (!info.shape.empty())
+      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name});
+  }
+  return arrays;
+}
+
 // data.axes for a shape; "" where channels come last.
 std::string guess_axes(const FileArray& samples, std::vector<std::string>& reasons) {
   const std::vector<Index> sizes(samples.shape.begin() + 1, samples.shape.end());
@@ -227,20 +244,12 @@ bool FileArray::integer() const {
   return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
 }
 
-std::vector<FileArray> arrays_of(const std::string& path) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
-  std::vector<FileArray> arrays;
-  for (const std::string& name : all_datasets(path)) {
-    const DatasetInfo info = file.info(name);
-    if (!info.shape.empty()) arrays.push_back({name, info.shape, info.type, info.type_name});
-  }
-  return arrays;
-}
-
 FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
-  const std::vector<FileArray> arrays = arrays_of(path);
+  const FileNames names = names_of(path);
+  const std::vector<FileArray> arrays = arrays_of(path, names, given);
   FirstLook look;
+  for (const std::string& link : names.broken) look.reasons.push_back("not used: " + link);
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   std::vector<std::string> of_axes;

@@ -19,9 +19,6 @@ struct FileArray {
   bool integer() const;  ///< of integers, if it is of numbers
 };
 
-/// All data sets of a file but single values, by name. DataError when the file cannot be read.
-std::vector<FileArray> arrays_of(const std::string& path);
-
 /// Names given by the user; "" is looked for.
 struct GivenNames {
   std::string samples, labels, axes;

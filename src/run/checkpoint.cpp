@@ -10,6 +10,7 @@
 
 #include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
 #include "kernels/backend.hpp"

@@ -11,6 +11,7 @@
 
 #include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/whole_weights.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
+#include "io/hdf5_names.hpp"
 #include "kernels/check.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/records.hpp"
