@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "io/hdf5_filters.hpp"
 #include "io/hdf5_links.hpp"
 
 namespace mrmf::h5 {
@@ -104,6 +105,7 @@ void copy_dataset(const CopyPlaces& places, const std::string& name) {
   const Target source = follow(places.from, name);
   const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   require(bool(from), what + " cannot be opened");
+  require_filters(from, what);
   const bool elsewhere = lies_elsewhere(from);
   const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a named type belongs to its own file
   const Space space(H5Dget_space(from.get()));

@@ -10,6 +10,7 @@
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "mpi/comm.hpp"
@@ -158,7 +159,8 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
-  DatasetInfo info{h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
+  const h5::Element element = h5::element_of(type.get());
+  DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get())};
   require_countable(info.shape, state_->at(name));
   return info;
 }

@@ -12,6 +12,7 @@
 #include "io/hdf5_copy.hpp"
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_types.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -126,8 +126,8 @@ Part training_rows(const Part& all, Comm& world) {
 }
 
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
-// one in all of them.
-std::string normalisation(const FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
+// one in all of them. Adds reasons.
+std::string normalisation(FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
   constexpr Index kFewRows = 10;
   const bool few = train.shape.samples < kFewRows;
   const auto facts_in = [&](const Part& part, NumbersOf of) {
@@ -143,6 +143,8 @@ std::string normalisation(const FirstLook& look, const Part& train, const std::v
   if (look.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
+  if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
+    look.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 
@@ -178,7 +180,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
         kValidation);
   if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
   const Part train = given ? parts.front() : training_rows(parts.front(), world);
-  text += normalisation(look, train, parts, world);
+  text += normalisation(draft.look, train, parts, world);
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.

@@ -107,6 +107,7 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       advice.push_back(*lost);
       return;
     }
+    if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
     if (const auto odd = odd_scale(*numbers.facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
