@@ -162,6 +162,7 @@ void Labels::read(const Source& source, Range rows, Index to) {
     const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
     if (bad < std::ssize(values))
       throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / width}, source.reader));
+    labelled_ += labelled_rows(values);
     if (form_.kind == LabelKind::classes) keep_classes(first, values, place);
     if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
   }
@@ -177,6 +178,19 @@ void Labels::read_values(const Source& source, Range rows, Span values) const {
   to_float32(type, raw.data(), stored);
   move_channels_last(channel_box(label_, order_), rows.count, size_of(ElementType::float32),
                      reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
+}
+
+// Of values as the file has them.
+Index Labels::labelled_rows(ConstSpan values) const {
+  const auto width = static_cast<std::size_t>(label_.per_sample());
+  if (form_.kind == LabelKind::numbers || !form_.ignore) return static_cast<Index>(values.size() / width);
+  Index rows = 0;
+  for (std::size_t row = 0; row < values.size(); row += width)
+    rows += std::ranges::any_of(values.subspan(row, width),
+                                [ignored = static_cast<float>(*form_.ignore)](float v) { return v != ignored; })
+                ? 1
+                : 0;
+  return rows;
 }
 
 void Labels::keep_classes(const RowPlace& first, ConstSpan values, std::byte* to) {

@@ -37,6 +37,8 @@ class Labels {
 
   /// Of classes: how many of the labels here are of each.
   const std::vector<Index>& counts() const { return counts_; }
+  /// How many of the rows here have a label that counts. Averaging changes nothing about it: factors divide the axes.
+  Index labelled() const { return labelled_; }
 
  private:
   /// Of one file.
@@ -50,6 +52,7 @@ class Labels {
   void read_values(const Source& source, Range rows, Span values) const;
   void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
+  Index labelled_rows(ConstSpan values) const;
 
   Shape label_;
   LabelForm form_;
@@ -57,6 +60,7 @@ class Labels {
   ElementType type_;
   std::vector<std::byte> stored_;
   std::vector<Index> counts_;
+  Index labelled_ = 0;
 };
 
 }  // namespace mrmf

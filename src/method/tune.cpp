@@ -111,6 +111,9 @@ struct Workshop {
     RunReport silent;
     RunContext ctx{*backend, self, data, silent};
     ctx.stops = &stops;
+    if (data.validation().labelled == 0)
+      throw DataError(no_label_text(config.data.validation, config.training, "validation") +
+                      ": trials cannot be compared; give it labels, or correct training.ignore");
     try {
       return run_pipeline(make_plan(config), config, ctx).phases.back().last.validation_loss;
     } catch (const DivergedError&) {
