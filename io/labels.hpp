@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
+#include "io/class_values.hpp"
 #include "io/dataset.hpp"
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
@@ -21,6 +22,10 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 /// Classes take one byte each, or two where there are many; numbers four.
 ElementType label_storage(const LabelForm& form);
 
+/// Whether the first rows of a file's labels are one-hot: a single 1 in each, or in each of its positions, and zeros; or
+/// the form's ignored value alone. The rows of a file whose sample shape is known. DataError when they cannot be read.
+bool starts_one_hot(const std::string& path, const DatasetShape& shape, const DatasetSpec& spec);
+
 /// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as
 /// many axes are stored as the samples are, unless their positions are the samples' with channels last alone.
 bool labels_move(const std::vector<Index>& stored, const Shape& sample, const AxisOrder& order);
@@ -28,7 +33,7 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 class Labels {
  public:
   /// Reads rows of `owned` and checks them. DataError (file, data set, row in that file): NaN or infinity, a class that
-  /// is none, a probability outside of 0 to 1. Not collective.
+  /// is none, a row that is not one-hot among such, a probability outside of 0 to 1. Not collective.
   Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned);
 
   Shape shape(const Extent& resolution) const { return target_shape(label_, form_, resolution); }
@@ -49,13 +54,18 @@ class Labels {
     bool moves;  // its channels, to the end
   };
   void read(const Source& source, Range rows, Index to);
+  void read_words(const RowPlace& from, Range rows, Index to);
+  void keep(const RowPlace& first, Span values, std::byte* to);
+  void to_classes(const RowPlace& first, std::vector<float>& values) const;
   void read_values(const Source& source, Range rows, Span values) const;
-  void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
+  void keep_classes(ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
-  Index labelled_rows(ConstSpan values) const;
+  [[noreturn]] void refuse_class(const std::string& where, ConstSpan label) const;
 
   Shape label_;
+  Index one_hot_;  // numbers of each label in the file; 0: one
   LabelForm form_;
+  ClassValues classes_;
   AxisOrder order_;  // of samples, and of labels that labels_move() names
   ElementType type_;
   std::vector<std::byte> stored_;

@@ -93,7 +93,10 @@ std::string data_words(const DataConfig& data) {
   const auto files = [](const DatasetSpec& spec) { return fmt::format("{}: ", fmt::join(spec.files, ", ")); };
   const std::string train = files(data.train) + names(data.train) + "; ";
   if (data.split.by == SplitBy::column)
-    return train + "rows with another number than 0 in " + data.split.column + " validate";
+    return train + "rows with " +
+           (data.split.validation_roles.empty() ? "another number than 0"
+                                                : fmt::format("{}", fmt::join(data.split.validation_roles, " or "))) +
+           " in " + data.split.column + " validate";
   if (data.split.by == SplitBy::rows)
     return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation);
   if (data.validation.files == data.train.files) return train + names(data.validation) + " validate";
