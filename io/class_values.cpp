@@ -10,7 +10,7 @@ std::optional<double> class_number(const std::string& value) {
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   return error == std::errc{} && end == value.data() + value.size() && std::isfinite(number) ? std::optional(number)
-                                                                                               : std::nullopt;
+                                                                                             : std::nullopt;
 }
 
 bool holds_words(const LabelForm& form) {

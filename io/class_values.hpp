@@ -1,4 +1,5 @@
-// How the labels of a file say which class they are: by its number, by a value or a word that stands for it, or one-hot.
+// How the labels of a file say which class they are: by its number, by a value or a word that stands for it, or
+// one-hot.
 #pragma once
 
 #include <optional>

@@ -109,9 +109,8 @@ void inspect_labels(const Hdf5File& file, const std::string& path, const Dataset
   if (!labels.words || !holds_words(spec.form)) check_type(labels, where);
   if (may_be_one_hot(labels, shape.sample, spec) && starts_one_hot(path, shape, spec)) {
     const AxisOrder order = parse_axes(spec.axes);
-    shape.one_hot = labels_move(labels.shape, shape.sample, order)
-                        ? channels_last(labels.shape, order, where).back()
-                        : labels.shape.back();
+    shape.one_hot = labels_move(labels.shape, shape.sample, order) ? channels_last(labels.shape, order, where).back()
+                                                                   : labels.shape.back();
   }
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0, where);
   if (labels.rows() != shape.samples)

@@ -257,10 +257,10 @@ void Labels::refuse_class(const std::string& where, ConstSpan label) const {
                     std::to_string(std::ranges::count_if(label, [](float v) { return v != 0; })) +
                     " numbers other than 0, and one that is 1 is wanted; correct it, name a value without label in "
                     "training.ignore, or take binary_cross_entropy where several may hold");
-  throw DataError(where + " holds " + number(label[0]) + ", and " + classes_.expected() +
-                  "; correct the label, name its value in training.ignore, or " +
-                  (form_.values.empty() ? "give the network's last layer as many outputs as there are classes"
-                                        : "name it there"));
+  throw DataError(
+      where + " holds " + number(label[0]) + ", and " + classes_.expected() +
+      "; correct the label, name its value in training.ignore, or " +
+      (form_.values.empty() ? "give the network's last layer as many outputs as there are classes" : "name it there"));
 }
 
 // Of values that are classes or probabilities already.

@@ -22,8 +22,9 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 /// Classes take one byte each, or two where there are many; numbers four.
 ElementType label_storage(const LabelForm& form);
 
-/// Whether the first rows of a file's labels are one-hot: a single 1 in each, or in each of its positions, and zeros; or
-/// the form's ignored value alone. The rows of a file whose sample shape is known. DataError when they cannot be read.
+/// Whether the first rows of a file's labels are one-hot: a single 1 in each, or in each of its positions, and zeros;
+/// or the form's ignored value alone. The rows of a file whose sample shape is known. DataError when they cannot be
+/// read.
 bool starts_one_hot(const std::string& path, const DatasetShape& shape, const DatasetSpec& spec);
 
 /// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as

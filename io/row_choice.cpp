@@ -37,7 +37,7 @@ std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitC
         chosen.push_back(row);
     return chosen;
   }
-  if if (choice.part != RowPart::all && rows > 1) {
+  if (choice.part != RowPart::all && rows > 1) {
     const auto share = static_cast<Index>(std::llround(choice.validation * static_cast<double>(rows)));
     for (const Index row : random_rows(rows, std::clamp<Index>(share, 1, rows - 1), choice.seed))
       validates[static_cast<std::size_t>(row)] = true;

@@ -92,8 +92,8 @@ std::string key_text(const std::string& value, bool words) { return words ? "\""
 void require_there(const SplitColumn& column, const std::vector<std::string>& named, const std::string& key) {
   for (const std::string& one : named)
     if (std::ranges::none_of(column.values, [&](const std::string& v) { return same(one, v, column.words); }))
-      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " + key +
-                      " names; name one of them");
+      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " +
+                      key + " names; name one of them");
 }
 
 // Which of the values that do not validate trains, where nobody has said so; none where it cannot be told.
@@ -178,8 +178,9 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
   std::vector<RowRole> roles(values.size(), RowRole::neither);
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const bool validates = choice.validation_roles.empty() ? number_of(values[i]).value_or(0) != 0
-                                                           : is_any_of(values[i], choice.validation_roles, column.words);
+    const bool validates = choice.validation_roles.empty()
+                               ? number_of(values[i]).value_or(0) != 0
+                               : is_any_of(values[i], choice.validation_roles, column.words);
     if (validates) roles[i] = RowRole::validation;
     if (!validates) others.push_back(i);
     if (!is_any_of(values[i], choice.train_roles, column.words)) continue;
@@ -206,11 +207,9 @@ std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   for (std::size_t i = 0; i < roles.size(); ++i)
     if (roles[i] == RowRole::neither) unused.push_back(key_text(column.values[i], column.words));
   if (unused.empty()) return "";
-  const auto rows = std::ranges::count_if(column.of_row, [&](std::int32_t value) {
-    return roles[static_cast<std::size_t>(value)] == RowRole::neither;
-  });
-  return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) +
-         " neither train nor validate";
+  const auto rows = std::ranges::count_if(
+      column.of_row, [&](std::int32_t value) { return roles[static_cast<std::size_t>(value)] == RowRole::neither; });
+  return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) + " neither train nor validate";
 }
 
 }  // namespace mrmf

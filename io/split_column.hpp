@@ -13,7 +13,7 @@ namespace mrmf {
 struct SplitColumn {
   std::string name;  ///< of the data set
   bool words = false;
-  std::vector<std::string> values;  ///< the different ones: numbers ascending, as texts; words in alphabetic order
+  std::vector<std::string> values;   ///< the different ones: numbers ascending, as texts; words in alphabetic order
   std::vector<std::int32_t> of_row;  ///< of each row: its place among the values
 };
 

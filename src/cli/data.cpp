@@ -70,10 +70,9 @@ std::string to_json(const DataFound& found) {
   nlohmann::json json{{"advice", found.advice}};
   for (const SplitFound& split : found.splits)
     json[split.part] = {
-        {"samples", split.shape.samples},    {"files", split.spec.files},          {"bytes", split.bytes},
-        {"unused", split.shape.unused},
-        {"not_finite", split.shape.skipped}, {"class_counts", split.class_counts}, {"sample", to_json(split.samples)},
-        {"label", to_json(split.labels)}};
+        {"samples", split.shape.samples},   {"files", split.spec.files},         {"bytes", split.bytes},
+        {"unused", split.shape.unused},     {"not_finite", split.shape.skipped}, {"class_counts", split.class_counts},
+        {"sample", to_json(split.samples)}, {"label", to_json(split.labels)}};
   for (const SplitFound& split : found.splits)
     if (split.rows)
       json[split.part]["rows"] = {{"looked_at", split.rows->looked()},

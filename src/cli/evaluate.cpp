@@ -31,7 +31,8 @@ void print_scores(const ModelOptions& options, Comm& world) {
   scores.sum(world);
   if (!world.root()) return;
   if (scores.labelled() == 0)
-    std::cerr << "warning: " << no_label_text(t.spec, t.config.training, "evaluated") << ": there is nothing to score\n";
+    std::cerr << "warning: " << no_label_text(t.spec, t.config.training, "evaluated")
+              << ": there is nothing to score\n";
   if (options.json) {
     nlohmann::ordered_json json{{"samples", t.shape.samples},
                                 {"samples_name", t.spec.samples},

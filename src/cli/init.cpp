@@ -124,7 +124,7 @@ constexpr double kValidation = 0.2;  // of the rows, where no data sets are ther
 // The rows that the written split trains on.
 Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   Part part = all;
-  part.spec.choice = {RowPart::train,           look.split_column, kValidation, DataConfig{}.split.seed, {},
+  part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
                       look.split_validation};
   if (all.shape.skipped.empty()) part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);

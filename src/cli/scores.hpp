@@ -22,9 +22,9 @@ class Scores {
   /// Adds those of all ranks. Collective.
   void sum(Comm& world);
 
-  /// Tables for people, with "-" for what is not defined. Regression: MSE, mean absolute error and R^2 per output. Else loss,
-  /// accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest outputs,
-  /// and the numbers of each label and prediction.
+  /// Tables for people, with "-" for what is not defined. Regression: MSE, mean absolute error and R^2 per output. Else
+  /// loss, accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest
+  /// outputs, and the numbers of each label and prediction.
   std::string text() const;
   /// The same figures. One that is not defined, such as the IoU of a class that does not occur, is null.
   nlohmann::ordered_json json() const;
@@ -44,9 +44,9 @@ class Scores {
   std::size_t target_;  // numbers of a sample's target
   bool positions_;
   MetricSums sums_;
-  std::vector<double> confusion_;                  // classes: [label][prediction]
-  double loss_ = 0, labelled_samples_ = 0;         // of samples
-  double in_first_ = 0, labelled_ = 0;             // of labels
+  std::vector<double> confusion_;           // classes: [label][prediction]
+  double loss_ = 0, labelled_samples_ = 0;  // of samples
+  double in_first_ = 0, labelled_ = 0;      // of labels
 };
 
 /// Softmax over the channels of every position (classes), or sigmoids (yes or no).

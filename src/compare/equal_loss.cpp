@@ -166,8 +166,8 @@ std::vector<Group> read_baselines(const std::string& path) {
     run.result.validation_loss = kNoScore;  // an empty cell
     PhaseRecord phase;
     const bool read = read_number(cells[seed], run.result.seed) &&
-                      (cells[loss].empty() || read_number(cells[loss], run.result.validation_loss)) && read_number(cells[gflop], phase.gflop) &&
-                      read_factors(cells[resolutions], phase.resolution);
+                      (cells[loss].empty() || read_number(cells[loss], run.result.validation_loss)) &&
+                      read_number(cells[gflop], phase.gflop) && read_factors(cells[resolutions], phase.resolution);
     if (!read) throw damaged(number, "not the figures of a run");
     run.result.resolutions = {phase.resolution};
     run.result.phases = {phase};

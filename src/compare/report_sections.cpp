@@ -53,12 +53,11 @@ std::string against_baseline(const Group& group, const std::vector<Group>& group
   const auto baselines =
       std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
   const double more = loss ? loss->spread.mean : 0;
-  return fmt::format(" Against {}: {}{}, {}.",
-                     baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
-                     counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "",
-                     less_text(seconds->spread.mean, "time"),
-                     loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
-                          : "without losses to compare");
+  return fmt::format(
+      " Against {}: {}{}, {}.", baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
+      counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "", less_text(seconds->spread.mean, "time"),
+      loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
+           : "without losses to compare");
 }
 
 std::string metric_words(const Group& group) {

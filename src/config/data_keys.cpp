@@ -129,13 +129,14 @@ void add_roles(Keys& keys) {
                     if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
                     return fmt::format("{}", data.split.validation);
                   }});
-  keys.push_back({"split.train", "a list of numbers or texts",
-                  "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
-                  "rows of other values are left out",
-                  [](DataConfig& data, const Value& value, const std::string& path) {
-                    data.split.train_roles = read_values(value, path, "a list of numbers or texts");
-                  },
-                  [](const DataConfig& data) { return write_values(data.split.train_roles); }});
+  keys.push_back(
+      {"split.train", "a list of numbers or texts",
+       "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
+       "rows of other values are left out",
+       [](DataConfig& data, const Value& value, const std::string& path) {
+         data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+       },
+       [](const DataConfig& data) { return write_values(data.split.train_roles); }});
   add(keys, "split.column", MRMF_FIELD(split.column), {},
       "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
 }
@@ -248,8 +249,8 @@ void complete_split(DataConfig& data, const Place& place) {
                 "data.split.column goes with data.split.by = \"column\"");
   place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
                 "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
-  for (const auto& [key, roles] : {std::pair("data.split.validation", &split.validation_roles),
-                                   std::pair("data.split.train", &split.train_roles)})
+  for (const auto& [key, roles] :
+       {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
     place.require(roles->empty() || split.by == SplitBy::column, key,
                   fmt::format("{} names values of data.split.column, which is not set; name the data set there", key));
   place.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",

@@ -137,7 +137,8 @@ void check_class_values(const TrainingConfig& training, const Require& require) 
           fmt::format("{} names {} classes, and training.classes = {}; remove that", key, values.size(),
                       training.classes.value_or(0)));
   const auto words = std::ranges::count_if(values, [](const std::string& value) { return !class_number(value); });
-  require(words == 0 || words == std::ssize(values), key, key + " mixes words and numbers; the labels are one or the other");
+  require(words == 0 || words == std::ssize(values), key,
+          key + " mixes words and numbers; the labels are one or the other");
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const bool same = words == 0 ? class_number(values[i]) == class_number(values[j]) : values[i] == values[j];
@@ -171,13 +172,14 @@ std::vector<Key<TrainingConfig>> task_keys() {
   };
   add("classes", MRMF_FIELD(classes), within(2, kMostLabel),
       "number of classes, whose labels are 0, 1, ...; as many as the network's last layer has channels unless set");
-  keys.push_back({"class_values", "a list of numbers or texts",
-                  "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; the numbers "
-                  "of the classes unless set; one-hot labels, rows of a single 1 and zeros, are recognised without it",
-                  [](TrainingConfig& training, const Value& value, const std::string& path) {
-                    training.class_values = read_values(value, path, "a list of numbers or texts");
-                  },
-                  [](const TrainingConfig& training) { return write_values(training.class_values); }});
+  keys.push_back(
+      {"class_values", "a list of numbers or texts",
+       "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; the numbers "
+       "of the classes unless set; one-hot labels, rows of a single 1 and zeros, are recognised without it",
+       [](TrainingConfig& training, const Value& value, const std::string& path) {
+         training.class_values = read_values(value, path, "a list of numbers or texts");
+       },
+       [](const TrainingConfig& training) { return write_values(training.class_values); }});
   add("class_weights", MRMF_FIELD(loss.class_weights), at_least(0),
       "weight of each class, or of each output of yes or no, in the loss; 1 unless set");
   add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),

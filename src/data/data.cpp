@@ -35,9 +35,9 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 }  // namespace
 
 std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part) {
-  return fmt::format("no label of the {} data ('{}' of {}{}) counts: all are {}, which training.ignore takes for no label",
-                     part, spec.labels, spec.files.front(), spec.files.size() > 1 ? ", ..." : "",
-                     training.ignore.value_or(0));
+  return fmt::format(
+      "no label of the {} data ('{}' of {}{}) counts: all are {}, which training.ignore takes for no label", part,
+      spec.labels, spec.files.front(), spec.files.size() > 1 ? ", ..." : "", training.ignore.value_or(0));
 }
 
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)

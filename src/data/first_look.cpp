@@ -22,7 +22,7 @@ namespace {
 
 constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
 constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
-constexpr std::size_t kFewRoles = 12;    // different numbers of a column that may say what rows are for
+constexpr std::size_t kFewRoles = 12;  // different numbers of a column that may say what rows are for
 constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
 
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
@@ -202,11 +202,12 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
     } else if (values.size() > 1 && values.size() <= kFewRoles) {
-      told.push_back(fmt::format(
-          "'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = [{}], train = [{}] "
-          "}}",
-          array.name, fmt::join(values, ", "), array.name, values.back(),
-          fmt::join(values.begin(), values.end() - 1, ", ")));
+      told.push_back(
+          fmt::format("'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = "
+                      "[{}], train = [{}] "
+                      "}}",
+                      array.name, fmt::join(values, ", "), array.name, values.back(),
+                      fmt::join(values.begin(), values.end() - 1, ", ")));
     }
   }
   if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
@@ -324,9 +325,10 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   if (!look.validation_samples.empty()) look.split_column.clear();  // data sets of their own
   if (look.split_column == look.labels) look.split_column.clear();  // as the user says
   if (!look.split_column.empty())
-    look.reasons.push_back(fmt::format(
-        "'{}' says what rows are for: those of {} validate", look.split_column,
-        look.split_validation.empty() ? "another number than 0" : fmt::format("{}", fmt::join(look.split_validation, ", "))));
+    look.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", look.split_column,
+                                       look.split_validation.empty()
+                                           ? "another number than 0"
+                                           : fmt::format("{}", fmt::join(look.split_validation, ", "))));
   look.reasons.insert(look.reasons.end(), of_axes.begin(), of_axes.end());
   guess_labels(paths, labels, samples, look);
   return look;

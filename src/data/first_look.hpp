@@ -31,12 +31,12 @@ struct FirstLook {
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
   LabelKind kind = LabelKind::numbers;
-  Index outputs = 1;                 ///< classes, or numbers per sample or position
-  std::vector<std::string> class_values{};  ///< training.class_values, where labels are no numbers from 0 on
-  std::optional<int> ignore{};              ///< training.ignore
-  std::string split_column{};               ///< a data set that says which rows validate; "": none was found
+  Index outputs = 1;                            ///< classes, or numbers per sample or position
+  std::vector<std::string> class_values{};      ///< training.class_values, where labels are no numbers from 0 on
+  std::optional<int> ignore{};                  ///< training.ignore
+  std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
   std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
-  std::vector<std::string> reasons;  ///< a line for each guess, for people
+  std::vector<std::string> reasons;             ///< a line for each guess, for people
 };
 
 /// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data

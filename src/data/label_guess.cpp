@@ -67,9 +67,9 @@ struct Values {
 
 /// How labels lie beside samples.
 struct LabelLayout {
-  bool positions = false;  ///< one or more per position
-  Index width = 1;         ///< numbers per sample or position
-  bool single = false;     ///< (n, W) with samples of W positions: one per position if they are classes
+  bool positions = false;             ///< one or more per position
+  Index width = 1;                    ///< numbers per sample or position
+  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
   std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
 };
 
@@ -243,7 +243,8 @@ std::string hint(const Found& found) {
   const std::size_t distinct = values.distinct();
   if (found.few())
     return fmt::format(
-        "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = [{0}], "
+        "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = "
+        "[{0}], "
         "and name a value without label in training.ignore",
         fmt::join(values.listed(), ", "));
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
@@ -279,7 +280,8 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     if (classes->absent > 0)
       say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
     if (classes->ignore && *classes->ignore < 0)
-      say(fmt::format("if {} is a class of its own, leave out training.ignore and name all classes in "
+      say(
+          fmt::format("if {} is a class of its own, leave out training.ignore and name all classes in "
                       "training.class_values",
                       *classes->ignore));
     return;
@@ -296,11 +298,11 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     return;
   }
   if (found.few() && layout.positions)
-    throw DataError(
-        fmt::format("{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
-                    "write a configuration that names the classes in training.class_values, and one that says that there "
-                    "is no label in training.ignore",
-                    path, labels.name, fmt::join(values.listed(), ", ")));
+    throw DataError(fmt::format(
+        "{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
+        "write a configuration that names the classes in training.class_values, and one that says that there "
+        "is no label in training.ignore",
+        path, labels.name, fmt::join(values.listed(), ", ")));
   say(fmt::format("'{}' holds numbers of {:g} to {:g}: {} {}", labels.name, values.least, values.most, layout.width,
                   per));
   if (const std::string more = hint(found); !more.empty()) say(more);

@@ -78,8 +78,8 @@ Index RowFacts::repeated() const {
 
 Index RowFacts::also_in(const RowFacts& other) const {
   const std::vector<std::int64_t> there = other.sorted();
-  return std::ranges::count_if(
-      hashes_, [&](std::int64_t hash) { return hash != 0 && std::ranges::binary_search(there, hash); });
+  return std::ranges::count_if(hashes_,
+                               [&](std::int64_t hash) { return hash != 0 && std::ranges::binary_search(there, hash); });
 }
 
 std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& validation) {
@@ -95,14 +95,16 @@ std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& v
   }
   const Index twice = train.rows.repeated(), again = validation.rows.repeated();
   if (twice + again > 0)
-    advice.push_back(fmt::format("{} of '{}' occur before in the same part: they count twice or more; leave them out "
-                                 "if they are not meant to",
-                                 parts_text(twice, again, train, validation), train.spec.samples));
+    advice.push_back(
+        fmt::format("{} of '{}' occur before in the same part: they count twice or more; leave them out "
+                    "if they are not meant to",
+                    parts_text(twice, again, train, validation), train.spec.samples));
   const Index both = validation.rows.also_in(train.rows);
   if (both > 0)
-    advice.push_back(fmt::format("{} of {} validation rows of '{}' are training rows, too, so validation does not say "
-                                 "how new samples are learned; leave them out of one part",
-                                 both, validation.rows.looked(), validation.spec.samples));
+    advice.push_back(
+        fmt::format("{} of {} validation rows of '{}' are training rows, too, so validation does not say "
+                    "how new samples are learned; leave them out of one part",
+                    both, validation.rows.looked(), validation.spec.samples));
   return advice;
 }
 

@@ -36,8 +36,8 @@ class RowFacts {
  private:
   std::vector<std::int64_t> sorted() const;
 
-  Index samples_, step_;               // looks at one of so many
-  std::vector<std::int64_t> hashes_;   // of those looked at; 0: constant, or not this rank's
+  Index samples_, step_;              // looks at one of so many
+  std::vector<std::int64_t> hashes_;  // of those looked at; 0: constant, or not this rank's
   Index constant_ = 0, zeros_ = 0, first_constant_ = -1;
 };
 

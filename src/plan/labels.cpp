@@ -109,10 +109,10 @@ std::vector<std::string> class_warnings(const Config& config, const std::vector<
   const bool one = absent.size() == 1;
   const std::string more = absent.size() > 8 ? ", ..." : "";
   if (!more.empty()) absent.resize(8);
-  return {fmt::format(
-      "class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}{}",
-      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels, one ? "it" : "them",
-      config.training.class_values.empty() ? "; are the classes numbered from 0?" : "")};
+  return {fmt::format("class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}{}",
+                      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels,
+                      one ? "it" : "them",
+                      config.training.class_values.empty() ? "; are the classes numbered from 0?" : "")};
 }
 
 }  // namespace mrmf

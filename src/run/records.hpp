@@ -62,12 +62,12 @@ struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own
-  int axes = 1;          ///< of the data
-  int epoch = 1;         ///< 1-based, within its phase
-  Index samples = 0;     ///< training samples seen, over all ranks
+  Extent grid{1, 1, 1};                        ///< blocks of every sample, each on a rank of its own
+  int axes = 1;                                ///< of the data
+  int epoch = 1;                               ///< 1-based, within its phase
+  Index samples = 0;                           ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;  ///< means over the samples with a label that counts
-  double seconds = 0;  ///< of the epoch, including validation
+  double seconds = 0;                          ///< of the epoch, including validation
   TimeSplit split{};
   double learning_rate = 0;
   int batch = 0;  ///< per rank, or per group of ranks that share samples

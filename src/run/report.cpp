@@ -93,7 +93,8 @@ std::string duration_text(double seconds) {
 
 std::string epoch_line(const EpochRecord& r) {
   const double speed = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
-  const std::string metric = r.metric ? fmt::format(" {} {}", to_string(r.metric->metric), score_text(r.metric->value)) : "";
+  const std::string metric =
+      r.metric ? fmt::format(" {} {}", to_string(r.metric->metric), score_text(r.metric->value)) : "";
   return fmt::format(
       "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
       r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss,

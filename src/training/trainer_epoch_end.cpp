@@ -109,9 +109,10 @@ void Trainer::look(ModelState& model_state, TrainState& state, EpochRecord& epoc
   epoch.gflop += probe.look_gflop;
   if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
     epoch.gflop += probe.training_gflop;
-    return ctx_.report.log(fmt::format("look after coarse epoch {}: no finite validation loss at full resolution, so "
-                                       "it tells nothing",
-                                       epoch.epoch));
+    return ctx_.report.log(
+        fmt::format("look after coarse epoch {}: no finite validation loss at full resolution, so "
+                    "it tells nothing",
+                    epoch.epoch));
   }
   const Look look{epoch.epoch, state.history.record.gflop + epoch.gflop, probe.halfway, probe.end, probe.second_gflop};
   state.stop.look(look);
@@ -161,10 +162,10 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
 
 void Trainer::warn_of_no_score(const Phase& phase) const {
   if (ctx_.data.validation().labelled > 0) return;
-  ctx_.report.log(fmt::format("warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
-                              "plateau of the learning rate",
-                              no_label_text(ctx_.data.config().data.validation, config_, "validation"),
-                              place_text(phase)));
+  ctx_.report.log(
+      fmt::format("warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
+                  "plateau of the learning rate",
+                  no_label_text(ctx_.data.config().data.validation, config_, "validation"), place_text(phase)));
 }
 
 void Trainer::warn_of_no_metric(const Phase& phase, const EpochRecord& epoch) const {

@@ -100,7 +100,8 @@ TEST_CASE("rows: the values of a column say what rows are for, or it is refused"
   };
   CHECK(refused(choice({}), numbers({"0", "1", "2"})).find("data.split.validation = [2]") != std::string::npos);
   CHECK(refused(choice({}), words({"train", "val"})).find("data.split.validation = [\"val\"]") != std::string::npos);
-  CHECK(refused(choice({"4"}), numbers({"0", "1", "2", "4"})).find("data.split.train = [0, 1, 2]") != std::string::npos);
+  CHECK(refused(choice({"4"}), numbers({"0", "1", "2", "4"})).find("data.split.train = [0, 1, 2]") !=
+        std::string::npos);
   CHECK(refused(choice({"b"}), words({"a", "b", "c"})).find("data.split.train = [\"a\", \"c\"]") != std::string::npos);
   CHECK(refused(choice({"x"}), words({"a", "b"})).find("and not x") != std::string::npos);
 }

@@ -56,9 +56,9 @@ TEST_CASE("teams: each team must be able to train its model on the samples") {
   stage.dense = stage.coarse;
   stage.dense->role = Role::dense;
   const auto refused = [&](TeamSizes teams, Index samples) {
-    return message<ConfigError>([&] {
-      require_trainable(config, {}, stage, teams, {.samples = samples, .sample = {0, {1, 1, 1}, 4, 0}});
-    });
+    DatasetShape shape;
+    shape.samples = samples;
+    return message<ConfigError>([&] { require_trainable(config, {}, stage, teams, shape); });
   };
   CHECK(refused({3, 2}, 41) == "");
   stage.coarse.batch = stage.dense->batch = 1;
