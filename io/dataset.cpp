@@ -44,19 +44,6 @@ void check_type(const DatasetInfo& info, const std::string& where) {
     throw DataError(where + " holds " + info.type_name + " elements; " + readable_types());
 }
 
-/// The place of the axis that one-hot rows are along, if the labels may be such: classes with an axis more than they
-/// need. Of (n, W) beside samples of as many positions each number may be the class of one.
-bool may_be_one_hot(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec) {
-  if (spec.form.kind != LabelKind::classes || labels.words || labels.shape.size() < 2) return false;
-  const AxisOrder order = parse_axes(spec.axes);
-  const std::vector<Index> all =
-      labels_move(labels.shape, sample, order) ? channels_last(labels.shape, order, "labels") : labels.shape;
-  const auto axes = std::ssize(all) - 1;
-  const bool positions = axes == sample.axes + 1 && axes > 1;
-  const bool each = axes == 1 && sample.axes == 1 && all[1] == sample.spatial[2];
-  return (axes == 1 || positions) && !each && all.back() > 1;
-}
-
 /// The shape of one sample's labels. Classes are single numbers, so that an axis less than the samples' has is enough
 /// for their positions; the same goes for numbers, unless these axes could also be one of outputs.
 Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec, bool one_hot,
@@ -107,11 +94,7 @@ void inspect_labels(const Hdf5File& file, const std::string& path, const Dataset
   if (labels.words && spec.form.kind == LabelKind::classes && spec.form.values.empty())
     throw DataError(where + " holds words; name them in training.class_values, in the order of the classes");
   if (!labels.words || !holds_words(spec.form)) check_type(labels, where);
-  if (may_be_one_hot(labels, shape.sample, spec) && starts_one_hot(path, shape, spec)) {
-    const AxisOrder order = parse_axes(spec.axes);
-    shape.one_hot = labels_move(labels.shape, shape.sample, order) ? channels_last(labels.shape, order, where).back()
-                                                                   : labels.shape.back();
-  }
+  shape.one_hot = one_hot_width(path, labels, shape, spec);
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0, where);
   if (labels.rows() != shape.samples)
     throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(shape.samples) +

@@ -126,29 +126,44 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
   return fits(channels_last(stored, order, "labels")) || !fits(stored);
 }
 
-bool starts_one_hot(const std::string& path, const DatasetShape& shape, const DatasetSpec& spec) {
+namespace {
+
+// Whether each label of a file's first rows, of so many numbers at the end of an axis, is one-hot.
+bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shape& label, bool moves) {
   constexpr Index first_rows = 64;
-  const AxisOrder order = parse_axes(spec.axes);
   const RowReader reader(path, spec.labels);
-  const bool moves = labels_move(reader.shape(), shape.sample, order);
   const Index rows = std::min(first_rows, reader.shape().front());
-  const Index channels = moves ? channels_last(reader.shape(), order, "labels").back() : reader.shape().back();
   std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
   reader.read(0, rows, raw.data());
   std::vector<float> values(raw.size() / static_cast<std::size_t>(size_of(reader.type()))), moved(values.size());
   to_float32(reader.type(), raw.data(), values);
   if (moves) {
-    Shape label = shape.sample;
-    label.channels = channels;
-    move_channels_last(channel_box(label, order), rows, size_of(ElementType::float32),
+    move_channels_last(channel_box(label, parse_axes(spec.axes)), rows, size_of(ElementType::float32),
                        reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(moved.data()));
     values.swap(moved);
   }
   const ClassValues classes(spec.form);
-  const auto width = static_cast<std::size_t>(channels);
+  const auto width = static_cast<std::size_t>(label.channels);
   for (std::size_t at = 0; at < values.size(); at += width)
     if (!classes.of_one_hot(ConstSpan(values).subspan(at, width))) return false;
   return !values.empty();
+}
+
+}  // namespace
+
+Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
+                    const DatasetSpec& spec) {
+  if (spec.form.kind != LabelKind::classes || labels.words || labels.shape.size() < 2) return 0;
+  const AxisOrder order = parse_axes(spec.axes);
+  const bool moves = labels_move(labels.shape, shape.sample, order);
+  const std::vector<Index> all = moves ? channels_last(labels.shape, order, "labels") : labels.shape;
+  const auto axes = std::ssize(all) - 1;
+  const bool positions = axes == shape.sample.axes + 1 && axes > 1;
+  const bool each = axes == 1 && shape.sample.axes == 1 && all[1] == shape.sample.spatial[2];
+  if ((axes != 1 && !positions) || each || all.back() < 2) return 0;
+  Shape label = shape.sample;
+  label.channels = all.back();
+  return starts_one_hot(path, spec, label, moves) ? all.back() : 0;
 }
 
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)

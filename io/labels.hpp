@@ -8,6 +8,7 @@
 #include "io/axis_order.hpp"
 #include "io/class_values.hpp"
 #include "io/dataset.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/tensor.hpp"
@@ -22,10 +23,12 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 /// Classes take one byte each, or two where there are many; numbers four.
 ElementType label_storage(const LabelForm& form);
 
-/// Whether the first rows of a file's labels are one-hot: a single 1 in each, or in each of its positions, and zeros;
-/// or the form's ignored value alone. The rows of a file whose sample shape is known. DataError when they cannot be
-/// read.
-bool starts_one_hot(const std::string& path, const DatasetShape& shape, const DatasetSpec& spec);
+/// The number of classes of labels of a form of classes that are one-hot: rows, or positions of them, of a single 1 and
+/// zeros, or of the form's ignored value alone; 0: they are not. The file's first rows tell, where there is an axis
+/// more than classes need; (n, W) beside 1-D samples of W positions are a class for each. `shape` has the shape of
+/// samples. DataError when the rows cannot be read.
+Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
+                    const DatasetSpec& spec);
 
 /// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as
 /// many axes are stored as the samples are, unless their positions are the samples' with channels last alone.

@@ -106,6 +106,11 @@ bool read_factors(const std::string& text, Extent& factors) {
 
 }  // namespace
 
+std::optional<double> loss_of(const Run& run) {
+  const double loss = run.result.validation_loss;
+  return std::isnan(loss) ? std::nullopt : std::optional(loss);
+}
+
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
                                              double Cost::*measure) {
   if (group.first().method == MethodName::baseline && !group.first().automatic) return {};

@@ -131,9 +131,8 @@ using Fact = std::function<std::string(const RunResult&)>;
 void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
                std::vector<std::string>& lines) {
   std::map<std::string, int> counts;
-  for (const Group& group : groups) {
+  for (const Group& group : groups)
     for (const Run& run : group.runs) ++counts[fact(run.result)];
-  }
   if (counts.size() < 2) return;
   std::string values;
   for (const auto& [value, count] : counts) {
@@ -177,23 +176,22 @@ void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
   if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
 }
 
-std::string missed_text(const Run& run, const std::string& score, double value, const char* than, double target) {
-  const std::string missed = run.folder + " did NOT reach its target: ";
-  if (std::isnan(value)) return missed + "it has no " + score;
-  return fmt::format("{}{} {:.5f} {} {:g}", missed, score, value, than, target);
+std::string missed_text(const std::string& score, double value, const char* than, double target) {
+  if (std::isnan(value)) return " did NOT reach its target: it has no " + score;
+  return fmt::format(" did NOT reach its target: {} {:.5f} {} {:g}", score, value, than, target);
 }
 
 void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  for (const Group& group : groups) {
+  for (const Group& group : groups)
     for (const Run& run : group.runs) {
       const RunResult& r = run.result;
-      if (r.metric_target && r.metric && !r.target_reached)
-        lines.push_back(missed_text(run, "validation " + to_string(r.metric->metric), r.metric->value, "<",
-                                    r.metric_target->least));
-      if (!r.target || r.metric_target || r.target_reached) continue;
-      lines.push_back(missed_text(run, "validation loss", r.validation_loss, ">", *r.target));
+      if (r.target_reached) continue;
+      if (r.metric_target && r.metric)
+        lines.push_back(run.folder + missed_text("validation " + to_string(r.metric->metric), r.metric->value, "<",
+                                                 r.metric_target->least));
+      if (r.target && !r.metric_target)
+        lines.push_back(run.folder + missed_text("validation loss", r.validation_loss, ">", *r.target));
     }
-  }
 }
 
 }  // namespace
@@ -308,11 +306,6 @@ std::string text(const Spread& s, int digits) {
   if (s.count == 0 || std::isnan(s.mean)) return "-";
   return s.count == 1 ? fmt::format("{:.{}f}", s.mean, digits)
                       : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
-}
-
-std::optional<double> loss_of(const Run& run) {
-  const double loss = run.result.validation_loss;
-  return std::isnan(loss) ? std::nullopt : std::optional(loss);
 }
 
 bool after_fusion(Role role) { return role == Role::baseline || role == Role::finetune; }

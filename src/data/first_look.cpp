@@ -259,7 +259,8 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
     const DatasetInfo info = file.info(name);
     const auto other = called.find(name);
     if (!info.shape.empty())
-      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name});
+      arrays.push_back(
+          {other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words});
   }
   return arrays;
 }
