@@ -166,10 +166,9 @@ void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
     for (const Run& run : group.runs) {
       const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
       numbers.insert(run.result.seed);
-      if (!fresh) {
+      if (!fresh)
         lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
                                     entry->second, run.folder, run.result.seed));
-      }
     }
     sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
   }
