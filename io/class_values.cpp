@@ -24,11 +24,6 @@ ClassValues::ClassValues(const LabelForm& form) : form_(form) {
       values_.emplace(static_cast<float>(*value), static_cast<float>(c));
 }
 
-std::optional<float> ClassValues::plain(float value) const {
-  const bool is_class = value >= 0 && value < static_cast<float>(form_.classes) && value == std::floor(value);
-  return is_class ? std::optional(value) : std::nullopt;
-}
-
 std::optional<float> ClassValues::of(const std::string& word) const {
   const auto found = std::ranges::find(form_.values, word);
   return found == form_.values.end() ? std::nullopt : std::optional(static_cast<float>(found - form_.values.begin()));

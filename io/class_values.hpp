@@ -2,6 +2,7 @@
 // one-hot.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -34,7 +35,10 @@ class ClassValues {
   std::string expected() const;  ///< "the classes are 0 to 3", "the classes are the values 1, 2, 3"
 
  private:
-  std::optional<float> plain(float value) const;
+  std::optional<float> plain(float value) const {
+    const bool is_class = value >= 0 && value < static_cast<float>(form_.classes) && value == std::floor(value);
+    return is_class ? std::optional(value) : std::nullopt;
+  }
 
   LabelForm form_;
   std::optional<float> ignore_;

@@ -128,7 +128,8 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 
 namespace {
 
-// Whether each label of a file's first rows, of so many numbers at the end of an axis, is one-hot.
+// Whether labels of this shape are one-hot in most of a file's first rows: one that is not is then named when it is
+// read.
 bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shape& label, bool moves) {
   constexpr Index first_rows = 64;
   const RowReader reader(path, spec.labels);
@@ -144,9 +145,10 @@ bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shap
   }
   const ClassValues classes(spec.form);
   const auto width = static_cast<std::size_t>(label.channels);
+  std::size_t one_hot = 0;
   for (std::size_t at = 0; at < values.size(); at += width)
-    if (!classes.of_one_hot(ConstSpan(values).subspan(at, width))) return false;
-  return !values.empty();
+    one_hot += classes.of_one_hot(ConstSpan(values).subspan(at, width)) ? 1 : 0;
+  return !values.empty() && 4 * one_hot * width >= 3 * values.size();
 }
 
 }  // namespace
@@ -161,8 +163,8 @@ Index one_hot_width(const std::string& path, const DatasetInfo& labels, const Da
   const bool positions = axes == shape.sample.axes + 1 && axes > 1;
   const bool each = axes == 1 && shape.sample.axes == 1 && all[1] == shape.sample.spatial[2];
   if ((axes != 1 && !positions) || each || all.back() < 2) return 0;
-  Shape label = shape.sample;
-  label.channels = all.back();
+  Shape label{0, {1, 1, 1}, all.back(), positions ? shape.sample.axes : 0};
+  std::copy(all.begin() + 1, all.end() - 1, label.spatial.end() - label.axes);
   return starts_one_hot(path, spec, label, moves) ? all.back() : 0;
 }
 
@@ -181,13 +183,17 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
   const StoredRows stored(shape);
   const bool words = holds_words(form_);
+  std::vector<std::string> of_file;
   std::size_t open = spec.files.size();
   std::optional<RowReader> reader;
   Index done = 0;
   stored.for_each_run(owned, [&](const RowRun& run) {
     const std::string& path = spec.files[run.file];
     if (words) {
-      read_words({path, spec.labels, 0}, run.rows, done);
+      if (run.file != open)
+        of_file = Hdf5File::open(path, Comm::self()).read_words(spec.labels, 0, stored.rows_of_file(run.file));
+      open = run.file;
+      keep_words({path, spec.labels, run.rows.first}, run.rows.count, of_file, done);
     } else {
       if (run.file != open) {
         reader.emplace(path, spec.labels);
@@ -225,19 +231,18 @@ void Labels::read(const Source& source, Range rows, Index to) {
   }
 }
 
-void Labels::read_words(const RowPlace& from, Range rows, Index to) {
-  const std::vector<std::string> words =
-      Hdf5File::open(from.path, Comm::self()).read_words(from.dataset, rows.first, rows.count);
-  MRMF_CHECK(std::ssize(words) == rows.count * label_.per_sample(), from.path);
-  std::vector<float> values;
-  for (const std::string& word : words) {
+void Labels::keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to) {
+  const Index width = label_.per_sample();
+  std::vector<float> values(static_cast<std::size_t>(rows * width));
+  for (Index i = 0; i < rows * width; ++i) {
+    const std::string& word = of_file.at(static_cast<std::size_t>(first.row * width + i));
     const std::optional<float> found = classes_.of(word);
     if (!found)
-      throw DataError(place({from.path, from.dataset, rows.first}, std::ssize(values) / label_.per_sample()) +
-                      " holds \"" + word + "\", and " + classes_.expected() + "; correct the label, or name it there");
-    values.push_back(*found);
+      throw DataError(place(first, i / width) + " holds \"" + word + "\", and " + classes_.expected() +
+                      "; correct the label, or name it there");
+    values[static_cast<std::size_t>(i)] = *found;
   }
-  keep({from.path, from.dataset, rows.first}, values, stored_.data() + to * label_.per_sample() * size_of(type_));
+  keep(first, values, stored_.data() + to * width * size_of(type_));
 }
 
 void Labels::read_values(const Source& source, Range rows, Span values) const {

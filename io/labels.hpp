@@ -58,7 +58,7 @@ class Labels {
     bool moves;  // its channels, to the end
   };
   void read(const Source& source, Range rows, Index to);
-  void read_words(const RowPlace& from, Range rows, Index to);
+  void keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to);
   void keep(const RowPlace& first, Span values, std::byte* to);
   void to_classes(const RowPlace& first, std::vector<float>& values) const;
   void read_values(const Source& source, Range rows, Span values) const;
