@@ -67,8 +67,14 @@ class ClassLabels(InitTest):
             self.assertEqual([a + b for a, b in zip(found["training"]["class_counts"], found["validation"]["class_counts"])],
                              np.bincount(self.kinds).tolist(), name)
         self.assertEqual(self.epochs("onehot_u1", "--set", "data.load=stream"), expected)
-        scores = json.loads(self.mrmf("evaluate", "words", "--json"))
-        self.assertAlmostEqual(scores["accuracy"], expected[-1]["validation_accuracy"], delta=1e-6)
+        accuracy = expected[-1]["validation_accuracy"]
+        self.assertAlmostEqual(json.loads(self.mrmf("evaluate", "words", "--json"))["accuracy"], accuracy, delta=1e-6)
+        for name in "plain", "onehot_f4", "words", "texts", "from1":
+            self.mrmf("predict", name, "-o", f"{name}-out.h5")
+            self.mrmf("plot", f"{name}-out.h5", "--what", "confusion", "--labels", f"{name}.h5:y", "-o", f"{name}.svg")
+            drawn = self.read(f"{name}.svg")
+            self.assertIn(f"accuracy {accuracy:.4f}", drawn)
+            self.assertNotIn("left out", drawn)
         for name in "onehot_f4", "words":
             for a, b in zip(self.epochs(name, ranks=2), self.epochs("plain", "--set", "training.batch=16", ranks=2)):
                 self.assertEqual(a, b)
