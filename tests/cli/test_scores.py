@@ -106,25 +106,26 @@ class Scores(support.MrmfTest):
         self.assertEqual([e["validation_loss"] for e in self.lines("noval/epochs.jsonl")], [None] * 6)
 
     def read_by_other_commands(self):
-        table = self.mrmf("compare", "noval", "noval2", "--loss", "0.5")
+        table = self.mrmf("compare", "noval", "noval2", "--target", "0.5")
         self.assertRegex(table, r"validation loss +-\n")
         self.assertNotIn("nan", table)
         self.assertIn("did NOT reach its target: it has no validation loss", table)
         [column] = json.loads(self.mrmf("compare", "noval", "--json"))["columns"]
         self.assertIsNone(column["validation_loss"]["mean"])
-        self.mrmf("compare", "noval", "--csv", "-o", "noval.csv")
-        self.assertNotIn("nan", self.read("noval.csv"))
+        csv = self.mrmf("compare", "noval", "--csv")
+        self.assertNotIn("nan", csv)
+        self.write("noval.csv", csv)
+        self.mrmf("compare", "noval", "--baselines", "noval.csv")
         self.mrmf("report", "noval", "-o", "noval.html")
         self.assertNotRegex(self.read("noval.html"), r"\bnan\b")
         self.mrmf("plot", "noval", "-o", "noval.svg")
-        scores = json.loads(self.mrmf("evaluate", "noval", "--json").partition("{")[1] + self.mrmf(
-            "evaluate", "noval", "--json").partition("{")[2])
+        scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "noval", "--json"))[0]
         for name in "loss", "accuracy", "iou", "dice":
             self.assertIsNone(scores[name], name)
         text = self.mrmf("evaluate", "noval")
         self.assertIn("loss -\naccuracy - of the positions with a label", text)
         self.assertIn("warning: no label of the evaluated data", text)
-        self.fails(3, "tune", "noval.toml", "--trials", "2", "-o", "best.toml", "--folder", "trials",
+        self.fails(3, "tune", "noval.toml", "--rates", "1e-3", "--folder", "trials",
                    message="trials cannot be compared")
 
     def test_stages_looks_and_teams_go_without_a_score(self):
