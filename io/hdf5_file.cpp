@@ -160,7 +160,8 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
   const h5::Element element = h5::element_of(type.get());
-  DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get())};
+  DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get()),
+                    H5Tget_class(type.get()) == H5T_STRING};
   require_countable(info.shape, state_->at(name));
   return info;
 }
@@ -223,6 +224,43 @@ std::string Hdf5File::read_text(const std::string& name) const {
   return string_of(type.get(), space.get(), state_->at(name), [&](hid_t memory, void* to) {
     return H5Dread(dataset.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
   });
+}
+
+std::vector<std::string> Hdf5File::read_words(const std::string& name, Index first, Index count) const {
+  const h5::Lock lock;
+  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
+  const h5::Space space(H5Dget_space(dataset.get()));
+  const h5::Type file_type(H5Dget_type(dataset.get()));
+  const std::string what = state_->at(name);
+  h5::Block rows{{}, h5::shape_of(space.get()), 0};
+  if (H5Tget_class(file_type.get()) != H5T_STRING || rows.count.empty()) throw DataError(what + " holds no words");
+  rows.first.resize(rows.count.size());
+  if (first < 0 || count < 0 || first + count > rows.count.front())
+    throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
+  rows.first.front() = first;
+  rows.count.front() = count;
+  std::vector<std::string> words;
+  if (count == 0) return words;
+  const h5::Space memory = h5::select(space.get(), rows);
+  const auto elements = static_cast<std::size_t>(H5Sget_simple_extent_npoints(memory.get()));
+  const auto add = [&](std::string word) {
+    word.resize(word.find_last_not_of(std::string(" \0", 2)) + 1);
+    words.push_back(std::move(word));
+  };
+  if (H5Tis_variable_str(file_type.get()) > 0) {
+    std::vector<char*> texts(elements);
+    h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
+                what + " cannot be read");
+    for (const char* text : texts) add(text == nullptr ? "" : text);
+    H5Dvlen_reclaim(file_type.get(), memory.get(), H5P_DEFAULT, texts.data());
+    return words;
+  }
+  const std::size_t size = H5Tget_size(file_type.get());
+  std::string texts(elements * size, '\0');
+  h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
+              what + " cannot be read");
+  for (std::size_t i = 0; i < elements; ++i) add(std::string(texts.substr(i * size, size).c_str()));
+  return words;
 }
 
 std::string Hdf5File::read_attribute(const std::string& name) const {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "io/class_values.hpp"
 #include "io/element.hpp"
 #include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"
@@ -61,7 +62,7 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
     for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, bad);
-    if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, bad);
+    if (!spec.labels.empty() && !holds_words(spec.form)) scan(spec, spec.labels, shape, mine, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -16,6 +16,7 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/digits.hpp"
@@ -55,12 +56,15 @@ struct Draft {
   int batch = 1, epochs = 20;
 
   std::string text(const InitOptions& options) const {
+    std::string labels;
+    if (!look.class_values.empty()) labels += "class_values = " + write_values(look.class_values) + "\n";
+    if (look.ignore) labels += fmt::format("ignore = {}\n", *look.ignore);
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
-               "\n[training]\nloss = \"{}\"\nepochs = {}  # what one would give training at full resolution\n"
+               "\n[training]\nloss = \"{}\"\n{}epochs = {}  # what one would give training at full resolution\n"
                "batch = {}  # per rank\nseed = 1\noptimizer = {{ name = \"adam\", learning_rate = 1e-3, rule = "
                "\"cosine\" }}\n",
-               loss, epochs, batch) +
+               loss, labels, epochs, batch) +
            "\n[method]\nname = \"auto\"  # coarse resolutions first where that saves time; `mrmf plan` shows what it "
            "comes to\n" +
            fmt::format("\n[run]\nfolder = {}\n", quoted(folder_of(options)));
@@ -109,7 +113,8 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   part.spec.labels = labels;
   part.spec.axes = look.axes;
   part.spec.not_finite = NotFiniteRule::skip;
-  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, {}, CoarseLabels::shares};
+  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
+                    look.class_values};
   part.shape = inspect_dataset(part.spec, world);
   return part;
 }
@@ -117,9 +122,10 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
 constexpr double kValidation = 0.2;  // of the rows, where no data sets are there for it
 
 // The rows that the written split trains on.
-Part training_rows(const Part& all, Comm& world) {
+Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   Part part = all;
-  part.spec.choice = {RowPart::train, "", kValidation, DataConfig{}.split.seed};
+  part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
+                      look.split_validation};
   if (all.shape.skipped.empty()) part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
   return part;
@@ -161,6 +167,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   }
   if (skipped > 0)
     draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
+  const Part train = given ? parts.front() : training_rows(parts.front(), look, world);
+  if (!train.shape.unused.empty()) draft.look.reasons.push_back(train.shape.unused);
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
@@ -174,12 +182,14 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   text += split("train", look.samples, look.labels);
   if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
+  else if (!look.split_column.empty())
+    text += fmt::format("split = {{ column = {}{} }}\n", quoted(look.split_column),
+                        look.split_validation.empty() ? "" : ", validation = " + write_values(look.split_validation));
   else
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
         kValidation);
   if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
-  const Part train = given ? parts.front() : training_rows(parts.front(), world);
   text += normalisation(draft.look, train, parts, world);
 }
 

@@ -108,6 +108,39 @@ void add_samples(Keys& keys, const std::string& path, Field field, const std::st
                   }});
 }
 
+// data.split.column and what its values mean; data.split.validation is a share for other splits.
+void add_roles(Keys& keys) {
+  const Rule share = within(0.0001, 0.9999);
+  const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
+  keys.push_back({"split.validation", expected,
+                  "rows, files: the share that validates; column: the values whose rows validate, such as [1] or "
+                  "[\"val\"]; of a column of two numbers, one of them 0, the other one unless set",
+                  [=](DataConfig& data, const Value& value, const std::string& path) {
+                    const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+                    if (!number) {
+                      data.split.validation_roles = read_values(value, path, expected);
+                      return;
+                    }
+                    const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
+                    if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
+                    data.split.validation = x;
+                  },
+                  [](const DataConfig& data) {
+                    if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
+                    return fmt::format("{}", data.split.validation);
+                  }});
+  keys.push_back(
+      {"split.train", "a list of numbers or texts",
+       "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
+       "rows of other values are left out",
+       [](DataConfig& data, const Value& value, const std::string& path) {
+         data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+       },
+       [](const DataConfig& data) { return write_values(data.split.train_roles); }});
+  add(keys, "split.column", MRMF_FIELD(split.column), {},
+      "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
+}
+
 void add_files(Keys& keys) {
   add(keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
@@ -121,10 +154,7 @@ void add_files(Keys& keys) {
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
       "names, chosen at random, or the rows that a data set of the files marks");
-  add(keys, "split.validation", MRMF_FIELD(split.validation), within(0.0001, 0.9999),
-      "rows, files: the share that validates");
-  add(keys, "split.column", MRMF_FIELD(split.column), {},
-      "column: a data set of one number per row; rows of 0 train, all others validate");
+  add_roles(keys);
   add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
 }
 
@@ -212,12 +242,19 @@ void split_files(DataConfig& data, const Place& place) {
 }
 
 void complete_split(DataConfig& data, const Place& place) {
-  const SplitSettings& split = data.split;
+  SplitSettings& split = data.split;
+  if (!split.column.empty() && !place.given("data.split.by")) split.by = SplitBy::column;
   const bool by_rows = split.by == SplitBy::rows || split.by == SplitBy::column;
   place.require(split.column.empty() || split.by == SplitBy::column, "data.split.column",
                 "data.split.column goes with data.split.by = \"column\"");
   place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
                 "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  for (const auto& [key, roles] :
+       {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
+    place.require(roles->empty() || split.by == SplitBy::column, key,
+                  fmt::format("{} names values of data.split.column, which is not set; name the data set there", key));
+  place.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",
+                "data.split.train is set, and data.split.validation is not; name the values whose rows validate, too");
   if (split.by == SplitBy::given) return;
   const auto share = [&](std::string& name, const std::string& of_training, const std::string& key) {
     place.require(
@@ -236,8 +273,9 @@ void complete_split(DataConfig& data, const Place& place) {
                 "data.validation.files are files of their own, and data.split.by takes validation samples from "
                 "data.files; remove one");
   const double rows = split.by == SplitBy::rows ? split.validation : 0;
-  data.train.choice = {RowPart::train, split.column, rows, split.seed};
-  data.validation.choice = {RowPart::validation, split.column, rows, split.seed};
+  data.train.choice = {RowPart::train, split.column, rows, split.seed, split.train_roles, split.validation_roles};
+  data.validation.choice = data.train.choice;
+  data.validation.choice.part = RowPart::validation;
 }
 
 void check_normalisation(const Normalisation& units, const std::string& of, const Place& place) {

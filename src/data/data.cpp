@@ -34,6 +34,12 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 
 }  // namespace
 
+std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part) {
+  return fmt::format(
+      "no label of the {} data ('{}' of {}{}) counts: all are {}, which training.ignore takes for no label", part,
+      spec.labels, spec.files.front(), spec.files.size() > 1 ? ", ..." : "", training.ignore.value_or(0));
+}
+
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
     : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
@@ -78,6 +84,11 @@ void Data::read(const DataShare& share) {
   };
   open(train_, config_.data.train, memory.stores[0]);
   open(validation_, config_.data.validation, memory.stores[1]);
+  for (Split* split : {&train_, &validation_}) {
+    const Index own = split->store->labelled();
+    split->labelled = visits_all(split->order) ? own : static_cast<Index>(team.sum(static_cast<double>(own)));
+  }
+  if (train_.labelled == 0) throw DataError(no_label_text(config_.data.train, config_.training, "training"));
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
+#include "src/data/data.hpp"
 #include "src/data/digits.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -26,6 +28,10 @@ NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::strin
   NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
   for (const std::string& path : spec.files)
     for (const std::string& name : names) {
+      if (name == spec.labels && holds_words(spec.form)) {
+        add_once(found.types, "words");
+        continue;
+      }
       const RowReader reader(path, name);
       add_once(found.types, to_string(reader.type()));
       add_once(found.storage, reader.way().text);
@@ -74,7 +80,9 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
     split.bytes = bytes_of(split.spec, split.shape);
   });
   if (headers_only) return split;
-  split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.samples.facts =
+      channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
     if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
@@ -141,8 +149,34 @@ void advise_on_logarithms(const Config& config, const SplitFound& split, std::ve
   look(split.labels, config.data.normalise_labels, "labels");
 }
 
+// Labels from which nothing can be learnt, or by which nothing can be told.
+void advise_on_constant_labels(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const std::string what = fmt::format("the {} labels '{}'", split.part, split.labels.name);
+  const auto no_label = [&] {
+    advice.push_back(no_label_text(split.spec, config.training, split.part) + "; give it labels, or correct that");
+  };
+  if (!split.class_counts.empty()) {
+    const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 0) return no_label();
+    const auto only = std::ranges::find_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 1)
+      advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
+                                   only - split.class_counts.begin()));
+  }
+  if (!split.labels.facts) return;
+  const ChannelFacts& facts = *split.labels.facts;
+  const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
+  if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  for (std::size_t c = 0; c < facts.least.size(); ++c)
+    if (facts.least[c] == facts.most[c])
+      advice.push_back(fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value",
+                                   what, facts.least[c],
+                                   facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
+}
+
 void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
-  if (split.class_counts.empty()) return;
+  const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+  if (present < 2) return;  // told already
   const auto [least, most] = std::ranges::minmax_element(split.class_counts);
   if (*least == 0)
     advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
@@ -175,7 +209,14 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
   const SplitFound& train = found.splits.front();
   found.advice = sample_warnings(config, train.shape.sample);
+  const SplitFound& held = found.splits.back();
+  for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
+  if (train.rows && held.rows)
+    for (const std::string& line :
+         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
+      found.advice.push_back(line);
   for (const SplitFound& split : found.splits) {
+    advise_on_constant_labels(config, split, found.advice);
     advise_on_classes(split, found.advice);
     advise_on_logarithms(config, split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);

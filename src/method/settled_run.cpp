@@ -31,15 +31,17 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
 }
 
 // Checks every team of every stage. Teams that must first be measured are checked afterwards.
-void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
+void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks) {
+  const Index samples = shape.samples;
   const auto require = [&](const Phase& phase) {
     const int groups = ranks / Grid{phase.grid}.ranks();
     require_batches(config.data, samples, phase, groups, config.training.accumulate);
+    require_norms(config, plan, shape.sample, phase, samples, groups);
   };
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) {
       const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
-      if (teams) require_trainable(config, stage, *teams, samples);
+      if (teams) require_trainable(config, plan, stage, *teams, shape);
       continue;
     }
     require(stage.coarse);
@@ -74,7 +76,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
                     axes == 1 ? "axis" : "axes"));
   for (const Extent& resolution : plan.resolutions()) require_groups({plan.grid(resolution)}, world.size());
-  check_batches(plan, config, shape.samples, world.size());
+  check_batches(plan, config, shape, world.size());
   const auto backend = make_reference_backend();
   std::vector<Network> networks;
   for (const Extent& resolution : plan.resolutions()) {

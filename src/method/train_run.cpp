@@ -189,6 +189,7 @@ void tell_data(RunReport& report, const Settled& run, Data& data, const Backend&
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
                          data.validation().shape.samples, to_string(run.shape.sample),
                          by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  if (!data.train().shape.unused.empty()) report.log("data: " + data.train().shape.unused);
   for (const auto& [spec, split] :
        {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
     for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
@@ -259,6 +260,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
+  warnings.add(row_warnings(shape.samples, data.validation().shape.samples));
   if (train.more_epochs) tell_more_epochs(plan, report);
   for (const std::string& line : warnings.take()) report.log("warning: " + line);
   tell_data(report, run, data, *backend, world.size(), by_teams);

@@ -199,6 +199,14 @@ std::vector<std::string> sample_warnings(const Config& config, const Shape& samp
   return lines;
 }
 
+std::vector<std::string> row_warnings(Index training, Index validation) {
+  if (validation <= training) return {};
+  return {fmt::format(
+      "{} samples validate and {} train: more than half of the data teaches nothing; see data.split, or what "
+      "data.train and data.validation name",
+      validation, training)};
+}
+
 void require_channels(const DataConfig& data, const Shape& sample) {
   if (!data.channels || *data.channels == sample.channels) return;
   const bool first = sample.axes > 0 && sample.spatial[static_cast<std::size_t>(3 - sample.axes)] == *data.channels;

@@ -158,6 +158,9 @@ TEST_CASE("continuation: the best epoch is the best of all that are known") {
   CHECK_FALSE(is_best(epochs, 3, Monitor::loss));  // the best since an earlier version's checkpoint
   for (int i = 0; i < 3; ++i) epochs[static_cast<std::size_t>(i)].metric = MetricValue{Metric::accuracy, 0.1 * i};
   CHECK(is_best(epochs, 3, Monitor::metric));
+  std::vector<EpochRecord> unscored = epochs;
+  unscored[0].validation_loss = kNoScore;
+  CHECK_FALSE(is_best(unscored, 1, Monitor::loss));
   CHECK_FALSE(is_best(epochs, 2, Monitor::metric));
 }
 
