@@ -1,0 +1,53 @@
+// Rows that are the same, whatever names lead to them. Plain arithmetic on where rows lie.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// What tells an array from all others, under whatever name: the file's device and number there, and where in the file
+/// its header is; or, of raw bytes outside of HDF5 files, where these begin.
+struct ArrayIdentity {
+  std::uint64_t device = 0, file = 0, address = 0;
+  auto operator<=>(const ArrayIdentity&) const = default;
+};
+
+/// Consecutive rows of a data set that are consecutive rows of an array.
+struct RowOrigin {
+  Index first = 0, count = 0;  ///< rows of the data set
+  ArrayIdentity array;
+  Index row = 0;  ///< of the array, which is the first of them
+  std::vector<Index>
+      part{};  ///< which numbers of its row, and where they stand in the data set's; empty: all, in place
+  bool operator==(const RowOrigin&) const = default;
+};
+
+/// The rows of one file of a data set: for each name of which a row is made, where its rows lie.
+struct FileRows {
+  Index rows = 0;
+  std::vector<std::vector<RowOrigin>> names;  ///< ascending
+};
+
+/// Some rows of one of several files.
+struct RowPlace {
+  std::size_t file = 0;
+  Index first = 0, count = 0;
+  bool operator==(const RowPlace&) const = default;
+};
+/// The same rows, twice.
+struct SameRows {
+  RowPlace once, again;  ///< `again` is the later one of the list
+  bool operator==(const SameRows&) const = default;
+};
+
+/// The first file with rows that are also another's before it, or its own: rows of which all names' numbers lie in the
+/// same places. Rows without an origin are nobody's.
+std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
+
+}  // namespace mrmf
