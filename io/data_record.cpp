@@ -39,8 +39,7 @@ void look_into(const UsedFile& used, Index position, const h5::Glance& glance, s
   const h5::Lock lock;
   h5::silence();
   h5::check_readable(used.path);
-  const h5::Properties access = h5::file_access();
-  const h5::File file(H5Fopen(used.path.c_str(), H5F_ACC_RDONLY, access.get()));
+  const h5::File file = h5::open_to_read(used.path);
   h5::require(bool(file), used.path + ": cannot be opened");
   for (const std::string& name : used.datasets) {
     const h5::Rows rows(used.path, file.get(), name);

@@ -23,8 +23,7 @@ FileRows rows_in(const Listed& listed) {
   const h5::Lock lock;
   h5::silence();
   h5::check_readable(listed.path());
-  const h5::Properties access = h5::file_access();
-  const h5::File file(H5Fopen(listed.path().c_str(), H5F_ACC_RDONLY, access.get()));
+  const h5::File file = h5::open_to_read(listed.path());
   h5::require(bool(file), listed.path() + ": cannot be opened");
   FileRows found;
   for (const std::string& name : listed.spec.sample_names()) {

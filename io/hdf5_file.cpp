@@ -20,8 +20,7 @@ namespace {
 
 /// Takes `reason` at once: the library's next call clears its errors.
 h5::File open_here(const std::string& path, std::string& reason) {
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::File file = h5::open_to_read(path);
   if (!file) reason = h5::last_error();
   return file;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "io/file_identity.hpp"
+#include "io/hdf5_links.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
 
@@ -121,21 +123,10 @@ std::optional<RowSelection> rows_of(hid_t space, const std::vector<Index>& shape
   return H5Sis_regular_hyperslab(space) > 0 ? regular(space, shape, blocks) : irregular(space, shape);
 }
 
-std::string file_name(hid_t object) {
-  std::string name(static_cast<std::size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)), '\0');
-  H5Fget_name(object, name.data(), name.size() + 1);
-  return name;
-}
-
-ArrayIdentity identity_in(const std::string& path, std::uint64_t address) {
-  const FileIdentity file = file_identity(path).value_or(FileIdentity{});
-  return {static_cast<std::uint64_t>(file.first), static_cast<std::uint64_t>(file.second), address};
-}
-
-ArrayIdentity identity_of(hid_t dataset) {
+ObjectIdentity identity_of(hid_t dataset) {
   H5O_info_t object{};
   H5Oget_info2(dataset, &object, H5O_INFO_BASIC);
-  return identity_in(file_name(dataset), object.addr);
+  return {file_identity(file_of(dataset)).value_or(FileIdentity{}), object.addr};
 }
 
 /// One mapping of a virtual data set.
@@ -143,7 +134,7 @@ struct Mapping {
   const RowSelection& to;                 ///< rows of the virtual data set
   const RowSelection& from;               ///< of the source
   const std::vector<RowOrigin>& origins;  ///< of all the source's rows
-  ArrayIdentity source;
+  ObjectIdentity source;
 };
 
 /// Follows virtual data sets to their sources.
@@ -155,10 +146,25 @@ class Follower {
     if (shape.empty() || shape.front() == 0) return {};
     if (H5Pget_layout(creation.get()) == H5D_VIRTUAL)
       if (auto found = virtual_origins(dataset, creation, shape)) return *found;
+    if (auto found = external_origins(dataset, creation, shape)) return *found;
     return {{0, shape.front(), identity_of(dataset.get()), 0}};
   }
 
  private:
+  /// Rows that lie one after the other in a file of raw bytes, to which several data sets may lead.
+  static std::optional<std::vector<RowOrigin>> external_origins(const Dataset& dataset, const Properties& creation,
+                                                                const std::vector<Index>& shape) {
+    const std::vector<ExternalBytes> bytes = external_bytes(file_of(dataset.get()), creation);
+    if (bytes.size() != 1) return {};
+    const Type type(H5Dget_type(dataset.get()));
+    const Index of_row = product(shape, 1) * static_cast<Index>(H5Tget_size(type.get()));
+    const auto file = file_identity(bytes.front().file);
+    if (!file || of_row < 1) return {};
+    const ObjectIdentity raw{*file, std::numeric_limits<std::uint64_t>::max()};  // no address of an object
+    return std::vector<RowOrigin>{
+        {0, shape.front(), raw, bytes.front().offset / of_row, {of_row, bytes.front().offset % of_row}}};
+  }
+
   /// Nothing where it puts rows together in a way that is not followed.
   std::optional<std::vector<RowOrigin>> virtual_origins(const Dataset& dataset, const Properties& creation,
                                                         const std::vector<Index>& shape) {
@@ -189,7 +195,7 @@ class Follower {
   /// none.
   bool add(const Dataset& dataset, const SourceName& name, const RowSelection& to, const Space& taken,
            std::vector<RowOrigin>& all) {
-    const std::shared_ptr<const Source> source = open(file_name(dataset.get()), name);
+    const std::shared_ptr<const Source> source = open(file_of(dataset.get()), name);
     if (source == nullptr) return true;
     const std::optional<RowSelection> from = rows_of(taken.get(), source->shape);
     if (!from || from->of_row != to.of_row) return false;
@@ -201,7 +207,7 @@ class Follower {
     std::string path;
     SourceName name;
     std::vector<Index> shape;
-    ArrayIdentity identity;
+    ObjectIdentity identity;
   };
 
   /// Null when it is not there. Looked at once for mappings that follow each other.
@@ -209,8 +215,10 @@ class Follower {
     if (last_ != nullptr && last_->path == path && last_->name.file == name.file && last_->name.dataset == name.dataset)
       return last_;
     const OpenSource file = open_source(path, name.file);
-    if (!file.file || !is_dataset(file.file.get(), name.dataset)) return nullptr;
-    const Dataset dataset(H5Dopen2(file.file.get(), name.dataset.c_str(), H5P_DEFAULT));
+    if (!file.file) return nullptr;
+    const Target target = follow(file.file.get(), name.dataset);
+    if (!is_dataset(target)) return nullptr;
+    const Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
     if (!dataset) return nullptr;
     auto source = std::make_shared<const Source>(
         Source{path, name, shape_of(Space(H5Dget_space(dataset.get())).get()), identity_of(dataset.get())});
@@ -252,7 +260,7 @@ class Follower {
     }
   }
 
-  std::map<ArrayIdentity, std::vector<RowOrigin>> known_;
+  std::map<ObjectIdentity, std::vector<RowOrigin>> known_;
   std::shared_ptr<const Source> last_;
 };
 

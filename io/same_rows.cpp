@@ -11,7 +11,7 @@ namespace {
 
 /// What rows are made of, all but how far along they are: for each piece its name, its array, how many rows further it
 /// is there than the first piece, and its part of the row.
-using Make = std::vector<std::tuple<std::size_t, ArrayIdentity, Index, std::vector<Index>>>;
+using Make = std::vector<std::tuple<std::size_t, ObjectIdentity, Index, std::vector<Index>>>;
 
 /// Rows of one make, by how far along the first piece's array they are.
 struct Stretch {

@@ -1,27 +1,18 @@
 // Rows that are the same, whatever names lead to them. Plain arithmetic on where rows lie.
 #pragma once
 
-#include <compare>
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "io/hdf5_names.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
 
-/// What tells an array from all others, under whatever name: the file's device and number there, and where in the file
-/// its header is; or, of raw bytes outside of HDF5 files, where these begin.
-struct ArrayIdentity {
-  std::uint64_t device = 0, file = 0, address = 0;
-  auto operator<=>(const ArrayIdentity&) const = default;
-};
-
 /// Consecutive rows of a data set that are consecutive rows of an array.
 struct RowOrigin {
   Index first = 0, count = 0;  ///< rows of the data set
-  ArrayIdentity array;
+  ObjectIdentity array;
   Index row = 0;  ///< of the array, which is the first of them
   std::vector<Index>
       part{};  ///< which numbers of its row, and where they stand in the data set's; empty: all, in place

@@ -203,6 +203,38 @@ class Duplicates(MrmfTest):
         self.config("grow.h5", "b.h5", "a.h5")
         self.refused("rows 0 to 39 of 'x' in a.h5 are the same as rows 0 to 39 of 'x' in grow.h5", commands=("train",))
 
+    def test_sources_by_number(self):
+        for number in range(2):
+            with h5py.File(self.path("a.h5")) as whole, h5py.File(self.path(f"part{number}.h5"), "w") as file:
+                for key in "xy":
+                    file[key] = whole[key][20 * number:20 * number + 20]
+        with h5py.File(self.path("parts.h5"), "w") as file:
+            for key, of_row in (("x", (WIDTH, CHANNELS)), ("y", ())):
+                start, ones = (0,) * (1 + len(of_row)), (1,) * (1 + len(of_row))
+                here = h5py.h5s.create_simple((ROWS, *of_row), (h5py.h5s.UNLIMITED, *of_row))
+                here.select_hyperslab(start, (h5py.h5s.UNLIMITED, *ones[1:]), (20, *ones[1:]), (20, *of_row))
+                creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+                creation.set_virtual(here, b"part%b.h5", key.encode(), h5py.h5s.create_simple((20, *of_row)))
+                type_ = h5py.h5t.IEEE_F32LE if key == "x" else h5py.h5t.IEEE_F64LE
+                h5py.h5d.create(file.id, key.encode(), type_, here, creation)
+        self.config("parts.h5")
+        self.allowed(samples=(30, 10))
+        self.config("parts.h5", "part1.h5")
+        self.refused("rows 0 to 19 of 'x' in part1.h5 are the same as rows 20 to 39 of 'x' in parts.h5")
+
+    def test_raw_bytes_in_files_of_their_own(self):
+        """Two files lead to the same bytes; others to those behind them."""
+        np.random.default_rng(1).normal(0, 1, 3 * 20 * WIDTH * CHANNELS).astype("f4").tofile(self.path("raw.bin"))
+        size = 20 * WIDTH * CHANNELS * 4
+        for name, offset in (("one", 0), ("two", size), ("over", size // 2)):
+            with h5py.File(self.path(name + ".h5"), "w") as file:
+                file.create_dataset("x", (20, WIDTH, CHANNELS), "f4", external=[("raw.bin", offset, size)])
+                file["y"] = np.arange(20.0)
+        self.config("one.h5", "two.h5")
+        self.allowed(samples=(30, 10))
+        self.config("one.h5", "over.h5")
+        self.refused("rows 0 to 9 of 'x' in over.h5 are the same as rows 10 to 19 of 'x' in one.h5")
+
     def test_validation_alone(self):
         self.config("a.h5")
         self.refused("in ./b.h5 are the same as rows 0 to 39 of 'x' in b.h5, and both validate",

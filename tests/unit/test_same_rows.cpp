@@ -7,9 +7,9 @@ using namespace mrmf;
 
 namespace {
 
-constexpr ArrayIdentity kX{1, 10, 800}, kY{1, 10, 900}, kOther{1, 11, 800};
+constexpr ObjectIdentity kX{{1, 10}, 800}, kY{{1, 10}, 900}, kOther{{1, 11}, 800};
 
-FileRows plain(Index rows, const ArrayIdentity& array, Index from = 0) { return {rows, {{{0, rows, array, from}}}}; }
+FileRows plain(Index rows, const ObjectIdentity& array, Index from = 0) { return {rows, {{{0, rows, array, from}}}}; }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ TEST_CASE("same rows: of a virtual data set, stretch by stretch, and within it")
 }
 
 TEST_CASE("same rows: of several names all must be the same, at the same distance") {
-  const auto both = [](const ArrayIdentity& a, Index at_a, const ArrayIdentity& b, Index at_b) {
+  const auto both = [](const ObjectIdentity& a, Index at_a, const ObjectIdentity& b, Index at_b) {
     return FileRows{20, {{{0, 20, a, at_a}}, {{0, 20, b, at_b}}}};
   };
   CHECK(find_same_rows({both(kX, 0, kY, 0), both(kX, 5, kY, 5)}) == SameRows{{0, 5, 15}, {1, 0, 15}});
