@@ -38,6 +38,15 @@ Properties file_access() {
   return access;
 }
 
+File open_to_read(const std::string& path, const Properties& access) {
+  File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  hbool_t locks = true, lax = true;
+  if (file || H5Pget_file_locking(Properties(H5Pcreate(H5P_FILE_ACCESS)).get(), &locks, &lax) < 0) return file;
+  const Properties own(H5Pcopy(access.get()));
+  H5Pset_file_locking(own.get(), locks, lax);
+  return File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, own.get()));
+}
+
 Properties write_access() {
   Properties access = file_access();
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);

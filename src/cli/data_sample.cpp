@@ -5,6 +5,7 @@
 
 #include "io/dataset.hpp"
 #include "io/file_patterns.hpp"
+#include "io/foreign_data.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
 
@@ -16,7 +17,9 @@ std::string absent_text(const std::string& file) {
   const std::string from = std::filesystem::path(file).is_relative()
                                ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
                                : "";
-  return (is_pattern(file) ? "no file matches " + file : file + " is not there") + from;
+  const std::string advice = advice_on_name(file);
+  return (is_pattern(file) ? "no file matches " + file : file + " is not there") +
+         (advice.empty() ? from : ": " + advice);
 }
 
 }  // namespace

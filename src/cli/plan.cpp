@@ -19,6 +19,7 @@
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
+#include "src/data/data.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -142,7 +143,10 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
   const RanksOptions counted = sample ? with_counts(options.ranks, config, *sample, world) : options.ranks;
   const std::optional<RunSize> size = size_of(config, counted, world);
-  if (sample && sample->train) require_channels(config.data, sample->shape);
+  if (sample && sample->train) {
+    require_channels(config.data, sample->shape);
+    if (absent(config.data.validation.files).empty()) require_distinct_rows(config.data, world);
+  }
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
   if (config.method.name == MethodName::automatic) set_batch(config, options.ranks);

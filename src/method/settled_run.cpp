@@ -106,6 +106,7 @@ Settled settle(Config config, Warnings& warnings, Comm& world) {
   if (!automatic) warnings.add(config_warnings(config));
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
+  require_distinct_rows(config.data, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.

@@ -17,6 +17,7 @@
 #include "src/plan/plan.hpp"
 #include "src/planner/operation.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/backend_choice.hpp"
@@ -91,6 +92,7 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   const std::string text = folder->is_own_config(train.config_file) ? "" : to_toml(config);
   RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
+  if (!checkpoints.data_line().empty()) report.log(checkpoints.data_line());
   return report;
 }
 
@@ -238,6 +240,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   }
   Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
+  checkpoints.set_data(record_data(config.data, world), train.changed_data ? DataContents::any : DataContents::same);
   if (!train.overwrite) checkpoints.find(world);
   require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
