@@ -14,6 +14,8 @@ namespace mrmf {
 struct UsedFile {
   std::string path;
   std::vector<std::string> datasets;
+  RowForm rows = RowForm::axis;
+  std::string groups{};  ///< as DatasetSpec's
 };
 
 /// The files of training and validation, in the order of their lists. Files that both name stand there once.

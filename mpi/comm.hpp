@@ -162,6 +162,10 @@ class Exchange {
 /// forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
 
+/// The same for numbered pieces of work, of which each rank has some: calls action(i) for i from `first` on, `count`
+/// times at most. Every rank throws the error of the lowest number, as it is: it is not one rank's matter.
+void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action);
+
 /// Calls action(piece) on consecutive pieces of at most `limit` elements, never on an empty one: MPI counts elements in
 /// an int, and some transports count bytes in one.
 template <typename T, typename Action>

@@ -199,7 +199,7 @@ std::string to_string(NumbersOf of) { return of == NumbersOf::labels ? "labels" 
 Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of) {
   if (of == NumbersOf::samples)
     return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape)};
-  return {"data set '" + spec.labels + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape)};
+  return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape)};
 }
 
 ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFacts* rows) {

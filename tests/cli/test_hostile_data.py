@@ -580,7 +580,7 @@ class Models(Hostile):
             file["val_frames"][17] = 3e38
         for ranks in (0, 2):
             for words in (("evaluate", "run"), ("predict", "run", "-o", "p.h5")):
-                self.fails(4, *words, message="the model's output for row 17 of data.h5", ranks=ranks)
+                self.fails(4, *words, message="the model's output for data.h5: data set 'val_frames', row 17 is", ranks=ranks)
         self.assertFalse([name for name in os.listdir(self.path("")) if name.startswith("p.h5")])
 
 
