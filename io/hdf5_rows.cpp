@@ -302,7 +302,8 @@ void Rows::read(const Block& block, void* to) const {
   stored.first.resize(static_cast<std::size_t>(axes));
   stored.count.resize(static_cast<std::size_t>(axes));
   stored.elements = std::accumulate(stored.count.begin(), stored.count.end(), Index{1}, std::multiplies<>());
-  if (std::equal(block.count.begin() + axes, block.count.end(), element_.axes.begin())) return read_elements(stored, to);
+  if (std::equal(block.count.begin() + axes, block.count.end(), element_.axes.begin()))
+    return read_elements(stored, to);
   std::vector<Index> wanted{0};  // of the numbers of an element
   for (std::size_t axis = 0; axis < element_.axes.size(); ++axis) {
     std::vector<Index> next;

@@ -216,7 +216,7 @@ class Streaming(support.MrmfTest):
         self.fails(2, "coarsen", "whole.h5", "--factor", "2,2,2", "-o", "new",
                    message="the samples of 'cubes' are 64-bit integer elements, which may be classes; ")
         with h5py.File(self.path("odd.h5"), "w") as file:
-            file["cubes"] = np.zeros((2, 4, 4, 4, 1), "complex64")
+            file["cubes"] = np.zeros((2, 4, 4, 4, 1), [("mass", "f4"), ("charge", "f4")])
         self.fails(2, "coarsen", "odd.h5", "--factor", "2,2,2", "-o", "new",
                    message="the samples of 'cubes' are compound elements; ")
         self.fails(3, "coarsen", TRAIN[0], "--factor", "2,2,2", "--samples", "3Dmaps", "-o", "new", message="'3Dmap'")
