@@ -319,7 +319,7 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   const FileNames names = names_of(path);
   const std::vector<FileArray> arrays = arrays_of(path, names, given);
   FirstLook look;
-  for (const std::string& link : names.broken) look.reasons.push_back("not used: " + link);
+  for (const BrokenLink& link : names.broken) look.reasons.push_back("not used: " + link.text());
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   std::vector<std::string> of_axes;
