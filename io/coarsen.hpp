@@ -45,13 +45,15 @@ struct CoarseCopy {
 /// What was written.
 struct CoarseFile {
   std::vector<std::string> samples;
-  Index count = 0;  ///< samples in all of these data sets together
-  Index bytes = 0;  ///< of the target
+  Index count = 0;                 ///< samples in all of these data sets together
+  Index bytes = 0;                 ///< of the target
+  std::vector<std::string> notes;  ///< what the target lacks of the source, a line each; the root knows
 };
 
 /// Collective; each rank averages its part of the rows. The target has the source's data sets: averaged samples
-/// (contiguous, their axes in the same order) and all others unchanged. It has the source's attributes except
-/// references. The root group's attribute "coarsened" is JSON with the source's name, size and shapes, the factor, the
+/// (contiguous, their axes in the same order) and all others unchanged. It has the source's groups, and its attributes
+/// except references. A further name of a data set is a link, as in the source; what lies behind a link to another file
+/// is copied. The root group's attribute "coarsened" is JSON with the source's name, size and shapes, the factor, the
 /// names of the axes if given, and the program. The bytes are the same for any number of ranks, and the target appears
 /// whole or not at all. DataError or ConfigError on every rank: nothing to average, a factor that does not divide,
 /// channels between positions, a shape that looks channels first without names of its axes, missing rows (of any data

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "io/foreign_data.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "mpi/comm.hpp"
@@ -19,8 +21,7 @@ namespace {
 
 /// Takes `reason` at once: the library's next call clears its errors.
 h5::File open_here(const std::string& path, std::string& reason) {
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::File file = h5::open_to_read(path);
   if (!file) reason = h5::last_error();
   return file;
 }
@@ -45,9 +46,13 @@ std::string truncation(const std::string& reason) {
 }  // namespace
 
 void h5::check_readable(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) throw DataError(path + ": " + advice_on_folder(path));
   if (InputFile(path).bytes() == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
-  if (H5Fis_hdf5(path.c_str()) <= 0)
+  if (H5Fis_hdf5(path.c_str()) <= 0) {
+    if (const std::string advice = advice_on_format(path); !advice.empty()) throw DataError(path + ": " + advice);
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
+  }
   std::string reason;
   if (open_here(path, reason)) return;
   const std::string cut = truncation(reason);
@@ -158,8 +163,9 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
-  DatasetInfo info{h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get()),
-                   H5Tget_class(type.get()) == H5T_STRING};
+  const h5::Element element = h5::element_of(type.get());
+  DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get()),
+                    H5Tget_class(type.get()) == H5T_STRING};
   require_countable(info.shape, state_->at(name));
   return info;
 }

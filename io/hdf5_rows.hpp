@@ -10,6 +10,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "kernels/tensor.hpp"
 
@@ -38,14 +39,15 @@ void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Ind
 
 /// Opens a data set of a file. DataError when there is none of that name (lists those there are, and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
-std::vector<Index> shape_of(hid_t space);
+/// The axes of a data set, with those of its elements behind them; none of a single one.
+std::vector<Index> shape_of(hid_t space, const Element& element);
 
 /// How a data set lies in its file.
 struct Storage {
   std::optional<Index> offset;  ///< where it begins in the file in which it lies (a link may have led there), if it is
                                 ///< one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
-  std::vector<Index> chunk;  ///< empty unless chunked
+  std::vector<Index> chunk;  ///< empty unless chunked; without the axes of elements
   Index element_bytes = 0;   ///< in the file
   ChunkMemory memory;
 };
@@ -57,7 +59,7 @@ class Rows {
   /// an unreadable type.
   Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached);
 
-  ElementType type() const { return type_; }
+  ElementType type() const { return element_.type; }
   const std::vector<Index>& shape() const { return shape_; }
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
   const Storage& storage() const { return storage_; }
@@ -72,13 +74,15 @@ class Rows {
   void read(const Block& block, void* to) const;
 
  private:
+  /// Blocks without the axes of elements, which the library reads whole.
+  void read_elements(const Block& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
   std::optional<std::string> try_read(const Block& block, void* to) const;
 
   Dataset dataset_;
   Space space_;
   Type memory_;
-  ElementType type_ = ElementType::other;
+  Element element_;
   std::vector<Index> shape_;
   std::string what_;
   Storage storage_;

@@ -97,6 +97,8 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
     copy.source = file;
     copy.target = (fs::path(options.output) / fs::path(file).filename()).string();
     const CoarseFile made = coarse_copy(copy, world);
+    if (world.root())
+      for (const std::string& note : made.notes) std::cout << copy.target << ": " << note << "\n";
     samples += made.count;
     bytes += made.bytes;
   }

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "io/coarsen.hpp"
+#include "io/distinct_rows.hpp"
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
@@ -132,8 +133,8 @@ Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
 }
 
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
-// one in all of them.
-std::string normalisation(const FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
+// one in all of them. Adds reasons.
+std::string normalisation(FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
   constexpr Index kFewRows = 10;
   const bool few = train.shape.samples < kFewRows;
   const auto facts_in = [&](const Part& part, NumbersOf of) {
@@ -149,7 +150,24 @@ std::string normalisation(const FirstLook& look, const Part& train, const std::v
   if (look.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
+  if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
+    look.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
+}
+
+// A run would refuse files that name the same rows twice.
+void require_once(const std::vector<Part>& parts, Comm& world) {
+  DatasetSpec train = parts.front().spec, validation = parts.back().spec;
+  if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
+  require_distinct_rows(train, validation, world);
+}
+
+// Channels that could be taken for positions are named, so that nobody asks about them again.
+std::string channels_line(const FirstLook& look, const Shape& sample) {
+  Config config;
+  config.data.train.axes = look.axes;
+  if (sample_warnings(config, sample).empty()) return "";
+  return fmt::format("channels = {}  # the last axis\n", sample.channels);
 }
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
@@ -157,6 +175,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   std::vector<Part> parts{part_of(options, look, look.samples, look.labels, world)};
   const bool given = !look.validation_samples.empty();
   if (given) parts.push_back(part_of(options, look, look.validation_samples, look.validation_labels, world));
+  require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const Part& part : parts) {
@@ -174,6 +193,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
   if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
+  text += channels_line(look, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
@@ -188,7 +208,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
         kValidation);
   if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
-  text += normalisation(look, train, parts, world);
+  text += normalisation(draft.look, train, parts, world);
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -226,7 +246,9 @@ void describe_model(Draft& draft) {
       return;
     }
     draft.model = "# The positions cannot be halved without a remainder, so there is no U-Net: convolutions alone.\n";
-    const std::string conv = "[[model.layers]]\ntype = \"conv\"\nkernel = 3\npadding = \"same\"\nfilters = ";
+    const std::vector<int> kernel(static_cast<std::size_t>(sample.axes), 3);
+    const std::string conv = fmt::format(
+        "[[model.layers]]\ntype = \"conv\"\nkernel = [{}]\npadding = \"same\"\nfilters = ", fmt::join(kernel, ", "));
     for (int i = 0; i < 2; ++i) draft.model += conv + "16\n[[model.layers]]\ntype = \"relu\"\n";
     draft.model += conv + std::to_string(outputs) + "\n";
     return;
@@ -256,7 +278,7 @@ void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
   collective_try(world, [&] {
-    if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
+    if (is_pattern(files.front())) throw DataError(no_match_text(files.front()));
     if (world.root()) {
       for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
       require_output(options.output, options.replace, all_inputs(options.output, files));

@@ -164,6 +164,9 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
+/// What to do where the same rows are named twice, or train and validate.
+enum class DuplicateRule { refuse, allow };
+
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
   SplitSettings split;
@@ -176,6 +179,7 @@ struct DataConfig {
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
   CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
+  DuplicateRule duplicates = DuplicateRule::refuse;
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
 };

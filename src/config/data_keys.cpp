@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
 #include "io/axis_order.hpp"
 #include "io/file_patterns.hpp"
+#include "io/foreign_data.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/keys.hpp"
@@ -150,6 +152,10 @@ void add_files(Keys& keys) {
   add(keys, "train.labels", MRMF_FIELD(train.labels), {}, "data set of the training labels");
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},
       "files of the validation split; data.files unless set");
+  // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
+  keys.back().write = [](const DataConfig& data) {
+    return data.validation.files == data.train.files ? "" : write(data.validation.files, {});
+  };
   add_samples(keys, "validation.samples", MRMF_FIELD(validation), "data set of the validation samples");
   add(keys, "validation.labels", MRMF_FIELD(validation.labels), {}, "data set of the validation labels");
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
@@ -157,6 +163,9 @@ void add_files(Keys& keys) {
       "names, chosen at random, or the rows that a data set of the files marks");
   add_roles(keys);
   add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
+  add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
+      "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
+      "end with an error, or go on");
 }
 
 void add_meaning(Keys& keys) {
@@ -242,6 +251,14 @@ void split_files(DataConfig& data, const Place& place) {
     (std::ranges::find(order, i) == order.end() ? data.train : data.validation).files.push_back(all[i]);
 }
 
+// A name that no file has, such as an address, helps nobody further on.
+void require_file_name(const std::string& name, const std::string& where) {
+  const std::string advice = advice_on_name(name);
+  std::error_code unknown;
+  if (advice.empty() || std::filesystem::exists(name, unknown)) return;
+  throw ConfigError(where + ": " + name + " is no file: " + advice);
+}
+
 void complete_split(DataConfig& data, const Place& place) {
   SplitSettings& split = data.split;
   if (!split.column.empty() && !place.given("data.split.by")) split.by = SplitBy::column;
@@ -311,6 +328,8 @@ void complete_data(DataConfig& data, const Places& places, const std::string& or
     place.require(present, key, key + " is missing; " + hint);
   };
   require("data.files", !data.train.files.empty(), "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
+  for (const std::string& file : data.train.files) require_file_name(file, place.of("data.files"));
+  for (const std::string& file : data.validation.files) require_file_name(file, place.of("data.validation.files"));
   data.train.files = expand_patterns(data.train.files);
   data.validation.files = expand_patterns(data.validation.files);
   const std::string hint = "name the data set inside the files";

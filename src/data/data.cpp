@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/distinct_rows.hpp"
 #include "io/labels.hpp"
 #include "src/data/augment.hpp"
 #include "src/data/normalise.hpp"
@@ -127,6 +128,10 @@ std::vector<Index> Data::class_counts(Comm& team) const {
   std::vector<std::int64_t> counts(here.begin(), here.end());
   if (!counts.empty()) team.sum(counts);
   return {counts.begin(), counts.end()};
+}
+
+void require_distinct_rows(const DataConfig& data, Comm& comm) {
+  if (data.duplicates == DuplicateRule::refuse) require_distinct_rows(data.train, data.validation, comm);
 }
 
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {

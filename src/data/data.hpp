@@ -37,6 +37,10 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
                        int sharing = 1);
 
+/// DataError where the same rows are named twice, or train and validate (io/distinct_rows.hpp), unless data.duplicates
+/// allows it. Collective.
+void require_distinct_rows(const DataConfig& data, Comm& comm);
+
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
 

@@ -10,6 +10,8 @@
 #include <optional>
 #include <tuple>
 
+#include "io/axis_order.hpp"
+#include "io/channels_first.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/split_column.hpp"
@@ -282,6 +284,9 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
   const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
   if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
   if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
+  if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
+    return say("samples with channels first", first,
+               fmt::format("; if the last axis of {} holds channels, give --axes \"{}\"", sizes.back(), last));
   if (axes == 4) return say("samples with channels last", "");
   // More channels than that: an axis that is far shorter than all others, or may be.
   const bool is_last = sizes.back() < sizes.front();

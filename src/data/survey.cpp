@@ -115,6 +115,7 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       advice.push_back(*lost);
       return;
     }
+    if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
     if (const auto odd = odd_scale(*numbers.facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
@@ -122,10 +123,12 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
   };
   look(split.samples, config.data.normalise_samples, NumbersOf::samples);
   if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
-  for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+  const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
+  const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
+  for (std::size_t c = 0; !given && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
     if (split.samples.facts->least[c] == split.samples.facts->most[c])
-      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",
-                                   c, split.samples.name, split.samples.facts->least[c]));
+      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c, split.samples.name,
+                                   split.samples.facts->least[c], divided ? ", and mean_std refuses it" : ""));
   if (!split.shape.skipped.empty() && config.data.train.not_finite == NotFiniteRule::refuse)
     advice.push_back(
         fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
@@ -204,6 +207,7 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
+  require_distinct_rows(config.data, comm);
   DataFound found;
   for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
   const SplitFound& train = found.splits.front();

@@ -113,7 +113,9 @@ class FileSet {
   std::set<FileIdentity> files_;
 };
 
+// Refused unless data.duplicates allows it.
 void same_data(const DataConfig& data, std::vector<std::string>& lines) {
+  if (data.duplicates == DuplicateRule::refuse) return;
   if (data.train.samples != data.validation.samples || data.train.choice != data.validation.choice) return;
   FileSet training;
   for (const std::string& file : data.train.files) training.add(file);
