@@ -117,31 +117,32 @@ void add_names(Keys& keys, const std::string& path, Field field, const std::stri
 void add_roles(Keys& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
-  keys.push_back({"split.validation", expected,
-                  "rows, files: the share that validates; column: the values whose rows validate, such as [1] or "
-                  "[\"val\"]; of a column of two numbers, one of them 0, the other one unless set",
-                  [=](DataConfig& data, const Value& value, const std::string& path) {
-                    const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
-                    if (!number) {
-                      data.split.validation_roles = read_values(value, path, expected);
-                      return;
-                    }
-                    const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
-                    if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
-                    data.split.validation = x;
-                  },
-                  [](const DataConfig& data) {
-                    if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
-                    return fmt::format("{}", data.split.validation);
-                  }});
   keys.push_back(
-      {"split.train", "a list of numbers or texts",
-       "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
-       "rows of other values are left out",
-       [](DataConfig& data, const Value& value, const std::string& path) {
-         data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+      {"split.validation", expected,
+       "rows, files: the share that validates; column: a list of the values whose rows validate, such as [1] "
+       "or [\"val\"]; without it, of a column of 0 and one other number, the other one",
+       [=](DataConfig& data, const Value& value, const std::string& path) {
+         const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+         if (!number) {
+           data.split.validation_roles = read_values(value, path, expected);
+           return;
+         }
+         const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
+         if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
+         data.split.validation = x;
        },
-       [](const DataConfig& data) { return write_values(data.split.train_roles); }});
+       [](const DataConfig& data) {
+         if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
+         return fmt::format("{}", data.split.validation);
+       }});
+  keys.push_back({"split.train", "a list of numbers or texts",
+                  "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
+                  "one that does "
+                  "not validate unless set",
+                  [](DataConfig& data, const Value& value, const std::string& path) {
+                    data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+                  },
+                  [](const DataConfig& data) { return write_values(data.split.train_roles); }});
   add(keys, "split.column", MRMF_FIELD(split.column), {},
       "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
 }
