@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/patience.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -77,9 +78,11 @@ class Comm {
 
   /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). Communicators split
   /// off or duplicated later inherit it. Without a limit, a rank that hangs or has died keeps the others waiting
-  /// forever.
+  /// forever. Time in which this process was stopped does not count, nor does that in which a rank of the world on the
+  /// same node was (kernels/patience.hpp).
   void limit(double seconds);
   double limit() const;
+  const WaitLimit& wait_limit() const;  ///< the same with what excuses others, for waits of other kinds
 
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
   /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.hpp"
+#include "kernels/patience.hpp"
 
 namespace mrmf::cuda {
 
@@ -19,7 +20,7 @@ struct Settings {
   bool graphs = true;          ///< record a step once and replay it
   bool resident = true;        ///< keep data sets in device memory where they fit
   bool share_device = false;   ///< several ranks compute on one GPU: for tests
-  double timeout = 300;        ///< seconds after which an unfinished sum over ranks is a fault
+  WaitLimit limit{300};        ///< after which an unfinished sum over ranks is a fault
   std::string plans;           ///< file that keeps the fastest plans; empty: none
   /// Replaces the file at `path` by this text, whole or not at all; makes its folder if necessary; may throw. Unset:
   /// plans are not kept.

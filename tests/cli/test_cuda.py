@@ -398,8 +398,9 @@ class Faults(CudaTest):
             time.sleep(0.05)
 
     def hang(self, timeout, *words):
+        self.environment(**support.hangs_when_told())
         process, ranks = self.start("--set", "run.timeout=4", *words)
-        os.kill(ranks[1], signal.SIGSTOP)
+        os.kill(ranks[1], support.HANG)
         try:
             self.assertIn("has not ended within 4 s; another rank hangs or has died", self.end_of(process, timeout))
         finally:
