@@ -18,8 +18,8 @@
 namespace mrmf::cuda {
 namespace {
 
-/// All ways to do a problem, in the order in which they are tried: those with precompiled kernels, of which the last add
-/// the bias in a pass of its own; then what NVRTC compiles.
+/// All ways to do a problem, in the order in which they are tried: those with precompiled kernels, of which the last
+/// add the bias in a pass of its own; then what NVRTC compiles.
 class Ways {
  public:
   Ways(const ConvProblem& problem, const DeviceModel& device,
