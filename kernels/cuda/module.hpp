@@ -40,4 +40,10 @@ extern "C" {
 [[gnu::visibility("default")]] int mrmf_cuda_device_count();
 /// Its PCI address as text of at most `size` characters with the final zero.
 [[gnu::visibility("default")]] void mrmf_cuda_device_address(int device, char* text, int size);
+/// cuDNN's description of the device that the calling thread computes on, as JSON text of at most `size` characters
+/// with the final zero: the form in which a device is described for plans (DeviceModel::from_json). Returns the size
+/// needed.
+[[gnu::visibility("default")]] int mrmf_cuda_device_properties(char* text, int size);
+/// Tells a profiler that was started with the program to note what comes from here on, or no more. Waits for nothing.
+[[gnu::visibility("default")]] void mrmf_cuda_profile(bool on);
 }
