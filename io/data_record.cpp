@@ -39,8 +39,9 @@ void look_into(const UsedFile& used, Index position, const h5::Glance& glance, s
   const h5::Lock lock;
   h5::silence();
   h5::check_readable(used.path);
-  const h5::File file = h5::open_to_read(used.path);
-  h5::require(bool(file), used.path + ": cannot be opened");
+  std::string reason;
+  const h5::File file = h5::open_to_read(used.path, h5::file_access(), reason);
+  if (!file) throw DataError(used.path + ": cannot be opened; " + reason);
   for (const std::string& name : used.datasets) {
     const h5::Rows rows(used.path, file.get(), name);
     h5::Digest digest;

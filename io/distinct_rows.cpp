@@ -23,8 +23,9 @@ FileRows rows_in(const Listed& listed) {
   const h5::Lock lock;
   h5::silence();
   h5::check_readable(listed.path());
-  const h5::File file = h5::open_to_read(listed.path());
-  h5::require(bool(file), listed.path() + ": cannot be opened");
+  std::string reason;
+  const h5::File file = h5::open_to_read(listed.path(), h5::file_access(), reason);
+  if (!file) throw DataError(listed.path() + ": cannot be opened; " + reason);
   FileRows found;
   for (const std::string& name : listed.spec.sample_names()) {
     const h5::Dataset dataset = h5::open_dataset(listed.path(), file.get(), name);

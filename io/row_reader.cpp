@@ -36,9 +36,10 @@ h5::File open_file(const std::string& path) {
   const InputFile regular(path);  // throws if it is not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
-  h5::File file = h5::open_to_read(path, access);
+  std::string reason;
+  h5::File file = h5::open_to_read(path, access, reason);
   if (!file) h5::check_readable(path);
-  h5::require(bool(file), path + ": cannot be opened");
+  if (!file) throw DataError(path + ": cannot be opened; " + reason);
   return file;
 }
 
