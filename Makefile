@@ -35,7 +35,7 @@ faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hos
 	@tests/faults/run.sh $(BUILD)
 	@tests/fuzz/run.sh $(BUILD)
 
-sanitize: setup ## builds with address, undefined-behaviour and thread sanitizers, and tests under them
+sanitize: setup ## builds without inlining and with address, undefined-behaviour and thread sanitizers, and tests of each
 	@tests/sanitize/run.sh
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
@@ -53,8 +53,8 @@ wheel: program ## pack build/mrmf-*.whl for pip: the program with its libraries,
 bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CUDA's, for nodes that have none
 	@jobs/bundle.sh $(BUILD)
 
-gpu-check: all ## on a GPU: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
-	@tests/gpu/check.sh $(BUILD)
+gpu-check: all ## on a GPU, in ten minutes: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
+	@tests/gpu/check.py both --build $(BUILD)
 
 check: style test ## what CI and a careful committer run
 

@@ -14,6 +14,7 @@ struct DatasetInfo {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;  ///< the file's own type in words, also for unreadable types
+  bool words = false;     ///< texts, of variable or fixed length
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 
@@ -44,6 +45,8 @@ class Hdf5File {
   /// Reads either byte order. int16 and uint16 values are not scaled; float64 is rounded.
   void read_rows(const std::string& dataset, Index first, Index count, Span out) const;
   std::string read_text(const std::string& dataset) const;  ///< one string, of variable or fixed length
+  /// The texts of rows [first, first + count), row-major, without blanks or zeros at their ends. Independent per rank.
+  std::vector<std::string> read_words(const std::string& dataset, Index first, Index count) const;
 
   std::string read_attribute(const std::string& name) const;  ///< "" when there is none
 

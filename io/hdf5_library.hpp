@@ -5,6 +5,7 @@
 #include <hdf5.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,11 @@ Properties file_access();
 /// The same for writing a file, in the formats of one fixed library version, whichever library writes.
 Properties write_access();
 
+/// Opens a file for reading; invalid where it cannot be, and then `reason` is last_error(). A file that the library
+/// itself has open, as a source of a virtual data set, is opened with the locks that it has there: the library takes no
+/// others.
+File open_to_read(const std::string& path, const Properties& access, std::string& reason);
+
 }  // namespace mrmf::h5
 
 namespace mrmf {
@@ -113,6 +119,16 @@ struct Block;
 void check_readable(const std::string& path);
 /// The names of a group's data sets, those that links lead to included. Alphabetical.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
+/// Texts of an array or attribute, without what fills them up at the end.
+struct StoredWords {
+  std::vector<Index> shape;
+  std::vector<std::string> words;
+};
+/// None where it does not hold texts.
+std::optional<StoredWords> words_of(const Dataset& dataset, const std::string& what);
+std::optional<StoredWords> words_of(const Attribute& attribute, const std::string& what);
+/// The text of an attribute; "" where it is not one text.
+std::string text_of(const Attribute& attribute);
 /// Selects a block in the file's space and returns the matching memory space.
 Space select(hid_t file_space, const Block& block);
 

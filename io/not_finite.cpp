@@ -1,9 +1,10 @@
 #include "io/not_finite.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
-#include <optional>
 
+#include "io/class_values.hpp"
 #include "io/element.hpp"
 #include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"
@@ -15,7 +16,7 @@ constexpr Index kReadBytes = Index{1} << 24;
 
 /// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`. Numbers that float32
 /// cannot hold say something that is not to be skipped.
-void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index number, std::vector<Index>& bad) {
+void add_bad(const RowSource& reader, Range rows, Index number, std::vector<Index>& bad) {
   const ElementType type = reader.type();
   const Index width = reader.row_bytes() / size_of(type);
   const Index step = std::max<Index>(1, kReadBytes / std::max<Index>(1, reader.row_bytes()));
@@ -29,7 +30,7 @@ void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index n
       if (first_not_finite(type, from, width) < width)
         bad.push_back(number + done + row);
       else if (first_beyond_float32(type, from, width) < width)
-        throw DataError(not_finite_text({place.path, place.dataset, rows.first + done + row}, reader));
+        throw DataError(not_finite_text(reader, rows.first + done + row));
     }
   }
 }
@@ -38,19 +39,17 @@ bool may_be_bad(ElementType type) {
   return type == ElementType::float16 || type == ElementType::float32 || type == ElementType::float64;
 }
 
-/// This rank's bad rows of one data set.
-void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& shape, Range mine,
+/// This rank's bad rows.
+void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const DatasetShape& shape, Range mine,
           std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
-  std::size_t open = spec.files.size();
-  std::optional<RowReader> reader;
+  const RowSources sources(spec, &shape, names, {1, kMostCached / std::ssize(names)});
   stored.for_each_run(mine, [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name);
-    open = run.file;
-    if (may_be_bad(reader->type()))
-      add_bad(*reader, {spec.files[run.file], name, 0}, run.rows, starts[run.file] + run.rows.first, bad);
+    const auto open = sources.at(run.file);
+    for (const auto& rows : *open)
+      if (may_be_bad(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, bad);
   });
 }
 
@@ -60,8 +59,9 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   std::vector<Index> bad;
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
-    for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, bad);
-    if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, bad);
+    std::vector<std::string> names = spec.sample_names();
+    if (!holds_words(spec.form)) std::ranges::copy(spec.label_names(), std::back_inserter(names));
+    scan(spec, names, shape, mine, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -16,31 +16,36 @@ Range common(Range a, Range b) {
   return {begin, std::max<Index>(end - begin, 0)};
 }
 
+/// Bytes of unpacked chunks in each open data set.
+Index cached_by_each(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most) {
+  const Index sources = std::ssize(spec.sample_names());
+  return most / std::max<Index>(1, open_files(shape, owned, sources) * sources);
+}
+
 }  // namespace
 
-std::string not_finite_text(const RowPlace& place, const RowReader& reader) {
-  std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
-  reader.read(place.row, 1, row.data());
-  const Index width = reader.row_bytes() / size_of(reader.type());
-  const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
+std::string not_finite_text(const RowSource& source, Index number) {
+  std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
+  source.read(number, 1, row.data());
+  const Index width = source.row_bytes() / size_of(source.type());
+  const auto place_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
   Index bad = place_of(first_not_finite);
   if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
-  const double value = number_at(reader.type(), row.data(), bad);
-  return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
-         not_finite_reason(value) +
+  const double value = number_at(source.type(), row.data(), bad);
+  return source.place(number) + " holds " + not_finite_reason(value) +
          (std::isfinite(value)
               ? "; store the numbers in other units, or their logarithm"
               : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
                 "predict: --not-finite skip)");
 }
 
-Index files_with(const DatasetShape& shape, Range rows) {
+Index open_files(const DatasetShape& shape, Range rows, Index sources) {
   Index files = 0, first = 0;
   for (const Index samples : shape.file_samples) {
     if (common({first, samples}, rows).count > 0) ++files;
     first += samples;
   }
-  return files;
+  return std::min(files, std::max<Index>(1, static_cast<Index>(most_open_files()) / sources));
 }
 
 SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached)
@@ -51,75 +56,65 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
       row_elements_(sample_.per_sample()),
       row_bytes_(row_elements_ * size_of(shape.type)),
       order_(parse_axes(spec.axes)),
-      stored_(shape) {
+      stored_(shape),
+      missing_(spec.missing),
+      rows_(spec, &shape, spec.sample_names(), {0, cached_by_each(spec, shape, owned, most_cached)}),
+      files_(static_cast<std::size_t>(open_files(shape, owned, std::ssize(spec.sample_names()))),
+             [this](std::size_t number) { return open(number); }) {
   MRMF_CHECK(shape.file_samples.size() == spec.files.size(), "the shape is not of these files");
-  const std::vector<std::string> names = spec.sample_names();
-  const Index of_source = most_cached / std::max<Index>(1, files_with(shape, owned) * std::ssize(names));
   Range samples;
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+  Index left = open_files(shape, owned, std::ssize(rows_.names()));  // others are opened when they are read
+  for (std::size_t i = 0; i < spec.files.size() && left > 0; ++i) {
     samples = {samples.first + samples.count, shape.file_samples[i]};
     if (common(samples, owned).count == 0) continue;
-    File file{spec.files[i], open_sources(spec.files[i], names, of_source, stored_.rows_of_file(i))};
-    if (spec.missing == MissingRule::refuse)
-      for (const Source& source : file.sources) source.reader.require_written();  // as this rank sees it
-    files_.emplace(i, std::move(file));
+    --left;
+    for (const Source& source : files_.at(i)->sources) {
+      const ReadingWay& one = source.rows.way();
+      way_.direct = (way_.text.empty() || way_.direct) && one.direct;
+      if (way_.text.find(one.text) == std::string::npos) way_.text += (way_.text.empty() ? "" : ", ") + one.text;
+    }
   }
 }
 
-std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& path,
-                                                           const std::vector<std::string>& names, Index most_cached,
-                                                           Index rows) const {
-  std::vector<Source> sources;
+std::shared_ptr<const SampleFiles::File> SampleFiles::open(std::size_t number) const {
+  File file{rows_.open(number), {}};
   Index channels = 0;
-  for (const std::string& name : names) {
-    RowReader reader(path, name, most_cached);
-    const Index elements = reader.row_bytes() / size_of(reader.type()), positions = product(whole_);
+  const auto require = [&](bool same) {
+    if (!same)
+      throw DataError(file.open->front()->where() +
+                      " changed while it was being opened; start again when nothing writes to it");
+  };
+  for (const auto& rows : *file.open) {
+    const Index elements = rows->row_bytes() / size_of(rows->type()), positions = product(whole_);
     const Index own = elements / positions;
-    if (reader.shape().front() != rows || own * positions != elements)
-      throw DataError(path + ": data set '" + name +
-                      "' changed while it was being opened; start again when nothing writes to it");
-    std::optional<RowBox> box = box_of(reader);
-    sources.push_back({name, std::move(reader), own, channels, std::move(box)});
+    require(rows->shape().front() == stored_.rows_of_file(number) && own * positions == elements);
+    if (missing_ == MissingRule::refuse) rows->require_written();  // as this rank sees it
+    file.sources.push_back({*rows, own, channels, box_of(*rows)});
     channels += own;
   }
-  if (channels != sample_.channels)
-    throw DataError(path + ": data set '" + names.front() +
-                    "' changed while it was being opened; start again when nothing writes to it");
-  return sources;
+  require(channels == sample_.channels);
+  return std::make_shared<const File>(std::move(file));
 }
 
 // The block in the axes of the file, where the channels have a place of their own or none.
-std::optional<RowBox> SampleFiles::box_of(const RowReader& reader) const {
+std::optional<RowBox> SampleFiles::box_of(const RowSource& rows) const {
   if (!block_) return {};
-  const auto axes = reader.shape().size() - 1;
+  const auto axes = rows.shape().size() - 1;
   const std::size_t channel =
       order_.given() ? (order_.channel < 0 ? axes : static_cast<std::size_t>(order_.channel)) : axes - 1;
   RowBox box;
   std::size_t spatial = 3 - static_cast<std::size_t>(sample_.axes);
   for (std::size_t a = 0; a < axes; ++a) {
     box.first.push_back(a == channel ? 0 : block_->first.at(spatial));
-    box.count.push_back(a == channel ? reader.shape()[a + 1] : block_->count.at(spatial));
+    box.count.push_back(a == channel ? rows.shape()[a + 1] : block_->count.at(spatial));
     spatial += a == channel ? 0 : 1;
   }
   return box;
 }
 
-ReadingWay SampleFiles::way() const {
-  ReadingWay way;
-  for (const auto& [number, file] : files_)
-    for (const Source& source : file.sources) {
-      const ReadingWay one = source.reader.way();
-      way.direct = (way.text.empty() || way.direct) && one.direct;
-      if (way.text.find(one.text) == std::string::npos) way.text += (way.text.empty() ? "" : ", ") + one.text;
-    }
-  return way;
-}
-
 void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
   stored_.for_each_run(samples, [&](const RowRun& run) {
-    const auto file = files_.find(run.file);
-    MRMF_CHECK(file != files_.end(), "rows that are not owned were asked for");
-    read_run(file->second, run.rows, to, scratch);
+    read_run(*files_.at(run.file), run.rows, to, scratch);
     to += run.rows.count * row_bytes_;
   });
 }
@@ -143,7 +138,7 @@ void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch&
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader));
+  throw DataError(not_finite_text(source->rows, rows.first + bad / row_elements_));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
@@ -157,13 +152,13 @@ void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, S
 
 void SampleFiles::read_as_stored(const Source& source, Range rows, std::byte* to) const {
   if (source.box)
-    source.reader.read(rows.first, rows.count, *source.box, to);
+    source.rows.read(rows.first, rows.count, *source.box, to);
   else
-    source.reader.read(rows.first, rows.count, to);
+    source.rows.read(rows.first, rows.count, to);
 }
 
 void SampleFiles::read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
-  const ElementType type = source.reader.type();
+  const ElementType type = source.rows.type();
   if (type == type_) return read_as_stored(source, rows, to);
   const Index elements = rows.count * product(sample_.spatial) * source.channels;
   scratch.as_stored.resize(static_cast<std::size_t>(elements * size_of(type)));

@@ -67,6 +67,7 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
     column.type = static_cast<ElementType>(words.back());
     words.pop_back();
     column.shape = words;
+    column.sources = std::make_unique<RowSources>(spec, &shape, std::vector{name}, RowSources::Limits{1, kCached});
     columns_.push_back(std::move(column));
   }
 }
@@ -74,10 +75,11 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
 AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
   Column column;
   std::string first;  // file
+  const RowSources sources(spec_, &shape, {name}, {1, kCached});
   for (std::size_t f = 0; f < spec_.files.size(); ++f) {
-    const std::string& path = spec_.files[f];
-    const RowReader reader(path, name, kCached);
-    const std::string where = path + ": data set '" + name + "'";
+    const auto open = sources.at(f);
+    const RowSource& reader = *open->front();
+    const std::string& where = reader.where();
     if (reader.shape().front() != stored_.rows_of_file(f))
       throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
                       "' has " + std::to_string(stored_.rows_of_file(f)) +
@@ -87,7 +89,7 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
     all.front() = shape.samples;
     if (f == 0) {
       column = {.shape = all, .type = reader.type()};
-      first = path;
+      first = spec_.files[f];
     } else if (all != column.shape) {
       throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +
                       first + " of " + shape_text({column.shape.begin() + 1, column.shape.end()}) +
@@ -104,7 +106,7 @@ void AppendedData::create(Hdf5Output& out) const {
   for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
 }
 
-void AppendedData::copy(const RowReader& from, Range rows, const Place& to) {
+void AppendedData::copy(const RowSource& from, Range rows, const Place& to) {
   const Index most = std::max<Index>(1, kAtOnce / std::max<Index>(1, from.row_bytes()));
   for (Index done = 0; done < rows.count; done += most) {
     const Index count = std::min(most, rows.count - done);
@@ -116,15 +118,11 @@ void AppendedData::copy(const RowReader& from, Range rows, const Place& to) {
 
 void AppendedData::write(Hdf5Output& out, Range samples) {
   for (std::size_t c = 0; c < names_.size(); ++c) {
-    Column& column = columns_[c];
+    const Column& column = columns_[c];
     Index done = samples.first;
     stored_.for_each_run(samples, [&](const RowRun& run) {
-      if (!column.reader || column.file != run.file) {
-        column.reader.reset();
-        column.reader = std::make_unique<RowReader>(spec_.files[run.file], names_[c], kCached);
-        column.file = run.file;
-      }
-      copy(*column.reader, run.rows, {out, names_[c], done});
+      const auto open = column.sources->at(run.file);
+      copy(*open->front(), run.rows, {out, names_[c], done});
       done += run.rows.count;
     });
   }

@@ -11,11 +11,13 @@
 #include <memory>
 
 #include "io/coarsen.hpp"
+#include "io/distinct_rows.hpp"
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/digits.hpp"
@@ -55,12 +57,15 @@ struct Draft {
   int batch = 1, epochs = 20;
 
   std::string text(const InitOptions& options) const {
+    std::string labels;
+    if (!look.class_values.empty()) labels += "class_values = " + write_values(look.class_values) + "\n";
+    if (look.ignore) labels += fmt::format("ignore = {}\n", *look.ignore);
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
-               "\n[training]\nloss = \"{}\"\nepochs = {}  # what one would give training at full resolution\n"
+               "\n[training]\nloss = \"{}\"\n{}epochs = {}  # what one would give training at full resolution\n"
                "batch = {}  # per rank\nseed = 1\noptimizer = {{ name = \"adam\", learning_rate = 1e-3, rule = "
                "\"cosine\" }}\n",
-               loss, epochs, batch) +
+               loss, labels, epochs, batch) +
            "\n[method]\nname = \"auto\"  # coarse resolutions first where that saves time; `mrmf plan` shows what it "
            "comes to\n" +
            fmt::format("\n[run]\nfolder = {}\n", quoted(folder_of(options)));
@@ -109,7 +114,8 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   part.spec.labels = labels;
   part.spec.axes = look.axes;
   part.spec.not_finite = NotFiniteRule::skip;
-  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, {}, CoarseLabels::shares};
+  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
+                    look.class_values};
   part.shape = inspect_dataset(part.spec, world);
   return part;
 }
@@ -117,9 +123,10 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
 constexpr double kValidation = 0.2;  // of the rows, where no data sets are there for it
 
 // The rows that the written split trains on.
-Part training_rows(const Part& all, Comm& world) {
+Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   Part part = all;
-  part.spec.choice = {RowPart::train, "", kValidation, DataConfig{}.split.seed};
+  part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
+                      look.split_validation};
   if (all.shape.skipped.empty()) part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
   return part;
@@ -148,11 +155,27 @@ std::string normalisation(FirstLook& look, const Part& train, const std::vector<
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 
+// A run would refuse files that name the same rows twice.
+void require_once(const std::vector<Part>& parts, Comm& world) {
+  DatasetSpec train = parts.front().spec, validation = parts.back().spec;
+  if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
+  require_distinct_rows(train, validation, world);
+}
+
+// Channels that could be taken for positions are named, so that nobody asks about them again.
+std::string channels_line(const FirstLook& look, const Shape& sample) {
+  Config config;
+  config.data.train.axes = look.axes;
+  if (sample_warnings(config, sample).empty()) return "";
+  return fmt::format("channels = {}  # the last axis\n", sample.channels);
+}
+
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const FirstLook& look = draft.look;
   std::vector<Part> parts{part_of(options, look, look.samples, look.labels, world)};
   const bool given = !look.validation_samples.empty();
   if (given) parts.push_back(part_of(options, look, look.validation_samples, look.validation_labels, world));
+  require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const Part& part : parts) {
@@ -161,6 +184,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   }
   if (skipped > 0)
     draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
+  const Part train = given ? parts.front() : training_rows(parts.front(), look, world);
+  if (!train.shape.unused.empty()) draft.look.reasons.push_back(train.shape.unused);
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
@@ -168,18 +193,21 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
   if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
+  text += channels_line(look, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
   text += split("train", look.samples, look.labels);
   if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
+  else if (!look.split_column.empty())
+    text += fmt::format("split = {{ column = {}{} }}\n", quoted(look.split_column),
+                        look.split_validation.empty() ? "" : ", validation = " + write_values(look.split_validation));
   else
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
         kValidation);
   if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
-  const Part train = given ? parts.front() : training_rows(parts.front(), world);
   text += normalisation(draft.look, train, parts, world);
 }
 
@@ -218,7 +246,9 @@ void describe_model(Draft& draft) {
       return;
     }
     draft.model = "# The positions cannot be halved without a remainder, so there is no U-Net: convolutions alone.\n";
-    const std::string conv = "[[model.layers]]\ntype = \"conv\"\nkernel = 3\npadding = \"same\"\nfilters = ";
+    const std::vector<int> kernel(static_cast<std::size_t>(sample.axes), 3);
+    const std::string conv = fmt::format(
+        "[[model.layers]]\ntype = \"conv\"\nkernel = [{}]\npadding = \"same\"\nfilters = ", fmt::join(kernel, ", "));
     for (int i = 0; i < 2; ++i) draft.model += conv + "16\n[[model.layers]]\ntype = \"relu\"\n";
     draft.model += conv + std::to_string(outputs) + "\n";
     return;
@@ -248,7 +278,7 @@ void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
   collective_try(world, [&] {
-    if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
+    if (is_pattern(files.front())) throw DataError(no_match_text(files.front()));
     if (world.root()) {
       for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
       require_output(options.output, options.replace, all_inputs(options.output, files));

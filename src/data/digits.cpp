@@ -10,7 +10,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/labels.hpp"
-#include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
@@ -85,14 +85,13 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
                std::vector<Sums>& sums, std::size_t first) {
   const AxisOrder order = parse_axes(spec.axes);
   const StoredRows stored(shape);
-  std::optional<RowReader> reader;
-  std::size_t open = spec.files.size();
+  const RowSources sources(spec, shape, {name});
   Shape own = of == NumbersOf::labels ? shape.label : shape.sample;
   const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
   std::vector<std::byte> values;
   const auto add = [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name);
-    open = run.file;
+    const auto open = sources.at(run.file);
+    const auto& reader = open->front();
     const Index width = reader->row_bytes() / size_of(reader->type());
     own.channels = width / product(own.spatial);
     if (!is_wide(reader->type())) return;
@@ -134,7 +133,7 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
   for (std::size_t c = 0; c < channels; ++c) possible = possible || may_lose(facts, c);
   if (!possible) return {};
   std::size_t first = 0;
-  for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names()) {
+  for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
     std::vector<Sums> sums(channels);
     const Index own = add_rows(spec, shape, name, of, sums, first);
     for (std::size_t c = 0; c < channels; ++c) {

@@ -1,6 +1,7 @@
 // A first look at a file that nothing is known of: which of its data sets are samples and labels, and what these are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
+  bool words = false;  ///< texts
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
   bool complex() const { return type_name.starts_with("complex "); }  ///< the last axis: real and imaginary part
@@ -30,8 +32,12 @@ struct FirstLook {
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
   LabelKind kind = LabelKind::numbers;
-  Index outputs = 1;                 ///< classes, or numbers per sample or position
-  std::vector<std::string> reasons;  ///< a line for each guess, for people
+  Index outputs = 1;                            ///< classes, or numbers per sample or position
+  std::vector<std::string> class_values{};      ///< training.class_values, where labels are no numbers from 0 on
+  std::optional<int> ignore{};                  ///< training.ignore
+  std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
+  std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
+  std::vector<std::string> reasons;             ///< a line for each guess, for people
 };
 
 /// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_source.hpp"
 #include "mpi/comm.hpp"
+#include "src/data/data.hpp"
 #include "src/data/digits.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -22,23 +24,28 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 }
 
 /// The headers, as every rank sees them.
-NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::string>& names, const Shape& shape) {
+NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, const std::vector<std::string>& names,
+                           const Shape& shape) {
   NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
-  for (const std::string& path : spec.files)
-    for (const std::string& name : names) {
-      const RowReader reader(path, name);
-      add_once(found.types, to_string(reader.type()));
-      add_once(found.storage, reader.way().text);
+  const RowSources sources(spec, &all, names, {.words = true});
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (const auto& rows : *open) {
+      add_once(found.types, rows->holds_words() ? "words" : to_string(rows->type()));
+      if (!rows->holds_words()) add_once(found.storage, rows->way().text);
     }
+  }
   return found;
 }
 
 // Of samples in the files, unpacked; every file may have its own types.
 double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
   double bytes = 0;
-  for (std::size_t i = 0; i < spec.files.size(); ++i)
-    for (const std::string& name : spec.sample_names())
-      bytes += static_cast<double>(shape.file_samples[i] * RowReader(spec.files[i], name).row_bytes());
+  const RowSources sources(spec, shape, spec.sample_names());
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (const auto& rows : *open) bytes += static_cast<double>(shape.file_samples[i] * rows->row_bytes());
+  }
   return bytes;
 }
 
@@ -69,12 +76,14 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   split.spec.not_finite = headers_only ? NotFiniteRule::refuse : NotFiniteRule::skip;
   split.shape = inspect_dataset(split.spec, comm);
   collective_try(comm, [&] {
-    split.samples = numbers_found(split.spec, split.spec.sample_names(), split.shape.sample);
-    split.labels = numbers_found(split.spec, {split.spec.labels}, split.shape.label);
+    split.samples = numbers_found(split.spec, split.shape, split.spec.sample_names(), split.shape.sample);
+    split.labels = numbers_found(split.spec, split.shape, split.spec.label_names(), split.shape.label);
     split.bytes = bytes_of(split.spec, split.shape);
   });
   if (headers_only) return split;
-  split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.samples.facts =
+      channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
     if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
@@ -115,10 +124,12 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
   };
   look(split.samples, config.data.normalise_samples, NumbersOf::samples);
   if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
-  for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+  const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
+  const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
+  for (std::size_t c = 0; !given && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
     if (split.samples.facts->least[c] == split.samples.facts->most[c])
-      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",
-                                   c, split.samples.name, split.samples.facts->least[c]));
+      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c, split.samples.name,
+                                   split.samples.facts->least[c], divided ? ", and mean_std refuses it" : ""));
   if (!split.shape.skipped.empty() && config.data.train.not_finite == NotFiniteRule::refuse)
     advice.push_back(
         fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
@@ -141,8 +152,34 @@ void advise_on_logarithms(const Config& config, const SplitFound& split, std::ve
   look(split.labels, config.data.normalise_labels, "labels");
 }
 
+// Labels from which nothing can be learnt, or by which nothing can be told.
+void advise_on_constant_labels(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const std::string what = fmt::format("the {} labels '{}'", split.part, split.labels.name);
+  const auto no_label = [&] {
+    advice.push_back(no_label_text(split.spec, config.training, split.part) + "; give it labels, or correct that");
+  };
+  if (!split.class_counts.empty()) {
+    const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 0) return no_label();
+    const auto only = std::ranges::find_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 1)
+      advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
+                                   only - split.class_counts.begin()));
+  }
+  if (!split.labels.facts) return;
+  const ChannelFacts& facts = *split.labels.facts;
+  const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
+  if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  for (std::size_t c = 0; c < facts.least.size(); ++c)
+    if (facts.least[c] == facts.most[c])
+      advice.push_back(fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value",
+                                   what, facts.least[c],
+                                   facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
+}
+
 void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
-  if (split.class_counts.empty()) return;
+  const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+  if (present < 2) return;  // told already
   const auto [least, most] = std::ranges::minmax_element(split.class_counts);
   if (*least == 0)
     advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
@@ -155,27 +192,38 @@ void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
-  for (const std::string& path : split.spec.files)
-    for (const std::string& name : split.spec.sample_names()) {
-      const RowReader reader(path, name);
-      if (reader.way().direct) continue;
+  const RowSources sources(split.spec, split.shape, split.spec.sample_names());
+  for (std::size_t i = 0; i < split.spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (std::size_t n = 0; n < open->size(); ++n) {
+      const RowSource& rows = *(*open)[n];
+      if (rows.way().direct) continue;
       const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
       advice.push_back(
           fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every "
                       "epoch: `h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
-                      name, reader.way().text, path, more));
+                      sources.names()[n], rows.way().text, sources.path(i), more));
       return;
     }
+  }
 }
 
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
+  require_distinct_rows(config.data, comm);
   DataFound found;
   for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
   const SplitFound& train = found.splits.front();
   found.advice = sample_warnings(config, train.shape.sample);
+  const SplitFound& held = found.splits.back();
+  for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
+  if (train.rows && held.rows)
+    for (const std::string& line :
+         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
+      found.advice.push_back(line);
   for (const SplitFound& split : found.splits) {
+    advise_on_constant_labels(config, split, found.advice);
     advise_on_classes(split, found.advice);
     advise_on_logarithms(config, split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);

@@ -340,7 +340,7 @@ class Streaming(support.MrmfTest):
     def test_more_ranks_than_files_but_not_than_samples(self):
         # Files of one and of three samples; three for validation leave one rank without.
         few = ("data.files=" + json.dumps([TRAIN[0], TRAIN[2]]), "data.validation.files=" + json.dumps([TRAIN[2]]),
-               "training.batch=1", "training.epochs=1")
+               "data.duplicates=allow", "training.batch=1", "training.epochs=1")
         for load in ("memory", "stream"):
             self.assertEqual(len(self.train(load, *few, f"data.load={load}", ranks=4)), 1)
         self.refused(2, *few, 'data.files=["cubes02.h5"]', message="3 samples cannot be cut into 4 shards", ranks=4)
