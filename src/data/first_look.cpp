@@ -282,6 +282,7 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
   if (axes < 1 || axes > 4) return "";  // guess_labels() refuses them
   if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
   if (axes == 1) return say("series without an axis of channels", "n x");
+  if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
   const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
   const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
   const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";

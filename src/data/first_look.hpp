@@ -18,7 +18,8 @@ struct FileArray {
   bool words = false;  ///< texts
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
-  bool integer() const;  ///< of integers, if it is of numbers
+  bool complex() const { return type_name.starts_with("complex "); }  ///< the last axis: real and imaginary part
+  bool integer() const;                                               ///< of integers, if it is of numbers
 };
 
 /// Names given by the user; "" is looked for.
