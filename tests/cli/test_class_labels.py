@@ -98,7 +98,7 @@ class ClassLabels(InitTest):
         masks = self.rng.integers(0, 3, (40, 8, 8))
         x = (masks[..., None] + 0.1 * self.rng.normal(0, 1, (40, 8, 8, 1))).astype("f4")
         hot = np.eye(3)[masks].astype("u1")
-        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set", "method.top=interpolated")
+        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set", "method.top=interpolated")
         self.labels("plain", masks, x)
         self.labels("hot", hot, x)
         self.labels("first", np.moveaxis(hot, -1, 1), np.moveaxis(x, -1, 1))

@@ -73,7 +73,7 @@ class Scores(support.MrmfTest):
                        "all are 255, which training.ignore takes for no label")
             self.assertFalse(os.path.exists(self.path("all/epochs.jsonl")))
         self.fails(3, "train", config, "--set", "data.load=stream", message="no label of the training data")
-        self.fails(3, "train", config, "--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set",
+        self.fails(3, "train", config, "--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set",
                    "model.cut=head", message="no label of the training data")
 
     def test_no_validation_label_counts_there_is_no_score(self):
@@ -134,7 +134,7 @@ class Scores(support.MrmfTest):
     def test_stages_looks_and_teams_go_without_a_score(self):
         self.write_masks("noval.h5", self.mark)
         config = self.config("noval.h5", "stages")
-        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set", "model.cut=head", "--set",
+        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set", "model.cut=head", "--set",
                 "training.epochs=2")
         for run, ranks, more in (("best", 0, ("--set", "method.handover=best")),
                                  ("slope", 0, ("--set", "method.switch=slope", "--set", "method.look_epochs=1")),
