@@ -137,7 +137,8 @@ class Scores(support.MrmfTest):
         mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set", "model.cut=head", "--set",
                 "training.epochs=2")
         for run, ranks, more in (("best", 0, ("--set", "method.handover=best")),
-                                 ("slope", 0, ("--set", "method.switch=slope", "--set", "method.look_epochs=1")),
+                                 ("slope", 0, ("--set", "method.switch=slope", "--set", "method.top=interpolated", "--set",
+                                               "method.look_epochs=1")),
                                  ("teams", 2, ("--set", "method.teams=concurrent", "--set", "method.split=[1,1]"))):
             output = self.mrmf("train", config, *mrmf, *more, "--set", f"run.folder={run}", ranks=ranks)
             self.assertNotIn("nan", output)
