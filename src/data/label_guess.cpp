@@ -176,12 +176,13 @@ struct Classes {
   std::string how;   ///< what the labels hold
 };
 
-// Whole numbers from `first` on, nearly all of which occur, up to a largest that is no more than allowed.
-std::optional<Classes> classes_from(int first, const Values& values, const Found& found) {
+// Whole numbers from 1 on, or, where there is a 0 or no 1, from 0 on, nearly all of which occur, up to a largest that
+// is no more than allowed.
+std::optional<Classes> classes_from(const Values& values, const Found& found) {
+  const int first = values.least == 1 ? 1 : 0;
   const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
   const Index count = static_cast<Index>(values.most) + 1 - first;
-  if (values.count == 0 || !values.others.empty() || values.least < first || values.most < first + 1 || count > most)
-    return {};
+  if (values.count == 0 || !values.others.empty() || values.most < first + 1 || count > most) return {};
   if (static_cast<double>(values.distinct()) < kLeastShare * static_cast<double>(count)) return {};
   Classes classes{.count = count, .absent = count - static_cast<Index>(values.distinct()), .how = ""};
   classes.how = fmt::format("whole numbers of {} to {:g}", first, values.most);
@@ -203,21 +204,18 @@ Values without(const Values& all, float value) {
 std::optional<Classes> whole_classes(const Found& found) {
   const Values& values = found.values;
   if (!found.whole() || !found.one()) return {};
-  for (const int first : {0, 1})
-    if (auto classes = classes_from(first, values, found)) return classes;
+  if (auto classes = classes_from(values, found)) return classes;
   if (values.listed() == std::vector<float>{-1, 1})
     return Classes{.count = 2, .values = {"-1", "1"}, .ignore = {}, .absent = 0, .how = "-1 and 1"};
   constexpr float kMarked = 255;  // the last value of a byte
   const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
   if (!negative && (values.most != kMarked || !values.others.empty())) return {};
   const float lacking = negative ? *values.others.begin() : kMarked;
-  for (const int first : {0, 1})
-    if (auto classes = classes_from(first, without(values, lacking), found)) {
-      classes->ignore = static_cast<int>(lacking);
-      classes->how += fmt::format(", and {:g}, which is taken for no label", lacking);
-      return classes;
-    }
-  return {};
+  std::optional<Classes> classes = classes_from(without(values, lacking), found);
+  if (!classes) return {};
+  classes->ignore = static_cast<int>(lacking);
+  classes->how += fmt::format(", and {:g}, which is taken for no label", lacking);
+  return classes;
 }
 
 std::optional<Classes> classes_of(const Found& found) {

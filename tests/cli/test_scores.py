@@ -22,7 +22,7 @@ epochs = 4
 [run]
 folder = "RUN"
 threads = 1
-""" + support.layers("conv filters=4 kernel=3 padding=\"same\"", "relu", "conv filters=2 kernel=1")
+""" + support.layers("conv filters=4 kernel=3 padding=\"same\"", "relu", "conv name=\"head\" filters=2 kernel=1")
 
 NUMBERS = """
 [data]
@@ -59,6 +59,9 @@ class Scores(support.MrmfTest):
         self.write(run + ".toml", MASKS.replace("DATA", data).replace("RUN", run) + more)
         return run + ".toml"
 
+    def scores(self, run):
+        return json.JSONDecoder().raw_decode(self.mrmf("evaluate", run, "--json"))[0]
+
     def result(self, run):
         return json.loads(self.read(run + "/result.json"))
 
@@ -70,8 +73,8 @@ class Scores(support.MrmfTest):
                        "all are 255, which training.ignore takes for no label")
             self.assertFalse(os.path.exists(self.path("all/epochs.jsonl")))
         self.fails(3, "train", config, "--set", "data.load=stream", message="no label of the training data")
-        self.fails(3, "train", config, "--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]",
-                   message="no label of the training data")
+        self.fails(3, "train", config, "--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set",
+                   "model.cut=head", message="no label of the training data")
 
     def test_no_validation_label_counts_there_is_no_score(self):
         self.write_masks("noval.h5", self.mark)
@@ -119,7 +122,7 @@ class Scores(support.MrmfTest):
         self.mrmf("report", "noval", "-o", "noval.html")
         self.assertNotRegex(self.read("noval.html"), r"\bnan\b")
         self.mrmf("plot", "noval", "-o", "noval.svg")
-        scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "noval", "--json"))[0]
+        scores = self.scores("noval")
         for name in "loss", "accuracy", "iou", "dice":
             self.assertIsNone(scores[name], name)
         text = self.mrmf("evaluate", "noval")
@@ -131,9 +134,11 @@ class Scores(support.MrmfTest):
     def test_stages_looks_and_teams_go_without_a_score(self):
         self.write_masks("noval.h5", self.mark)
         config = self.config("noval.h5", "stages")
-        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set", "training.epochs=2")
+        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set", "model.cut=head", "--set",
+                "training.epochs=2")
         for run, ranks, more in (("best", 0, ("--set", "method.handover=best")),
-                                 ("slope", 0, ("--set", "method.switch=slope", "--set", "method.look_epochs=1")),
+                                 ("slope", 0, ("--set", "method.switch=slope", "--set", "method.top=interpolated", "--set",
+                                               "method.look_epochs=1")),
                                  ("teams", 2, ("--set", "method.teams=concurrent", "--set", "method.split=[1,1]"))):
             output = self.mrmf("train", config, *mrmf, *more, "--set", f"run.folder={run}", ranks=ranks)
             self.assertNotIn("nan", output)
@@ -157,8 +162,7 @@ class Scores(support.MrmfTest):
                 [found[name]] = self.lines(run + "/epochs.jsonl")
             for loss in "train_loss", "validation_loss", "validation_dice":
                 self.assertAlmostEqual(found["part"][loss], found["labelled"][loss], delta=1e-6)
-        text = json.loads(self.mrmf("evaluate", "part0", "--json"))
-        self.assertAlmostEqual(text["loss"], found["part"]["validation_loss"], delta=1e-5)
+        self.assertAlmostEqual(self.scores("part0")["loss"], found["part"]["validation_loss"], delta=1e-5)
 
     def test_the_metric_of_labels_that_do_not_vary(self):
         rng = np.random.default_rng(1)
@@ -168,13 +172,13 @@ class Scores(support.MrmfTest):
             file["x"] = rng.normal(0, 1, (40, 16, 1)).astype("f4")
             file["y"], file["mark"] = labels, np.arange(40) >= 20
         self.write("n.toml", NUMBERS + support.layers("flatten", "dense units=2"))
-        output = self.mrmf("train", "n.toml", "--set", "method.target.validation_r2=-1000")
+        output = self.mrmf("train", "n.toml", "--set", "method.target.validation_r2=0.001")
         self.assertIn("has no validation r2: the validation labels of every output are all the same", output)
         for epoch in self.lines("run/epochs.jsonl"):
             self.assertIsNone(epoch["validation_r2"])
             self.assertGreater(epoch["validation_loss"], 0)
         self.assertFalse(self.result("run")["target_reached"])
-        scores = json.loads(self.mrmf("evaluate", "run", "--json"))
+        scores = self.scores("run")
         self.assertEqual([label["r2"] for label in scores["labels"]], [None, None])
         self.assertRegex(self.mrmf("evaluate", "run"), r"\n +1 +\S+ +\S+ +-\n")
 
