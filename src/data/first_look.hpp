@@ -28,9 +28,9 @@ struct GivenNames {
 
 struct FirstLook {
   std::string samples, labels;
-  std::vector<std::string> more_labels{};  ///< further ones, whose numbers follow
-  RowForm rows = RowForm::axis;            ///< data.rows
-  std::string groups{};                    ///< data.groups
+  std::vector<std::string> more_labels{};             ///< further ones, whose numbers follow
+  RowForm rows = RowForm::axis;                       ///< data.rows
+  std::string groups{};                               ///< data.groups
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
   LabelKind kind = LabelKind::numbers;
