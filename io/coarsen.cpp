@@ -94,10 +94,13 @@ std::string counted(Index count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+/// Whether a data set is one sample.
+bool is_whole(const CoarseCopy& copy) { return copy.rows != RowForm::axis; }
+
 /// The axes of the data sets to average. ConfigError when they do not go with the rest of `copy`.
 AxisOrder order_of(const CoarseCopy& copy) {
   if (copy.axis_names.empty()) return {copy.axes + 1, copy.axes};
-  const AxisOrder order = parse_axes(copy.axis_names, "--axes");
+  const AxisOrder order = parse_axes(is_whole(copy) ? axes_with_rows(copy.axis_names) : copy.axis_names, "--axes");
   const std::string given = "--axes \"" + copy.axis_names + "\"";
   if (const int positions = order.axes - (order.channel < 0 ? 0 : 1); positions != copy.axes)
     throw ConfigError(given + " names " + counted(positions, "position") + ", and --factor has " +
@@ -110,12 +113,18 @@ AxisOrder order_of(const CoarseCopy& copy) {
   return order;
 }
 
+/// The shape of a data set without the axis that stands for its single row.
+std::vector<Index> stored(std::vector<Index> shape, const CoarseCopy& copy) {
+  if (is_whole(copy)) shape.erase(shape.begin());
+  return shape;
+}
+
 /// The shape of the data set in the copy.
 std::vector<Index> averaged(std::vector<Index> shape, const AxisOrder& order, const CoarseCopy& copy) {
   auto factor = copy.factor.end() - copy.axes;
   for (int axis = 0; axis < order.axes; ++axis)
     if (axis != order.channel) shape[static_cast<std::size_t>(axis + 1)] /= *factor++;
-  return shape;
+  return stored(std::move(shape), copy);
 }
 
 std::string list(const std::vector<Index>& values) {
@@ -141,14 +150,16 @@ bool may_be_classes(ElementType type) {
 
 /// The data sets asked for have as many axes.
 void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
+  if (copy.rows == RowForm::groups) return;  // they are names within the groups
+  const Index counted_axes = is_whole(copy) ? 0 : 1;
   for (const std::string& name : copy.samples) {
     const auto axes = std::ssize(source.info(name).shape);  // throws when there is no such data set
-    if (axes == order.axes + 1) continue;
+    if (axes == order.axes + counted_axes) continue;
     if (copy.axis_names.empty())
-      throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes - 2) +
-                        " axes; give --factor as many numbers");
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
+                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
     throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
-                      copy.axis_names + "\" names " + std::to_string(order.axes + 1) +
+                      copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
                       "; name every axis of the data set");
   }
 }
@@ -168,12 +179,18 @@ std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, 
   std::string unreadable;
   require_axes(copy, order, source);
   std::set<std::string> asked;  // by their first names
-  for (const std::string& name : copy.samples) asked.insert(first_name(names, copy.source, name));
+  for (const std::string& name : copy.samples)
+    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
+  const auto is_asked = [&](const std::string& name) {
+    if (copy.rows != RowForm::groups) return asked.contains(name);
+    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
+  };
   for (const std::string& name : names.datasets) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == order.axes + 1, fits = shaped && !may_be_classes(info.type);
+    const bool shaped = std::ssize(info.shape) == order.axes + (is_whole(copy) ? 0 : 1),
+               fits = shaped && !may_be_classes(info.type);
     if (shaped && !fits) unreadable = name;
-    const bool wanted = copy.samples.empty() ? fits : asked.contains(name);
+    const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
     (wanted ? chosen : others).push_back(name);
   }
   if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
@@ -202,7 +219,7 @@ void refuse_channels_first(const std::string& path, const std::string& name, con
 }
 
 Samples open_samples(const CoarseCopy& copy, const AxisOrder& order, const std::string& name) {
-  RowReader reader(copy.source, name);
+  RowReader reader(copy.source, name, {.whole = is_whole(copy)});
   require_samples(copy.source, name, reader.shape());
   if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
   Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
@@ -223,7 +240,8 @@ std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std
   if (!copy.axis_names.empty()) text << ", \"axes\": " << quoted(copy.axis_names);
   text << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
   for (std::size_t i = 0; i < all.size(); ++i)
-    text << (i == 0 ? "" : ", ") << quoted(all[i].name) << ": {\"source_shape\": " << list(all[i].reader.shape())
+    text << (i == 0 ? "" : ", ") << quoted(all[i].name)
+         << ": {\"source_shape\": " << list(stored(all[i].reader.shape(), copy))
          << ", \"source_type\": " << quoted(to_string(all[i].reader.type())) << "}";
   text << "}";
   if (const std::string before = source.read_attribute("coarsened"); !before.empty())
@@ -305,8 +323,12 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);
   target.write_attribute("coarsened", provenance(copy, source, all));
   collective_try(world, [&] {
-    for (const Samples& samples : all)
-      copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Samples& samples = all[i];
+      Range rows = piece(samples.reader.shape().front(), world.rank(), world.size());
+      if (is_whole(copy)) rows = {0, static_cast<int>(i) % world.size() == world.rank() ? 1 : 0};
+      copy_rows(copy, samples, rows, target);
+    }
   });
   target.copy_datasets(copy.source, others);
   std::vector<std::string> with_attributes = made.samples;

@@ -33,10 +33,12 @@ struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
-  int axes = 1;            ///< of positions
+  int axes = 1;  ///< of positions
+  /// files or groups: each of the data sets to average is one sample, without an axis that counts samples.
+  RowForm rows = RowForm::axis;
   std::string axis_names;  ///< of the data sets to average, for parse_axes(); empty: samples first, channels last
-  std::vector<std::string>
-      samples;  ///< data sets to average; empty: all of floats or 16-bit integers with so many axes
+  std::vector<std::string> samples;  ///< data sets to average, of every group with RowForm::groups; empty: all of
+                                     ///< floats or 16-bit integers with so many axes
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
   std::string program;  ///< name and version, for the provenance

@@ -55,6 +55,7 @@ struct CoarsenOptions {
   std::string axes;                  ///< "n c y x": of the data sets to average
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
+  RowForm rows = RowForm::axis;
   ElementType type = ElementType::float32;
   MissingRule missing = MissingRule::refuse;
   int threads = 0;
@@ -81,6 +82,7 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   copy.axis_names = options.axes;
   copy.replace = options.replace;
   copy.samples = options.samples;
+  copy.rows = options.rows;
   copy.type = options.type;
   copy.missing = options.missing;
   copy.program = std::string("mrmf ") + kVersion;
@@ -127,6 +129,11 @@ void add_coarsen(Subcommands& commands) {
                    "as --factor has numbers; may be given more than once")
       ->take_all()
       ->expected(1);
+  const Choices<RowForm> forms{{"axis", RowForm::axis}, {"files", RowForm::files}, {"groups", RowForm::groups}};
+  add_choice(
+      *coarsen, "--rows", options->rows, forms,
+      "what one sample is: a step along the first axis of its data set, or, as data.rows says, all of a data set "
+      "of a file or of a group; then --samples names data sets within the groups");
   const Choices<ElementType> types{{"float32", ElementType::float32}, {"uint16", ElementType::uint16}};
   add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),

@@ -112,6 +112,9 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   part.spec.files = expand_patterns(options.files);
   part.spec.samples = samples;
   part.spec.labels = labels;
+  part.spec.more_labels = look.more_labels;
+  part.spec.rows = look.rows;
+  part.spec.groups = look.groups;
   part.spec.axes = look.axes;
   part.spec.not_finite = NotFiniteRule::skip;
   part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
@@ -192,12 +195,19 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   for (const std::string& reason : look.reasons) text += "# " + reason + "\n";
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
+  if (look.rows != RowForm::axis)
+    text += fmt::format("rows = \"{}\"\n", look.rows == RowForm::files ? "files" : "groups");
+  if (!look.groups.empty()) text += "groups = " + quoted(look.groups) + "\n";
   if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
   text += channels_line(look, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
-  text += split("train", look.samples, look.labels);
+  if (look.more_labels.empty())
+    text += split("train", look.samples, look.labels);
+  else
+    text += fmt::format("train = {{ samples = {}, labels = {} }}\n", quoted(look.samples),
+                        write(parts.front().spec.label_names(), {}));
   if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
   else if (!look.split_column.empty())

@@ -165,12 +165,10 @@ void add_files(Keys& keys) {
       "order; relative paths start at the current directory");
   add(keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
       "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
-      "all "
-      "that the data set of one group holds; then names are within the group");
+      "all that the data set of one group holds; then names are within the group");
   add(keys, "groups", MRMF_FIELD(train.groups), {},
       "rows = \"groups\": the groups that are samples, such as \"sim_*\" or \"train/*\", in the order of their names; "
-      "* "
-      "unless set: all that hold the data sets");
+      "all that hold the data sets unless set");
   add(keys, "validation.groups", MRMF_FIELD(validation.groups), {}, "the same for validation; data.groups unless set");
   add_split(keys, "train", MRMF_FIELD(train));
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},

@@ -19,6 +19,7 @@
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
 #include "src/data/label_guess.hpp"
+#include "src/data/row_layout.hpp"
 
 namespace mrmf {
 namespace {
@@ -305,6 +306,20 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
                  : "");
 }
 
+// Where an attribute is the label, all others of fractional numbers are outputs, too.
+void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels, FirstLook& look) {
+  const auto serves = [](const FileArray& array) {
+    return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
+           !is_like_row_numbers(array.name);
+  };
+  if (!serves(labels)) return;
+  for (const FileArray& array : arrays)
+    if (serves(array) && array.name != labels.name) look.more_labels.push_back(array.name);
+  if (!look.more_labels.empty())
+    look.reasons.push_back(fmt::format("the attributes '{}', '{}' are the labels; choose others with --labels",
+                                       labels.name, fmt::join(look.more_labels, "', '")));
+}
+
 }  // namespace
 
 Index FileArray::per_row() const {
@@ -318,20 +333,25 @@ bool FileArray::integer() const {
 FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
   const FileNames names = names_of(path);
-  const std::vector<FileArray> arrays = arrays_of(path, names, given);
+  const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
+  const std::vector<FileArray>& arrays = layout.arrays;
   FirstLook look;
+  look.rows = layout.rows;
+  look.groups = layout.groups;
+  look.reasons = layout.reasons;
   for (const BrokenLink& link : names.broken) look.reasons.push_back("not used: " + link.text());
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   std::vector<std::string> of_axes;
   look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
-  find_split_column(arrays, samples, path, look);
+  if (look.rows == RowForm::axis) find_split_column(arrays, samples, path, look);
   const FileArray& labels =
       given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
   look.labels = labels.name;
-  find_validation(arrays, samples, labels, look);
+  if (look.rows == RowForm::axis) find_validation(arrays, samples, labels, look);
+  if (given.labels.empty()) add_attributes(arrays, labels, look);
   if (!look.validation_samples.empty()) look.split_column.clear();  // data sets of their own
   if (look.split_column == look.labels) look.split_column.clear();  // as the user says
   if (!look.split_column.empty())

@@ -29,6 +29,9 @@ struct GivenNames {
 
 struct FirstLook {
   std::string samples, labels;
+  std::vector<std::string> more_labels{};             ///< further ones, whose numbers follow
+  RowForm rows = RowForm::axis;                       ///< data.rows
+  std::string groups{};                               ///< data.groups
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
   LabelKind kind = LabelKind::numbers;
@@ -42,6 +45,7 @@ struct FirstLook {
 
 /// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data
 /// sets fit together, with the reason where it can be told, and as guess_labels() of label_guess.hpp.
+/// Whether samples lie along an axis, or are one per file or group, is found by comparing some of either.
 FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given);
 
 }  // namespace mrmf

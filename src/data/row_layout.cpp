@@ -121,7 +121,7 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
                                             const std::string& given) {
   std::vector<const FileArray*> found;
   for (const FileArray& array : compared.arrays())
-    if (&array != &samples && is_number(array) && (given.empty() || array.name == given) && compared.varies(array))
+    if (&array != &samples && is_number(array) && (given.empty() ? compared.varies(array) : array.name == given))
       found.push_back(&array);
   return found;
 }
