@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -25,6 +28,22 @@ struct Plan {
   Index channels, row, plane;  ///< fine elements from one row and plane to the next
 };
 
+/// The mean of what is there of the block that begins at `block`; NaN where nothing is.
+template <typename Element>
+float mean_of_present(const Element* block, const Plan& plan) {
+  double sum = 0;
+  Index count = 0;
+  for (Index d = 0; d < plan.factor[0]; ++d)
+    for (Index h = 0; h < plan.factor[1]; ++h)
+      for (Index w = 0; w < plan.factor[2]; ++w) {
+        const auto value = static_cast<double>(to_float(block[d * plan.plane + h * plan.row + w * plan.channels]));
+        if (std::isnan(value)) continue;
+        sum += value;
+        ++count;
+      }
+  return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : std::numeric_limits<float>::quiet_NaN();
+}
+
 /// One coarse row. Adds up the fine rows in `sums`, one whole row after another, so that the loop is long and
 /// vectorises; then adds neighbours along the row.
 template <typename Element>
@@ -42,7 +61,9 @@ void coarsen_row(const Element* fine, const Plan& plan, std::vector<double>& sum
       const double* first = sums.data() + w * plan.factor[2] * plan.channels + c;
       double sum = 0;
       for (Index k = 0; k < plan.factor[2]; ++k) sum += first[k * plan.channels];
-      coarse[w * plan.channels + c] = static_cast<float>(sum * scale);
+      float& mean = coarse[w * plan.channels + c];
+      mean = static_cast<float>(sum * scale);
+      if (std::isnan(mean)) mean = mean_of_present(fine + w * plan.factor[2] * plan.channels + c, plan);
     }
 }
 
@@ -167,7 +188,8 @@ std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, 
   std::string unreadable;
   for (const std::string& name : all_datasets(copy.source)) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == order.axes + 1, fits = shaped && !may_be_classes(info.type);
+    const bool shaped = std::ssize(info.shape) == order.axes + 1 && !info.scale;
+    const bool fits = shaped && !may_be_classes(info.whole ? info.stored : info.type);
     if (shaped && !fits) unreadable = name;
     const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
     (wanted ? chosen : others).push_back(name);
@@ -181,6 +203,62 @@ std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, 
                       " elements; " + readable_types());
   if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
   return chosen;
+}
+
+/// A dimension scale of an averaged axis, averaged as the axis is.
+struct Scale {
+  std::string name;
+  std::vector<double> means;
+};
+
+std::vector<double> means_of(const RowReader& reader, Index factor) {
+  const Index rows = reader.shape().front();
+  std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
+  reader.read(0, rows, raw.data());
+  std::vector<double> means(static_cast<std::size_t>(rows / factor));
+  for (Index i = 0; i < rows; ++i)
+    means[static_cast<std::size_t>(i / factor)] +=
+        number_at(reader.type(), raw.data(), i) / static_cast<double>(factor);
+  return means;
+}
+
+/// By name, how many positions become one along the axes that a dimension scale numbers; 0 where these differ.
+std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                               const std::vector<Samples>& all) {
+  std::map<std::string, Index> factors;
+  for (const Samples& samples : all) {
+    const std::vector<std::vector<std::string>> scales = source.scales_of_axes(samples.name);
+    auto factor = copy.factor.end() - copy.axes;
+    for (int axis = 0; axis < order.axes; ++axis) {
+      const Index here = axis == order.channel ? 1 : *factor++;
+      for (const std::string& name : scales[static_cast<std::size_t>(axis + 1)]) {
+        const auto known = factors.emplace(name, here).first;
+        if (known->second != here) known->second = 0;
+      }
+    }
+  }
+  return factors;
+}
+
+/// Takes the dimension scales of averaged axes from `others`: a coordinate that kept its length would number positions
+/// that are no more. Those that are one number per position are averaged.
+std::vector<Scale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                   const std::vector<Samples>& all, std::vector<std::string>& others,
+                                   std::vector<std::string>& notes) {
+  std::vector<Scale> scales;
+  for (const auto& [name, factor] : factors_of_scales(copy, order, source, all)) {
+    if (factor == 1 || std::erase(others, name) == 0) continue;
+    const DatasetInfo info = source.info(name);
+    const bool numbers = info.type != ElementType::other && info.shape.size() == 1;
+    if (factor > 1 && numbers && info.rows() % factor == 0) {
+      scales.push_back({name, means_of(RowReader(copy.source, name, kMostCached, copy.packing), factor)});
+      notes.push_back("'" + name + "' numbers an averaged axis: it holds the means of " + std::to_string(factor) +
+                      " neighbours");
+    } else {
+      notes.push_back("'" + name + "' numbers averaged axes and cannot be averaged as they are: it is left out");
+    }
+  }
+  return scales;
 }
 
 void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
@@ -199,7 +277,7 @@ void refuse_channels_first(const std::string& path, const std::string& name, con
 }
 
 Samples open_samples(const CoarseCopy& copy, const AxisOrder& order, const std::string& name) {
-  RowReader reader(copy.source, name);
+  RowReader reader(copy.source, name, kMostCached, copy.packing);
   require_samples(copy.source, name, reader.shape());
   if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
   Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
@@ -256,15 +334,17 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     samples.reader.read(part.first, part.count, fine.data());
     const StoredSamples stored{samples.reader.type(), samples.fine, fine.data()};
     const Index elements = part.count * fine_width;
-    if (const Index bad = first_beyond_float32(stored.type, fine.data(), elements); bad < elements) {
+    const auto first_bad = samples.reader.packing().declared ? first_infinite : first_beyond_float32;
+    if (const Index bad = first_bad(stored.type, fine.data(), elements); bad < elements) {
       const double value = number_at(stored.type, fine.data(), bad);
       const Index row = part.first + bad / fine_width;
       throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
                       not_finite_reason(value) +
                       (std::isfinite(value)
                            ? "; store the numbers in other units, or their logarithm"
-                           : ", of which there is no mean; remove or repair that sample, or train on the original at "
-                             "this factor with data.not_finite = \"skip\""));
+                           : ", of which there is no mean; remove or repair that sample, give the data set the "
+                             "attribute _FillValue = NaN if NaN says that a number is missing, or train on the "
+                             "original at this factor with data.not_finite = \"skip\""));
     }
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)
@@ -281,33 +361,41 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
 
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   const AxisOrder order = order_of(copy);
-  const Hdf5File source = Hdf5File::open(copy.source, world);
+  const Hdf5File source = Hdf5File::open(copy.source, world, copy.packing);
   std::vector<std::string> others;
   std::vector<Samples> all;
+  std::vector<Scale> scales;
   CoarseFile made;
   collective_try(world, [&] {
     made.samples = choose(copy, order, source, others);
     if (copy.missing == MissingRule::refuse)
-      for (const std::vector<std::string>& names : {made.samples, others})
-        for (const std::string& name : names) source.require_written(name);
+      for (const std::string& name : made.samples) source.require_written(name);
     for (const std::string& name : made.samples) {
       all.push_back(open_samples(copy, order, name));
       made.count += all.back().reader.shape().front();
     }
+    scales = averaged_scales(copy, order, source, all, others, made.notes);
   });
-  for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
+  for (const std::string& name : made.samples) require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);
+  for (const Scale& scale : scales) target.create_dataset(scale.name, {std::ssize(scale.means)}, ElementType::float64);
   target.write_attribute("coarsened", provenance(copy, source, all));
   collective_try(world, [&] {
     for (const Samples& samples : all)
       copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
   });
+  for (const Scale& scale : scales)
+    if (world.root()) target.write_rows(scale.name, 0, std::as_bytes(std::span(scale.means)));
   target.copy_datasets(copy.source, others);
-  std::vector<std::string> with_attributes = made.samples;
-  with_attributes.emplace_back("/");
-  target.copy_attributes(copy.source, with_attributes);
+  target.copy_attributes(copy.source, {"/"});
+  for (const Scale& scale : scales) target.copy_attributes(copy.source, {scale.name}, true);
+  for (const Samples& samples : all) {
+    const Packing& packing = samples.reader.packing();
+    if (packing.declared && copy.type == ElementType::float32) target.mark_missing(samples.name);
+    target.copy_attributes(copy.source, {samples.name}, packing.declared || packing.scaled());
+  }
   target.commit();
   // The root's answer counts: on network file systems, other ranks may not see the new file yet.
   collective_try(world, [&] {

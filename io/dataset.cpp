@@ -97,8 +97,12 @@ DatasetShape inspect_samples(const Hdf5File& file, const std::string& path, cons
   shape.sample = require_sample_shape(samples.shape, parse_axes(spec.axes), where);
   shape.samples = samples.rows();
   shape.type = kept_as(samples.type);
-  if (samples.type != shape.type) shape.converted = size_of(samples.type);
-  shape.chunks = RowReader(path, name).chunk_memory();
+  const RowReader reader(path, name, kMostCached, spec.packing);
+  if (reader.type() != shape.type)
+    shape.converted = size_of(reader.type());
+  else if (!reader.packing().in_place())
+    shape.converted = size_of(reader.packing().stored);
+  shape.chunks = reader.chunk_memory();
   if (shape.samples == 0) throw DataError(where + " is empty (0 samples); leave that file out");
   if (spec.missing == MissingRule::refuse) file.require_written(name);
   return shape;
@@ -116,7 +120,7 @@ void join_storage(DatasetShape& all, const DatasetShape& one) {
 
 /// One file. The `n` of the sample's shape is 0.
 DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  const Hdf5File file = Hdf5File::open(path, Comm::self(), spec.packing);
   DatasetShape shape = inspect_samples(file, path, spec.samples, spec);
   for (const std::string& name : spec.more_samples) {
     const DatasetShape more = inspect_samples(file, path, name, spec);
@@ -128,6 +132,7 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
     shape.sample.channels += more.sample.channels;
     join_storage(shape, more);
   }
+  if (spec.mask) ++shape.sample.channels;
   if (spec.labels.empty()) return shape;
   shape.label = inspect_labels(file.info(spec.labels), shape, spec, place(path, spec.labels));
   if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
@@ -208,7 +213,7 @@ std::vector<float> read_column(const DatasetSpec& spec, const DatasetShape& shap
   collective_try(comm, [&] {
     Span rest(column);
     for (std::size_t i = 0; i < spec.files.size() && comm.root(); ++i) {
-      const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self());
+      const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self(), spec.packing);
       const DatasetInfo info = file.info(spec.choice.column);
       const std::string where = place(spec.files[i], spec.choice.column);
       check_type(info, where);
@@ -257,10 +262,11 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
                              ", and rows of 0 train, all others validate"));
 }
 
-void skip_not_finite(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
-  if (spec.not_finite == NotFiniteRule::refuse) return;
-  shape.skipped = rows_not_finite(spec, shape, comm);
-  if (shape.skipped.empty()) return;
+}  // namespace
+
+DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows) {
+  shape.skipped = rows;
+  if (rows.empty()) return shape;
   std::vector<Index> all = shape.rows, rest;
   if (all.empty()) {
     all.resize(static_cast<std::size_t>(shape.samples));
@@ -271,24 +277,30 @@ void skip_not_finite(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
     throw DataError("data set '" + spec.samples + "' has no sample that is finite: all " +
                     std::to_string(shape.skipped.size()) + " rows hold NaN or infinity, or their labels do");
   keep_rows(shape, std::move(rest));
+  return shape;
 }
-
-}  // namespace
 
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   DatasetShape shape = inspect_headers(spec, comm);
   choose(spec, shape, comm);
-  skip_not_finite(spec, shape, comm);
-  return shape;
+  if (spec.not_finite != NotFiniteRule::skip) return shape;
+  const std::vector<Index> bad = rows_not_finite(spec, shape, comm);
+  return without_rows(std::move(shape), spec, bad);
 }
 
 std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape) {
+  return rows_texts(spec, shape, shape.skipped);
+}
+
+std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape& shape,
+                                    const std::vector<Index>& rows) {
+  const std::vector<Index>& file_rows = shape.file_rows.empty() ? shape.file_samples : shape.file_rows;
   std::vector<std::string> texts;
   Index start = 0;
-  auto row = shape.skipped.begin();
-  for (std::size_t i = 0; i < shape.file_rows.size(); start += shape.file_rows[i++]) {
+  auto row = rows.begin();
+  for (std::size_t i = 0; i < file_rows.size(); start += file_rows[i++]) {
     std::vector<Index> here;
-    for (; row != shape.skipped.end() && *row < start + shape.file_rows[i]; ++row) here.push_back(*row - start);
+    for (; row != rows.end() && *row < start + file_rows[i]; ++row) here.push_back(*row - start);
     if (!here.empty()) texts.push_back(spec.files[i] + ": " + ranges_text(here));
   }
   return texts;
@@ -328,8 +340,8 @@ class Digest {
   XXH64_hash_t sum_ = 0;
 };
 
-void add_dataset(Digest& digest, const std::string& path, hid_t file, const std::string& name) {
-  const h5::Rows rows(path, file, name);
+void add_dataset(Digest& digest, const std::string& path, hid_t file, const std::string& name, PackingRule packing) {
+  const h5::Rows rows(path, file, name, kMostCached, packing);
   const h5::Storage& storage = rows.storage();
   digest.add(rows.shape());
   digest.add(static_cast<Index>(rows.type()));
@@ -355,8 +367,8 @@ std::int64_t digest_of(const std::string& path, const DatasetSpec& spec) {
   const h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   h5::require(bool(file), path + ": cannot be opened");
   Digest digest;
-  for (const std::string& name : spec.sample_names()) add_dataset(digest, path, file.get(), name);
-  if (!spec.labels.empty()) add_dataset(digest, path, file.get(), spec.labels);
+  for (const std::string& name : spec.sample_names()) add_dataset(digest, path, file.get(), name, spec.packing);
+  if (!spec.labels.empty()) add_dataset(digest, path, file.get(), spec.labels, spec.packing);
   return static_cast<std::int64_t>(digest.sum());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "io/hdf5_library.hpp"
 
@@ -18,7 +19,8 @@ struct CopyPlaces {
 /// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
 void copy_dataset(const CopyPlaces& places, const std::string& name);
 
-/// Copies the attributes of a group or data set that both files have, except references and those already there.
-void copy_attributes(const CopyPlaces& places, const std::string& object);
+/// Copies the attributes of a group or data set that both files have, except references, those already there, and those
+/// named.
+void copy_attributes(const CopyPlaces& places, const std::string& object, const std::vector<std::string>& except = {});
 
 }  // namespace mrmf::h5

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <numeric>
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/hdf5_packing.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/limits.hpp"
 #include "io/nearest.hpp"
@@ -234,16 +236,17 @@ Dataset open_dataset(const std::string& path, hid_t file, const std::string& nam
   return open_target(find_dataset(path, file, name), path, name);
 }
 
-Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached)
+Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached, PackingRule packing)
     : what_(path + ": data set '" + name + "'") {
   const Target target = find_dataset(path, file, name);
   dataset_ = open_target(target, path, name);
   space_ = Space(H5Dget_space(dataset_.get()));
   const Type file_type(H5Dget_type(dataset_.get()));
-  type_ = element_type(file_type.get());
-  if (type_ == ElementType::other)
+  const ElementType stored = element_type(file_type.get());
+  if (stored == ElementType::other)
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
-  memory_ = memory_type(type_, file_type.get());
+  packing_ = packing == PackingRule::ignore ? Packing{.stored = stored} : packing_of(dataset_, stored, what_);
+  memory_ = memory_type(stored, file_type.get());
   shape_ = shape_of(space_.get());
   require_countable(shape_, what_);
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
@@ -291,8 +294,20 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
   return reason;
 }
 
-// When several rows cannot be read together, looks for the row at fault.
 void Rows::read(const Block& block, void* to) const {
+  if (packing_.in_place()) {
+    read_stored(block, to);
+    if (!packing_.plain()) packing_.unpack(to, block.elements, to);
+    return;
+  }
+  const auto stored =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(block.elements * size_of(packing_.stored)));
+  read_stored(block, stored.get());
+  packing_.unpack(stored.get(), block.elements, to);
+}
+
+// When several rows cannot be read together, looks for the row at fault.
+void Rows::read_stored(const Block& block, void* to) const {
   std::optional<std::string> reason = try_read(block, to);
   if (!reason) return;
   Index row = block.first[0];

@@ -42,8 +42,8 @@ std::vector<Index> shape_of(hid_t space);
 
 /// How a data set lies in its file.
 struct Storage {
-  std::optional<Index> offset;  ///< where it begins in the file in which it lies (a link may have led there), if it is
-                                ///< one run of bytes in this machine's own format
+  std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led there),
+                                ///< if they are one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
   Index element_bytes = 0;   ///< in the file
@@ -55,9 +55,11 @@ class Rows {
  public:
   /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when the data set is missing, not an array, or of
   /// an unreadable type.
-  Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached);
+  Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached,
+       PackingRule packing = PackingRule::apply);
 
-  ElementType type() const { return type_; }
+  ElementType type() const { return packing_.type(); }  ///< of the numbers from read()
+  const Packing& packing() const { return packing_; }
   const std::vector<Index>& shape() const { return shape_; }
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
   const Storage& storage() const { return storage_; }
@@ -68,17 +70,19 @@ class Rows {
   void require(Index first, Index count) const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
   std::unique_ptr<InputFile> plain_file() const;
-  /// Reads a block in this machine's own format. DataError names the row that cannot be read.
+  /// Reads a block, unpacked, in this machine's own format. Where numbers cannot be unpacked in place, as many as the
+  /// block has are in memory twice. DataError names the row that cannot be read.
   void read(const Block& block, void* to) const;
 
  private:
+  void read_stored(const Block& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
   std::optional<std::string> try_read(const Block& block, void* to) const;
 
   Dataset dataset_;
   Space space_;
   Type memory_;
-  ElementType type_ = ElementType::other;
+  Packing packing_;
   std::vector<Index> shape_;
   std::string what_;
   Storage storage_;

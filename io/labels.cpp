@@ -137,7 +137,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
   stored.for_each_run(owned, [&](const RowRun& run) {
     const std::string& path = spec.files[run.file];
     if (run.file != open) {
-      reader.emplace(path, spec.labels);
+      reader.emplace(path, spec.labels, kMostCached, spec.packing);
       if (spec.missing == MissingRule::refuse) reader->require_written();
     }
     open = run.file;

@@ -1,6 +1,7 @@
 #include "io/not_finite.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -13,9 +14,13 @@ namespace {
 
 constexpr Index kReadBytes = Index{1} << 24;
 
+/// Which element of some is bad, or their number.
+using FirstBad = Index (*)(ElementType, const void*, Index);
+
 /// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`. Numbers that float32
 /// cannot hold say something that is not to be skipped.
-void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index number, std::vector<Index>& bad) {
+void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index number, FirstBad first,
+             std::vector<Index>& bad) {
   const ElementType type = reader.type();
   const Index width = reader.row_bytes() / size_of(type);
   const Index step = std::max<Index>(1, kReadBytes / std::max<Index>(1, reader.row_bytes()));
@@ -26,31 +31,34 @@ void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index n
     reader.read(rows.first + done, count, values.data());
     for (Index row = 0; row < count; ++row) {
       const std::byte* const from = values.data() + row * reader.row_bytes();
-      if (first_not_finite(type, from, width) < width)
+      const Index at = first(type, from, width);
+      if (at < width && !std::isfinite(number_at(type, from, at)))
         bad.push_back(number + done + row);
-      else if (first_beyond_float32(type, from, width) < width)
+      else if (at < width)
         throw DataError(not_finite_text({place.path, place.dataset, rows.first + done + row}, reader));
     }
   }
 }
 
-bool may_be_bad(ElementType type) {
-  return type == ElementType::float16 || type == ElementType::float32 || type == ElementType::float64;
+/// What is not finite in its own type, else what float32 cannot hold.
+Index first_bad(ElementType type, const void* raw, Index count) {
+  const Index first = first_not_finite(type, raw, count);
+  return first < count ? first : first_beyond_float32(type, raw, count);
 }
 
 /// This rank's bad rows of one data set.
 void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& shape, Range mine,
-          std::vector<Index>& bad) {
+          FirstBad first, std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
   std::size_t open = spec.files.size();
   std::optional<RowReader> reader;
   stored.for_each_run(mine, [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name);
+    if (run.file != open) reader.emplace(spec.files[run.file], name, kMostCached, spec.packing);
     open = run.file;
-    if (may_be_bad(reader->type()))
-      add_bad(*reader, {spec.files[run.file], name, 0}, run.rows, starts[run.file] + run.rows.first, bad);
+    if (is_float(reader->type()))
+      add_bad(*reader, {spec.files[run.file], name, 0}, run.rows, starts[run.file] + run.rows.first, first, bad);
   });
 }
 
@@ -60,8 +68,9 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   std::vector<Index> bad;
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
-    for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, bad);
-    if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, bad);
+    const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
+    for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, in_samples, bad);
+    if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, first_bad, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

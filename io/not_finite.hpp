@@ -7,7 +7,8 @@
 
 namespace mrmf {
 
-/// The rows among a shape's samples whose samples or labels hold NaN or infinity; over all files, ascending, the same
+/// The rows among a shape's samples whose samples or labels hold NaN or infinity, or, with NotFiniteRule::fill, other
+/// such numbers than NaN in samples; over all files, ascending, the same
 /// on every rank. Collective: each rank reads its part of all rows, once. DataError for finite numbers that float32
 /// cannot hold, in rows that hold neither.
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);

@@ -23,18 +23,20 @@ struct RowBox {
   bool operator==(const RowBox&) const = default;
 };
 
-/// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
-/// data sets in this machine's own format are read without HDF5, by many threads at once. All others are read through
-/// HDF5, by one thread at a time.
+/// Rows of one data set of one file, in their own element type or unpacked, read by any thread. Keeps its file open.
+/// Contiguous data sets in this machine's own format are read without HDF5, by many threads at once. All others are
+/// read through HDF5, by one thread at a time.
 class RowReader {
  public:
   /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when file or data set cannot be opened.
-  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached);
+  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached,
+            PackingRule packing = PackingRule::apply);
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
 
-  ElementType type() const;
+  ElementType type() const;        ///< of the numbers that are read
+  const Packing& packing() const;  ///< how they come from those in the file
   const std::vector<Index>& shape() const;
   Index row_bytes() const;
   ReadingWay way() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/check.hpp"
@@ -18,21 +19,47 @@ Range common(Range a, Range b) {
 
 }  // namespace
 
-std::string not_finite_text(const RowPlace& place, const RowReader& reader) {
+std::string not_finite_text(const RowPlace& place, const RowReader& reader, NotFiniteRule rule) {
   std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
   reader.read(place.row, 1, row.data());
   const Index width = reader.row_bytes() / size_of(reader.type());
   const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
-  Index bad = place_of(first_not_finite);
+  const bool fills = rule == NotFiniteRule::fill;
+  Index bad = place_of(fills ? first_infinite : first_not_finite);
   if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
   const double value = number_at(reader.type(), row.data(), bad);
   return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
          not_finite_reason(value) +
          (std::isfinite(value)
               ? "; store the numbers in other units, or their logarithm"
+          : fills ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
               : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
-                "predict: --not-finite skip)");
+                "predict: --not-finite skip); where NaN is a missing number, \"fill\" keeps the row");
 }
+
+namespace {
+
+template <typename Element>
+void mask_lines(Element* line, Index positions, Index channels) {
+  for (Index p = 0; p < positions; ++p, line += channels) {
+    bool there = true;
+    for (Index c = 0; c + 1 < channels; ++c) there = there && !std::isnan(to_float(line[c]));
+    if constexpr (std::is_same_v<Element, Half>)
+      line[channels - 1] = Half{static_cast<std::uint16_t>(there ? 0x3c00 : 0)};
+    else
+      line[channels - 1] = static_cast<Element>(there ? 1 : 0);
+  }
+}
+
+/// Sets the last channel of each position: 1 where all others are there, 0 where one is NaN.
+void write_mask(ElementType type, std::byte* values, Index positions, Index channels) {
+  with_elements(type, values, [&](const auto* elements) {
+    using Element = std::remove_cvref_t<decltype(*elements)>;
+    mask_lines(reinterpret_cast<Element*>(values), positions, channels);
+  });
+}
+
+}  // namespace
 
 Index files_with(const DatasetShape& shape, Range rows) {
   Index files = 0, first = 0;
@@ -51,28 +78,30 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
       row_elements_(sample_.per_sample()),
       row_bytes_(row_elements_ * size_of(shape.type)),
       order_(parse_axes(spec.axes)),
-      stored_(shape) {
+      stored_(shape),
+      not_finite_(spec.not_finite),
+      mask_(spec.mask) {
   MRMF_CHECK(shape.file_samples.size() == spec.files.size(), "the shape is not of these files");
-  const std::vector<std::string> names = spec.sample_names();
-  const Index of_source = most_cached / std::max<Index>(1, files_with(shape, owned) * std::ssize(names));
+  const Index names = 1 + std::ssize(spec.more_samples);
+  const Index of_source = most_cached / std::max<Index>(1, files_with(shape, owned) * names);
   Range samples;
   for (std::size_t i = 0; i < spec.files.size(); ++i) {
     samples = {samples.first + samples.count, shape.file_samples[i]};
     if (common(samples, owned).count == 0) continue;
-    File file{spec.files[i], open_sources(spec.files[i], names, of_source, stored_.rows_of_file(i))};
+    File file{spec.files[i], open_sources(spec.files[i], spec, of_source, stored_.rows_of_file(i))};
     if (spec.missing == MissingRule::refuse)
       for (const Source& source : file.sources) source.reader.require_written();  // as this rank sees it
     files_.emplace(i, std::move(file));
   }
 }
 
-std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& path,
-                                                           const std::vector<std::string>& names, Index most_cached,
-                                                           Index rows) const {
+std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& path, const DatasetSpec& spec,
+                                                           Index most_cached, Index rows) const {
   std::vector<Source> sources;
+  const std::vector<std::string> names = spec.sample_names();
   Index channels = 0;
   for (const std::string& name : names) {
-    RowReader reader(path, name, most_cached);
+    RowReader reader(path, name, most_cached, spec.packing);
     const Index elements = reader.row_bytes() / size_of(reader.type()), positions = product(whole_);
     const Index own = elements / positions;
     if (reader.shape().front() != rows || own * positions != elements)
@@ -82,7 +111,7 @@ std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& pa
     sources.push_back({name, std::move(reader), own, channels, std::move(box)});
     channels += own;
   }
-  if (channels != sample_.channels)
+  if (channels + (mask_ ? 1 : 0) != sample_.channels)
     throw DataError(path + ": data set '" + names.front() +
                     "' changed while it was being opened; start again when nothing writes to it");
   return sources;
@@ -124,26 +153,32 @@ void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
   });
 }
 
-void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
-  if (file.sources.size() == 1) {
-    read_source(file.sources.front(), rows, to, scratch);
-  } else {
-    const Index positions = rows.count * product(sample_.spatial), bytes = size_of(type_);
-    for (const Source& source : file.sources) {
-      const auto width = static_cast<std::size_t>(source.channels * bytes);
-      scratch.source.resize(static_cast<std::size_t>(positions) * width);
-      read_source(source, rows, scratch.source.data(), scratch);
-      for (Index p = 0; p < positions; ++p)
-        std::memcpy(to + (p * sample_.channels + source.first_channel) * bytes,
-                    scratch.source.data() + static_cast<std::size_t>(p) * width, width);
-    }
+void SampleFiles::join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  const Index positions = rows.count * product(sample_.spatial), bytes = size_of(type_);
+  for (const Source& source : file.sources) {
+    const auto width = static_cast<std::size_t>(source.channels * bytes);
+    scratch.source.resize(static_cast<std::size_t>(positions) * width);
+    read_source(source, rows, scratch.source.data(), scratch);
+    for (Index p = 0; p < positions; ++p)
+      std::memcpy(to + (p * sample_.channels + source.first_channel) * bytes,
+                  scratch.source.data() + static_cast<std::size_t>(p) * width, width);
   }
-  const Index bad = first_not_finite(type_, to, rows.count * row_elements_);
+}
+
+void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  if (file.sources.size() == 1 && !mask_)
+    read_source(file.sources.front(), rows, to, scratch);
+  else
+    join_sources(file, rows, to, scratch);
+  if (mask_) write_mask(type_, to, rows.count * product(sample_.spatial), sample_.channels);
+  const auto first_bad = not_finite_ == NotFiniteRule::fill ? first_infinite : first_not_finite;
+  const Index bad = first_bad(type_, to, rows.count * row_elements_);
   if (bad == rows.count * row_elements_) return;
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader));
+  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader,
+                                  not_finite_));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {

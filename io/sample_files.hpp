@@ -29,8 +29,9 @@ struct RowPlace {
   Index row;
 };
 /// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
-/// that row again, as it is stored.
-std::string not_finite_text(const RowPlace& place, const RowReader& reader);
+/// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant.
+std::string not_finite_text(const RowPlace& place, const RowReader& reader,
+                            NotFiniteRule rule = NotFiniteRule::refuse);
 
 /// The number of files that hold some of these rows.
 Index files_with(const DatasetShape& shape, Range rows);
@@ -46,7 +47,8 @@ class SampleFiles {
   ReadingWay way() const;  ///< direct when it is so for all files
 
   /// Reads owned samples, numbered within the whole data set, with their channels last. DataError (file, data set, row
-  /// in that file) when one cannot be read, or holds NaN or infinity. On any thread, each with its own scratch.
+  /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
+  /// are missing numbers. On any thread, each with its own scratch.
   void read(Range samples, std::byte* to, Scratch& scratch) const;
 
  private:
@@ -61,8 +63,9 @@ class SampleFiles {
     std::string path;
     std::vector<Source> sources;
   };
-  std::vector<Source> open_sources(const std::string& path, const std::vector<std::string>& names, Index most_cached,
+  std::vector<Source> open_sources(const std::string& path, const DatasetSpec& spec, Index most_cached,
                                    Index rows) const;
+  void join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
   std::optional<RowBox> box_of(const RowReader& reader) const;
@@ -76,6 +79,8 @@ class SampleFiles {
   Index row_elements_, row_bytes_;
   AxisOrder order_;
   StoredRows stored_;
+  NotFiniteRule not_finite_;
+  bool mask_;  // is the last channel
   std::map<std::size_t, File> files_;  // those with owned samples
 };
 

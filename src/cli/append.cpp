@@ -46,6 +46,12 @@ std::vector<std::string> checked(const std::vector<std::string>& names, const st
   return plain_names;
 }
 
+// Whole numbers are copied as they are stored: they may be the names of things, of which float32 knows too few.
+PackingRule packing_of(const std::string& path, const std::string& name, PackingRule rule) {
+  if (rule == PackingRule::apply && RowReader(path, name, kCached).packing().whole()) return PackingRule::ignore;
+  return rule;
+}
+
 std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 }  // namespace
@@ -76,7 +82,8 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
   std::string first;  // file
   for (std::size_t f = 0; f < spec_.files.size(); ++f) {
     const std::string& path = spec_.files[f];
-    const RowReader reader(path, name, kCached);
+    const PackingRule packing = packing_of(path, name, spec_.packing);
+    const RowReader reader(path, name, kCached, packing);
     const std::string where = path + ": data set '" + name + "'";
     if (reader.shape().front() != stored_.rows_of_file(f))
       throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
@@ -86,7 +93,7 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
     std::vector<Index> all = reader.shape();
     all.front() = shape.samples;
     if (f == 0) {
-      column = {.shape = all, .type = reader.type()};
+      column = {.shape = all, .type = reader.type(), .packing = packing};
       first = path;
     } else if (all != column.shape) {
       throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +
@@ -121,7 +128,7 @@ void AppendedData::write(Hdf5Output& out, Range samples) {
     stored_.for_each_run(samples, [&](const RowRun& run) {
       if (!column.reader || column.file != run.file) {
         column.reader.reset();
-        column.reader = std::make_unique<RowReader>(spec_.files[run.file], names_[c], kCached);
+        column.reader = std::make_unique<RowReader>(spec_.files[run.file], names_[c], kCached, column.packing);
         column.file = run.file;
       }
       copy(*column.reader, run.rows, {out, names_[c], done});

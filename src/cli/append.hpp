@@ -13,7 +13,8 @@
 namespace mrmf {
 
 /// Data sets with a row per sample, in the samples' files: coordinates, ids, masks, times. Their rows are written in
-/// the order of the samples, and only those of samples, under their own names and in their own type.
+/// the order of the samples, and only those of samples, under their own names and in their own type, or
+/// unpacked.
 class AppendedData {
  public:
   /// Collective. Checks the names before any file is opened (ConfigError: one is given twice, or is among `taken`),
@@ -35,6 +36,7 @@ class AppendedData {
     std::vector<Index> shape;  ///< of all samples
     ElementType type = ElementType::other;
     std::size_t file = 0;
+    PackingRule packing = PackingRule::apply;
     std::unique_ptr<RowReader> reader{};
   };
   /// Rows of an output.

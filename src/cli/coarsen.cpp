@@ -57,6 +57,7 @@ struct CoarsenOptions {
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
   ElementType type = ElementType::float32;
   MissingRule missing = MissingRule::refuse;
+  PackingRule packing = PackingRule::apply;
   int threads = 0;
   Replace replace = Replace::nothing;
 };
@@ -83,6 +84,7 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   copy.samples = options.samples;
   copy.type = options.type;
   copy.missing = options.missing;
+  copy.packing = options.packing;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   std::optional<OutputFolder> folder;
@@ -97,6 +99,8 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
     copy.source = file;
     copy.target = (fs::path(options.output) / fs::path(file).filename()).string();
     const CoarseFile made = coarse_copy(copy, world);
+    if (world.root())
+      for (const std::string& note : made.notes) std::cout << copy.target << ": " << note << "\n";
     samples += made.count;
     bytes += made.bytes;
   }
@@ -129,6 +133,9 @@ void add_coarsen(Subcommands& commands) {
   add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value");
+  add_choice(*coarsen, "--packing", options->packing, choices<PackingRule>(),
+             "scales, offsets and missing numbers of netCDF and CF: apply them to the data sets to average, or average "
+             "the stored numbers");
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(not_negative())
       ->capture_default_str();

@@ -38,6 +38,7 @@ bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementTyp
 struct Sums {
   double count = 0, origin = 0, x = 0, xx = 0, errors = 0;
   void add(double value) {
+    if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;
     const double error = value - static_cast<float>(value), from_origin = value - origin;
     ++count;
@@ -62,7 +63,7 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
   const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
   std::vector<std::byte> values;
   const auto add = [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name);
+    if (run.file != open) reader.emplace(spec.files[run.file], name, kMostCached, spec.packing);
     open = run.file;
     const Index width = reader->row_bytes() / size_of(reader->type());
     own.channels = width / product(own.spatial);

@@ -14,20 +14,27 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
+  bool whole = false;  ///< of integers that are not scaled
+  std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
+  bool may_miss = false;  ///< attributes tell what is missing
+  bool scale = false;     ///< a dimension scale: neither samples nor labels
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
-  bool integer() const;  ///< of integers, if it is of numbers
+  bool integer() const { return type == ElementType::other || whole; }  ///< if it is of numbers
 };
 
 /// Names given by the user; "" is looked for.
 struct GivenNames {
   std::string samples, labels, axes;
+  PackingRule packing = PackingRule::apply;
 };
 
 struct FirstLook {
   std::string samples, labels;
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
+  PackingRule packing = PackingRule::apply;
+  bool may_miss = false;  ///< attributes of the samples tell what is missing
   LabelKind kind = LabelKind::numbers;
   Index outputs = 1;                 ///< classes, or numbers per sample or position
   std::vector<std::string> reasons;  ///< a line for each guess, for people

@@ -54,8 +54,8 @@ struct Values {
   }
 };
 
-void add_values(const std::string& path, const std::string& labels, Values& all) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
+void add_values(const std::string& path, const std::string& labels, PackingRule packing, Values& all) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self(), packing);
   const DatasetInfo info = file.info(labels);
   const FileArray array{labels, info.shape, info.type, info.type_name};
   const Index width = array.per_row(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
@@ -215,7 +215,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
   Found found{labels, layout_of(labels, samples, path, look.axes), {}};
   for (const std::string& file : paths)
     for (const std::string& name : {look.labels, look.validation_labels})
-      if (!name.empty()) add_values(file, name, found.values);
+      if (!name.empty()) add_values(file, name, look.packing, found.values);
   guess(found, path, look);
 }
 

@@ -8,6 +8,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
+#include "io/not_finite.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/digits.hpp"
@@ -23,11 +24,12 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 
 /// The headers, as every rank sees them.
 NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::string>& names, const Shape& shape) {
-  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
+  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}, {}};
   for (const std::string& path : spec.files)
     for (const std::string& name : names) {
-      const RowReader reader(path, name);
-      add_once(found.types, to_string(reader.type()));
+      const RowReader reader(path, name, kMostCached, spec.packing);
+      add_once(found.types, to_string(reader.packing().stored));
+      if (const std::string text = reader.packing().text(); !text.empty()) add_once(found.packing, text);
       add_once(found.storage, reader.way().text);
     }
   return found;
@@ -38,7 +40,7 @@ double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
   double bytes = 0;
   for (std::size_t i = 0; i < spec.files.size(); ++i)
     for (const std::string& name : spec.sample_names())
-      bytes += static_cast<double>(shape.file_samples[i] * RowReader(spec.files[i], name).row_bytes());
+      bytes += static_cast<double>(shape.file_samples[i] * RowReader(spec.files[i], name, kMostCached, spec.packing).row_bytes());
   return bytes;
 }
 
@@ -62,18 +64,37 @@ Index classes_of(Config config, const DatasetShape& shape) {
   return config.data.train.form.classes;
 }
 
+DatasetShape headers_of(DatasetSpec spec, Comm& comm) {
+  spec.not_finite = NotFiniteRule::refuse;
+  return inspect_dataset(spec, comm);
+}
+
+// Rows that are not finite are found, and those left out of which nothing can be said. What is missing in a row takes
+// only itself away where that is what the user or the file means.
+void leave_out(SplitFound& split, Comm& comm) {
+  DatasetSpec all = split.spec;
+  all.not_finite = NotFiniteRule::skip;
+  const std::vector<Index> bad = rows_not_finite(all, split.shape, comm);
+  const bool fills = split.spec.not_finite == NotFiniteRule::fill ||
+                     (split.spec.not_finite == NotFiniteRule::refuse && !split.samples.packing.empty());
+  split.spec.not_finite = fills ? NotFiniteRule::fill : NotFiniteRule::skip;
+  const bool some = fills && !bad.empty();
+  split.shape = without_rows(split.shape, split.spec, some ? rows_not_finite(split.spec, split.shape, comm) : bad);
+  split.not_finite = bad;
+}
+
 SplitFound look_at(const Config& config, bool validation, bool headers_only, Comm& comm) {
   SplitFound split;
   split.part = validation ? "validation" : "training";
   split.spec = validation ? config.data.validation : config.data.train;
-  split.spec.not_finite = headers_only ? NotFiniteRule::refuse : NotFiniteRule::skip;
-  split.shape = inspect_dataset(split.spec, comm);
+  split.shape = headers_of(split.spec, comm);
   collective_try(comm, [&] {
     split.samples = numbers_found(split.spec, split.spec.sample_names(), split.shape.sample);
     split.labels = numbers_found(split.spec, {split.spec.labels}, split.shape.label);
     split.bytes = bytes_of(split.spec, split.shape);
   });
   if (headers_only) return split;
+  leave_out(split, comm);
   split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
@@ -108,21 +129,32 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       return;
     }
     if (units.mean_std || units.log1p) return;
-    if (const auto odd = odd_scale(*numbers.facts))
+    ChannelFacts facts = *numbers.facts;
+    if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
+    if (const auto odd = odd_scale(facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
                                    numbers.name, *odd, of));
   };
   look(split.samples, config.data.normalise_samples, NumbersOf::samples);
   if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
   for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
-    if (split.samples.facts->least[c] == split.samples.facts->most[c])
+    if (split.samples.facts->count[c] == 0)
+      advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
+                                   split.samples.name));
+    else if (config.data.train.mask && c + 1 == split.samples.facts->deviation.size()) {
+      if (split.samples.facts->least[c] == 1)
+        advice.push_back("no number is missing, so data.mask adds a channel of ones; leave it out");
+    } else if (split.samples.facts->least[c] == split.samples.facts->most[c])
       advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",
                                    c, split.samples.name, split.samples.facts->least[c]));
-  if (!split.shape.skipped.empty() && config.data.train.not_finite == NotFiniteRule::refuse)
-    advice.push_back(
-        fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
-                    "leave them out, or mend the files",
-                    split.shape.skipped.size(), split.part));
+  if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
+  const std::string fill = split.samples.facts->missing() == 0
+                               ? ""
+                               : ", \"fill\" to keep them with the mean in the place of what is missing";
+  advice.push_back(
+      fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
+                  "leave them out{}, or mend the files",
+                  split.not_finite.size(), split.part, fill));
 }
 
 // Numbers of which there is no logarithm where a run would take one.
@@ -156,7 +188,7 @@ void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
   for (const std::string& path : split.spec.files)
     for (const std::string& name : split.spec.sample_names()) {
-      const RowReader reader(path, name);
+      const RowReader reader(path, name, kMostCached, split.spec.packing);
       if (reader.way().direct) continue;
       const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
       advice.push_back(
