@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <span>
 #include <sstream>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/channels_first.hpp"
+#include "io/coarse_scales.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
@@ -205,62 +205,6 @@ std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, 
   return chosen;
 }
 
-/// A dimension scale of an averaged axis, averaged as the axis is.
-struct Scale {
-  std::string name;
-  std::vector<double> means;
-};
-
-std::vector<double> means_of(const RowReader& reader, Index factor) {
-  const Index rows = reader.shape().front();
-  std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
-  reader.read(0, rows, raw.data());
-  std::vector<double> means(static_cast<std::size_t>(rows / factor));
-  for (Index i = 0; i < rows; ++i)
-    means[static_cast<std::size_t>(i / factor)] +=
-        number_at(reader.type(), raw.data(), i) / static_cast<double>(factor);
-  return means;
-}
-
-/// By name, how many positions become one along the axes that a dimension scale numbers; 0 where these differ.
-std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                               const std::vector<Samples>& all) {
-  std::map<std::string, Index> factors;
-  for (const Samples& samples : all) {
-    const std::vector<std::vector<std::string>> scales = source.scales_of_axes(samples.name);
-    auto factor = copy.factor.end() - copy.axes;
-    for (int axis = 0; axis < order.axes; ++axis) {
-      const Index here = axis == order.channel ? 1 : *factor++;
-      for (const std::string& name : scales[static_cast<std::size_t>(axis + 1)]) {
-        const auto known = factors.emplace(name, here).first;
-        if (known->second != here) known->second = 0;
-      }
-    }
-  }
-  return factors;
-}
-
-/// Takes the dimension scales of averaged axes from `others`: a coordinate that kept its length would number positions
-/// that are no more. Those that are one number per position are averaged.
-std::vector<Scale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                   const std::vector<Samples>& all, std::vector<std::string>& others,
-                                   std::vector<std::string>& notes) {
-  std::vector<Scale> scales;
-  for (const auto& [name, factor] : factors_of_scales(copy, order, source, all)) {
-    if (factor == 1 || std::erase(others, name) == 0) continue;
-    const DatasetInfo info = source.info(name);
-    const bool numbers = info.type != ElementType::other && info.shape.size() == 1;
-    if (factor > 1 && numbers && info.rows() % factor == 0) {
-      scales.push_back({name, means_of(RowReader(copy.source, name, kMostCached, copy.packing), factor)});
-      notes.push_back("'" + name + "' numbers an averaged axis: it holds the means of " + std::to_string(factor) +
-                      " neighbours");
-    } else {
-      notes.push_back("'" + name + "' numbers averaged axes and cannot be averaged as they are: it is left out");
-    }
-  }
-  return scales;
-}
-
 void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
   if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
     throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
@@ -364,7 +308,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   const Hdf5File source = Hdf5File::open(copy.source, world, copy.packing);
   std::vector<std::string> others;
   std::vector<Samples> all;
-  std::vector<Scale> scales;
+  std::vector<CoarseScale> scales;
   CoarseFile made;
   collective_try(world, [&] {
     made.samples = choose(copy, order, source, others);
@@ -374,23 +318,25 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
       all.push_back(open_samples(copy, order, name));
       made.count += all.back().reader.shape().front();
     }
-    scales = averaged_scales(copy, order, source, all, others, made.notes);
+    scales = averaged_scales(copy, order, source, made, others);
   });
-  for (const std::string& name : made.samples) require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, world);
+  for (const std::string& name : made.samples)
+    require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);
-  for (const Scale& scale : scales) target.create_dataset(scale.name, {std::ssize(scale.means)}, ElementType::float64);
+  for (const CoarseScale& scale : scales)
+    target.create_dataset(scale.name, {std::ssize(scale.means)}, ElementType::float64);
   target.write_attribute("coarsened", provenance(copy, source, all));
   collective_try(world, [&] {
     for (const Samples& samples : all)
       copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
   });
-  for (const Scale& scale : scales)
+  for (const CoarseScale& scale : scales)
     if (world.root()) target.write_rows(scale.name, 0, std::as_bytes(std::span(scale.means)));
   target.copy_datasets(copy.source, others);
   target.copy_attributes(copy.source, {"/"});
-  for (const Scale& scale : scales) target.copy_attributes(copy.source, {scale.name}, true);
+  for (const CoarseScale& scale : scales) target.copy_attributes(copy.source, {scale.name}, true);
   for (const Samples& samples : all) {
     const Packing& packing = samples.reader.packing();
     if (packing.declared && copy.type == ElementType::float32) target.mark_missing(samples.name);

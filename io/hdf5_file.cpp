@@ -163,9 +163,8 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   require_countable(info.shape, state_->at(name));
   info.scale = h5::is_dimension_scale(dataset, state_->at(name));
   if (info.type == ElementType::other) return info;
-  const Packing packing = state_->packing == PackingRule::ignore
-                              ? Packing{.stored = info.type}
-                              : h5::packing_of(dataset, info.type, state_->at(name));
+  const Packing packing = state_->packing == PackingRule::ignore ? Packing{.stored = info.type}
+                                                                 : h5::packing_of(dataset, info.type, state_->at(name));
   info.type = packing.type();
   info.whole = packing.whole();
   info.stored = packing.stored;

@@ -13,13 +13,13 @@ namespace mrmf {
 
 struct DatasetInfo {
   std::vector<Index> shape;
-  ElementType type = ElementType::other;  ///< of the numbers that are read (io/packing.hpp)
-  std::string type_name;  ///< the file's own type in words, also for unreadable types
-  bool whole = false;     ///< of integers that are not scaled
+  ElementType type = ElementType::other;    ///< of the numbers that are read (io/packing.hpp)
+  std::string type_name;                    ///< the file's own type in words, also for unreadable types
+  bool whole = false;                       ///< of integers that are not scaled
   ElementType stored = ElementType::other;  ///< in the file
-  std::string packing{};  ///< what is applied to its numbers (Packing::text)
-  bool may_miss = false;  ///< attributes tell what is missing (Packing::declared)
-  bool scale = false;     ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
+  std::string packing{};                    ///< what is applied to its numbers (Packing::text)
+  bool may_miss = false;                    ///< attributes tell what is missing (Packing::declared)
+  bool scale = false;  ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 

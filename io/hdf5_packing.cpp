@@ -35,7 +35,9 @@ struct Attributes {
     const hssize_t count = H5Sget_simple_extent_npoints(space.get());
     if (count < fewest || count > most)
       refuse(name, "holds " + std::to_string(count) + " numbers, and " + std::to_string(fewest) +
-                       (most > fewest ? " to " + std::to_string(most) + " are" : fewest == 1 ? " is" : " are") +
+                       (most > fewest ? " to " + std::to_string(most) + " are"
+                        : fewest == 1 ? " is"
+                                      : " are") +
                        " wanted");
     std::vector<long double> values(static_cast<std::size_t>(count));
     require(H5Aread(attribute.get(), H5T_NATIVE_LDOUBLE, values.data()) >= 0,
@@ -80,7 +82,8 @@ void read_range(const Attributes& from, const InStored& in, Packing& packing) {
   for (const long double most : from.numbers("valid_max", 1, 1)) packing.most = in.limit(from, "valid_max", most);
 }
 
-/// What netCDF fills arrays of a type with that say nothing else; none for integers of one byte, of which it masks none.
+/// What netCDF fills arrays of a type with that say nothing else; none for integers of one byte, of which it masks
+/// none.
 std::optional<long double> netcdf_fill(ElementType type) {
   switch (type) {
     case ElementType::int16: return -32767;
@@ -128,7 +131,8 @@ Packing packing_of(const Dataset& dataset, ElementType file_type, const std::str
   if (!from.has("_FillValue") && (packing.scaled() || is_float(packing.stored)))
     in.add(default_missing(dataset, file_type), packing.missing);
   read_range(from, in, packing);
-  packing.declared = packing.marks() || (is_float(packing.stored) && (from.has("_FillValue") || from.has("missing_value")));
+  packing.declared =
+      packing.marks() || (is_float(packing.stored) && (from.has("_FillValue") || from.has("missing_value")));
   return packing;
 }
 

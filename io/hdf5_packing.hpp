@@ -23,7 +23,8 @@ const std::vector<std::string>& packing_attributes();
 /// positions of other arrays, and holds no data.
 bool is_dimension_scale(const Dataset& dataset, const std::string& what);
 
-/// The names of the dimension scales of each axis of a data set, in the file that it is in; none where they are unknown.
+/// The names of the dimension scales of each axis of a data set, in the file that it is in; none where they are
+/// unknown.
 std::vector<std::vector<std::string>> scales_of_axes(const Dataset& dataset);
 
 }  // namespace mrmf::h5

@@ -42,8 +42,8 @@ std::vector<Index> shape_of(hid_t space);
 
 /// How a data set lies in its file.
 struct Storage {
-  std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led there),
-                                ///< if they are one run of bytes in this machine's own format
+  std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led
+                                ///< there), if they are one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked
   Index element_bytes = 0;   ///< in the file

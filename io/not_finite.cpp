@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "io/element.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_reader.hpp"
 #include "io/stored_rows.hpp"
 
 namespace mrmf {
@@ -47,8 +47,8 @@ Index first_bad(ElementType type, const void* raw, Index count) {
 }
 
 /// This rank's bad rows of one data set.
-void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& shape, Range mine,
-          FirstBad first, std::vector<Index>& bad) {
+void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& shape, Range mine, FirstBad first,
+          std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
@@ -63,6 +63,24 @@ void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& 
 }
 
 }  // namespace
+
+std::string not_finite_text(const RowPlace& place, const RowReader& reader, NotFiniteRule rule) {
+  std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
+  reader.read(place.row, 1, row.data());
+  const Index width = reader.row_bytes() / size_of(reader.type());
+  const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
+  const bool fills = rule == NotFiniteRule::fill;
+  Index bad = place_of(fills ? first_infinite : first_not_finite);
+  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
+  const double value = number_at(reader.type(), row.data(), bad);
+  return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
+         not_finite_reason(value) +
+         (std::isfinite(value) ? "; store the numbers in other units, or their logarithm"
+          : fills
+              ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
+              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
+                "predict: --not-finite skip); where NaN is a missing number, \"fill\" keeps the row");
+}
 
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
   std::vector<Index> bad;

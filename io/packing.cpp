@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -24,60 +25,123 @@ Compared<Element> compared(Element x) {
     return x;
 }
 
-/// One loop per question, so that each is vectorised.
-template <typename Element, typename Number>
-struct Part {
-  const Element* from;
-  Number* to;
-  Index count;
+/// What a loop does beside scaling.
+enum class Marks { none, one, range, both };
 
-  static constexpr Number none = std::numeric_limits<Number>::quiet_NaN();
-
-  void take(double scale, double offset) const {
-#pragma omp simd
-    for (Index i = 0; i < count; ++i)
-      to[i] = static_cast<Number>(static_cast<double>(compared(from[i])) * scale + offset);
-  }
-  void mark_equal(Compared<Element> missing) const {
-#pragma omp simd
-    for (Index i = 0; i < count; ++i) to[i] = compared(from[i]) == missing ? none : to[i];
-  }
-  void mark_below(Compared<Element> least) const {
-#pragma omp simd
-    for (Index i = 0; i < count; ++i) to[i] = compared(from[i]) < least ? none : to[i];
-  }
-  void mark_above(Compared<Element> most) const {
-#pragma omp simd
-    for (Index i = 0; i < count; ++i) to[i] = compared(from[i]) > most ? none : to[i];
-  }
-  void mark(const Packing& packing) const {
-    using Value = Compared<Element>;
-    for (const long double missing : packing.missing) mark_equal(static_cast<Value>(missing));
-    if (packing.least) mark_below(static_cast<Value>(*packing.least));
-    if (packing.most) mark_above(static_cast<Value>(*packing.most));
-  }
+/// Packing in the type in which stored numbers are compared.
+template <typename Element>
+struct Rules {
+  using Value = Compared<Element>;
+  double scale = 1, offset = 0;
+  Value missing{}, least{}, most{};
 };
 
-/// Numbers that stay where they are: marked while they are stored ones, which NaN then survives.
 template <typename Number>
-void unpack_in_place(const Packing& packing, const Part<Number, Number>& part) {
-  if (part.from != part.to) std::copy_n(part.from, part.count, part.to);
-  const Part<Number, Number> here{part.to, part.to, part.count};
-  here.mark(packing);
-  if (packing.scaled()) here.take(packing.scale, packing.offset);
+using Bits = std::conditional_t<sizeof(Number) == 8, std::uint64_t, std::uint32_t>;
+
+/// Each number is read once and written once, so that both may be the same memory.
+template <Marks kMarks, bool kScaled, typename Element, typename Number>
+[[gnu::always_inline]] inline void loop(const Element* from, Index count, Number* to, const Rules<Element>& rules) {
+  const Rules<Element> r = rules;
+#pragma omp simd
+  for (Index i = 0; i < count; ++i) {
+    const auto x = compared(from[i]);
+    const Number y =
+        kScaled ? static_cast<Number>(static_cast<double>(x) * r.scale + r.offset) : static_cast<Number>(x);
+    // All bits set are a NaN. A choice between numbers would be a branch, which is not vectorised.
+    Bits<Number> gone = 0;
+    if constexpr (kMarks == Marks::one || kMarks == Marks::both) gone |= static_cast<Bits<Number>>(x == r.missing);
+    if constexpr (kMarks == Marks::range || kMarks == Marks::both)
+      gone |= static_cast<Bits<Number>>(x < r.least) | static_cast<Bits<Number>>(x > r.most);
+    to[i] = std::bit_cast<Number>(std::bit_cast<Bits<Number>>(y) | (Bits<Number>{0} - gone));
+  }
 }
 
+// The same numbers whichever of them runs: without FMA, a product is rounded before the sum on both.
+template <Marks kMarks, bool kScaled, typename Element, typename Number>
+void plain_loop(const Element* from, Index count, Number* to, const Rules<Element>& rules) {
+  loop<kMarks, kScaled>(from, count, to, rules);
+}
+#if defined(__x86_64__)
+template <Marks kMarks, bool kScaled, typename Element, typename Number>
+[[gnu::target("avx2")]] void wide_loop(const Element* from, Index count, Number* to, const Rules<Element>& rules) {
+  loop<kMarks, kScaled>(from, count, to, rules);
+}
+bool has_wide() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+#endif
+
+template <Marks kMarks, bool kScaled, typename Element, typename Number>
+void run(const Element* from, Index count, Number* to, const Rules<Element>& rules) {
+#if defined(__x86_64__)
+  if (has_wide()) return wide_loop<kMarks, kScaled>(from, count, to, rules);
+#endif
+  plain_loop<kMarks, kScaled>(from, count, to, rules);
+}
+
+template <Marks kMarks, typename Element, typename Number>
+void run(const Element* from, Index count, Number* to, const Rules<Element>& rules) {
+  const bool scaled = rules.scale != 1 || rules.offset != 0;
+  if (scaled)
+    run<kMarks, true>(from, count, to, rules);
+  else
+    run<kMarks, false>(from, count, to, rules);
+}
+
+template <typename Element, typename Number>
+void mark(const Element* stored, Index count, Number* to, const Rules<Element>& rules) {
+  const auto missing = rules.missing;
+#pragma omp simd
+  for (Index i = 0; i < count; ++i)
+    to[i] = std::bit_cast<Number>(std::bit_cast<Bits<Number>>(to[i]) |
+                                  (Bits<Number>{0} - static_cast<Bits<Number>>(compared(stored[i]) == missing)));
+}
+
+template <typename Element, typename Number>
+void unpack_as(const Packing& packing, const Element* from, Index count, Number* to) {
+  using Value = Compared<Element>;
+  using Limits = std::numeric_limits<Value>;
+  constexpr bool real = Limits::has_infinity;
+  Rules<Element> rules{packing.scale,
+                       packing.offset,
+                       {},
+                       real ? -Limits::infinity() : Limits::min(),
+                       real ? Limits::infinity() : Limits::max()};
+  if (packing.least) rules.least = static_cast<Value>(*packing.least);
+  if (packing.most) rules.most = static_cast<Value>(*packing.most);
+  const bool range = packing.least || packing.most, one = !packing.missing.empty();
+  if (one) rules.missing = static_cast<Value>(packing.missing.front());
+  if (range && one)
+    run<Marks::both>(from, count, to, rules);
+  else if (range)
+    run<Marks::range>(from, count, to, rules);
+  else if (one)
+    run<Marks::one>(from, count, to, rules);
+  else
+    run<Marks::none>(from, count, to, rules);
+}
+
+/// A part at a time, which stays in the nearest cache while further missing numbers are looked for.
 template <typename Number>
-void unpack_as(const Packing& packing, const void* raw, Index count, Number* to) {
+void unpack_parts(const Packing& packing, const void* raw, Index count, Number* to) {
   with_elements(packing.stored, raw, [&](const auto* from) {
     using Element = std::remove_cvref_t<decltype(*from)>;
+    using Value = Compared<Element>;
+    std::array<Element, kPart> stored;
     for (Index done = 0; done < count; done += kPart) {
-      const Part<Element, Number> part{from + done, to + done, std::min(kPart, count - done)};
-      if constexpr (std::is_same_v<Element, Number>) {
-        unpack_in_place(packing, part);
-      } else {
-        part.take(packing.scale, packing.offset);
-        part.mark(packing);
+      const Index here = std::min(kPart, count - done);
+      if (packing.missing.size() < 2) {
+        unpack_as(packing, from + done, here, to + done);
+        continue;
+      }
+      std::copy_n(from + done, here, stored.begin());  // unpacking may be in place
+      unpack_as(packing, from + done, here, to + done);
+      for (std::size_t m = 1; m < packing.missing.size(); ++m) {
+        Rules<Element> rules;
+        rules.missing = static_cast<Value>(packing.missing[m]);
+        mark<Element, Number>(stored.data(), here, to + done, rules);
       }
     }
   });
@@ -144,16 +208,14 @@ std::optional<long double> as_stored(long double number, ElementType type, bool 
   return {};
 }
 
-ElementType Packing::type() const {
-  return plain() || stored == ElementType::float64 ? stored : ElementType::float32;
-}
+ElementType Packing::type() const { return plain() || stored == ElementType::float64 ? stored : ElementType::float32; }
 
 void Packing::unpack(const void* from, Index count, void* to) const {
   MRMF_CHECK(!plain(), "numbers that are not packed");
   if (type() == ElementType::float64)
-    unpack_as(*this, from, count, static_cast<double*>(to));
+    unpack_parts(*this, from, count, static_cast<double*>(to));
   else
-    unpack_as(*this, from, count, static_cast<float*>(to));
+    unpack_parts(*this, from, count, static_cast<float*>(to));
 }
 
 std::string Packing::text() const {

@@ -19,7 +19,7 @@ enum class PackingRule { apply, ignore };
 struct Packing {
   ElementType stored = ElementType::float32;  ///< of the numbers in the file; unsigned where _Unsigned says so
   double scale = 1, offset = 0;
-  std::vector<long double> missing{};        ///< stored numbers that say that there is none; a long double holds each
+  std::vector<long double> missing{};          ///< stored numbers that say that there is none; a long double holds each
   std::optional<long double> least{}, most{};  ///< stored numbers below or above are missing, too
 
   bool declared = false;  ///< the attributes tell what is missing, if only NaN

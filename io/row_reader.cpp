@@ -16,9 +16,9 @@
 namespace mrmf {
 namespace {
 
-constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
-constexpr Index long_run = Index{1} << 16;      // bytes that are worth a call of their own
-constexpr Index short_read = Index{1} << 20;    // of short runs, what lies between them included
+constexpr Index largest_read = Index{1} << 30;      // below what one read call may return
+constexpr Index long_run = Index{1} << 16;          // bytes that are worth a call of their own
+constexpr Index short_read = Index{1} << 20;        // of short runs, what lies between them included
 constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
 
 /// The library would keep up to 32 MiB of chunk indices per file, but the part for a row is used only once.
@@ -65,8 +65,7 @@ struct RowReader::State {
   ReadingWay way;
   ChunkMemory chunk_memory;
 
-  State(const std::string& path, const std::string& name, Index most_cached, PackingRule rule)
-      : file(open_file(path)) {
+  State(const std::string& path, const std::string& name, Index most_cached, PackingRule rule) : file(open_file(path)) {
     rows = std::make_unique<h5::Rows>(path, file.get(), name, most_cached, rule);
     packing = rows->packing();
     stored = size_of(packing.stored);
@@ -161,8 +160,8 @@ struct RowReader::State {
 
   // Copies the box's part of what lies at `from`, axis by axis. Moves `to` behind it.
   void pick(const RowBox& box, std::size_t axis, const std::byte* from, std::byte*& to) const {
-    const Index inner = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 2, shape.end(),
-                                        stored, std::multiplies<>());
+    const Index inner = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 2, shape.end(), stored,
+                                        std::multiplies<>());
     from += box.first[axis] * inner;
     if (axis + 1 == box.count.size()) {
       to = std::copy_n(from, box.count[axis] * inner, to);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
+#include "io/mask.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -15,48 +15,6 @@ namespace {
 Range common(Range a, Range b) {
   const Index begin = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
   return {begin, std::max<Index>(end - begin, 0)};
-}
-
-}  // namespace
-
-std::string not_finite_text(const RowPlace& place, const RowReader& reader, NotFiniteRule rule) {
-  std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
-  reader.read(place.row, 1, row.data());
-  const Index width = reader.row_bytes() / size_of(reader.type());
-  const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
-  const bool fills = rule == NotFiniteRule::fill;
-  Index bad = place_of(fills ? first_infinite : first_not_finite);
-  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
-  const double value = number_at(reader.type(), row.data(), bad);
-  return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
-         not_finite_reason(value) +
-         (std::isfinite(value)
-              ? "; store the numbers in other units, or their logarithm"
-          : fills ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
-              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
-                "predict: --not-finite skip); where NaN is a missing number, \"fill\" keeps the row");
-}
-
-namespace {
-
-template <typename Element>
-void mask_lines(Element* line, Index positions, Index channels) {
-  for (Index p = 0; p < positions; ++p, line += channels) {
-    bool there = true;
-    for (Index c = 0; c + 1 < channels; ++c) there = there && !std::isnan(to_float(line[c]));
-    if constexpr (std::is_same_v<Element, Half>)
-      line[channels - 1] = Half{static_cast<std::uint16_t>(there ? 0x3c00 : 0)};
-    else
-      line[channels - 1] = static_cast<Element>(there ? 1 : 0);
-  }
-}
-
-/// Sets the last channel of each position: 1 where all others are there, 0 where one is NaN.
-void write_mask(ElementType type, std::byte* values, Index positions, Index channels) {
-  with_elements(type, values, [&](const auto* elements) {
-    using Element = std::remove_cvref_t<decltype(*elements)>;
-    mask_lines(reinterpret_cast<Element*>(values), positions, channels);
-  });
 }
 
 }  // namespace
@@ -177,8 +135,8 @@ void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch&
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader,
-                                  not_finite_));
+  throw DataError(
+      not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader, not_finite_));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {

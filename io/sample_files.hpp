@@ -10,6 +10,7 @@
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
+#include "io/not_finite.hpp"
 #include "io/row_reader.hpp"
 #include "io/sample_order.hpp"
 #include "io/stored_rows.hpp"
@@ -21,17 +22,6 @@ namespace mrmf {
 struct Scratch {
   std::vector<std::byte> as_stored, unordered, source, fine;
 };
-
-/// The location of a row, for messages.
-struct RowPlace {
-  const std::string& path;
-  const std::string& dataset;
-  Index row;
-};
-/// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
-/// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant.
-std::string not_finite_text(const RowPlace& place, const RowReader& reader,
-                            NotFiniteRule rule = NotFiniteRule::refuse);
 
 /// The number of files that hold some of these rows.
 Index files_with(const DatasetShape& shape, Range rows);
@@ -80,7 +70,7 @@ class SampleFiles {
   AxisOrder order_;
   StoredRows stored_;
   NotFiniteRule not_finite_;
-  bool mask_;  // is the last channel
+  bool mask_;                          // is the last channel
   std::map<std::size_t, File> files_;  // those with owned samples
 };
 

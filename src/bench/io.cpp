@@ -159,7 +159,8 @@ class Loader {
     const double read =
         world.sum(static_cast<double>(positions)) / groups / static_cast<double>(product(shape_.sample.spatial));
     for (const std::string& name : spec.sample_names())
-      bytes_ += read * static_cast<double>(shape_.samples * RowReader(spec.files.front(), name, kMostCached, spec.packing).row_bytes());
+      bytes_ += read * static_cast<double>(shape_.samples *
+                                           RowReader(spec.files.front(), name, kMostCached, spec.packing).row_bytes());
     const std::string blocks =
         grids ? fmt::format("; run.grid = {}: with the positions beside the blocks, {:.1f} % more are read",
                             resolution_text(step_.grid, shape_.sample.axes), 100 * (read - 1))

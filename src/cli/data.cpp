@@ -65,7 +65,11 @@ std::string split_text(const SplitFound& split) {
 }
 
 nlohmann::json to_json(const NumbersFound& found) {
-  nlohmann::json json{{"name", found.name}, {"types", found.types}, {"packing", found.packing}, {"storage", found.storage}, {"shape", found.shape}};
+  nlohmann::json json{{"name", found.name},
+                      {"types", found.types},
+                      {"packing", found.packing},
+                      {"storage", found.storage},
+                      {"shape", found.shape}};
   if (!found.facts) return json;
   json["missing"] = found.facts->missing();
   json["channels"] = {{"least", found.facts->least},
@@ -79,7 +83,7 @@ std::string to_json(const DataFound& found) {
   nlohmann::json json{{"advice", found.advice}};
   for (const SplitFound& split : found.splits)
     json[split.part] = {
-        {"samples", split.shape.samples},    {"files", split.spec.files},          {"bytes", split.bytes},
+        {"samples", split.shape.samples}, {"files", split.spec.files},          {"bytes", split.bytes},
         {"not_finite", split.not_finite}, {"class_counts", split.class_counts}, {"sample", to_json(split.samples)},
         {"label", to_json(split.labels)}};
   return json.dump() + "\n";

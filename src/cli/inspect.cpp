@@ -230,7 +230,10 @@ std::string inspect_text(const Inspection& found) {
 }
 
 std::string inspect_json(const Inspection& found) {
-  Json json{{"sample", to_string(found.of.shape)}, {"origin", found.of.origin}, {"packing", found.packing}, {"resolutions", Json::array()}};
+  Json json{{"sample", to_string(found.of.shape)},
+            {"origin", found.of.origin},
+            {"packing", found.packing},
+            {"resolutions", Json::array()}};
   for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
   json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
   return json.dump(2) + "\n";

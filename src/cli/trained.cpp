@@ -352,9 +352,10 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
   add_choice(sub, "--not-finite", options.not_finite, choices<NotFiniteRule>(),
              "rows with NaN or infinity: refuse them, leave them out, or fill what is missing (NaN) in samples; the "
              "run's data.not_finite unless given");
-  add_choice(sub, "--packing", options.packing, choices<PackingRule>(),
-             "scales, offsets and missing numbers of netCDF and CF: apply or ignore them; the run's data.packing unless "
-             "given");
+  add_choice(
+      sub, "--packing", options.packing, choices<PackingRule>(),
+      "scales, offsets and missing numbers of netCDF and CF: apply or ignore them; the run's data.packing unless "
+      "given");
   add_wanted(sub, options.wanted);
 }
 

@@ -20,8 +20,8 @@ constexpr Index kReadElements = Index{1} << 22;
 constexpr Index kLabelElements = Index{1} << 25;  // in memory at once; each time their files are opened
 
 /// Sums per channel over blocks of samples. Each block is summed by one rank, and the blocks are added in their order,
-/// so that nothing depends on the number of ranks. Numbers count from the first that are there in the first sample, which
-/// keeps the sums exact enough where a mean is large and a deviation small.
+/// so that nothing depends on the number of ranks. Numbers count from the first that are there in the first sample,
+/// which keeps the sums exact enough where a mean is large and a deviation small.
 class Sums {
  public:
   Sums(const Numbers& numbers, bool log1p)
@@ -35,7 +35,8 @@ class Sums {
     for (std::size_t c = 0; c < origin_.size(); ++c)
       for (std::size_t i = c; i < first.size() && !std::isfinite(origin_[c]); i += origin_.size())
         origin_[c] = unit(first[i]);
-    std::ranges::replace_if(origin_, [](double x) { return !std::isfinite(x); }, 0.0);
+    std::ranges::replace_if(
+        origin_, [](double x) { return !std::isfinite(x); }, 0.0);
   }
 
   /// Of this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.

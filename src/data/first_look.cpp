@@ -36,9 +36,7 @@ const FileArray& named(const std::vector<FileArray>& arrays, const std::string& 
 }
 
 // Coordinates and dimensions of netCDF number the positions of others.
-bool readable(const FileArray& array) {
-  return array.type != ElementType::other && array.rows() > 1 && !array.scale;
-}
+bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1 && !array.scale; }
 
 bool may_be_samples(const FileArray& array) {
   return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;

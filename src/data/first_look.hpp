@@ -14,7 +14,7 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
-  bool whole = false;  ///< of integers that are not scaled
+  bool whole = false;     ///< of integers that are not scaled
   std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
   bool may_miss = false;  ///< attributes tell what is missing
   bool scale = false;     ///< a dimension scale: neither samples nor labels

@@ -20,9 +20,9 @@ bool fills(const DataConfig& data) { return data.train.not_finite == NotFiniteRu
 void require_numbers(const ChannelFacts& facts, const Numbers& numbers) {
   for (std::size_t c = 0; c < facts.count.size(); ++c)
     if (facts.count[c] == 0)
-      throw DataError(
-          fmt::format("{} holds no number in channel {} of any training sample: all are missing; leave that channel out",
-                      numbers.what, c));
+      throw DataError(fmt::format(
+          "{} holds no number in channel {} of any training sample: all are missing; leave that channel out",
+          numbers.what, c));
 }
 
 /// What one side's numbers leave open; of samples, `fill` is what stands for missing ones.
@@ -120,8 +120,8 @@ ChannelMap sample_map(const Config& config, const Shape& sample) {
         "data.fill: what stands for missing numbers is still to be measured, as training with data.not_finite = "
         "\"fill\" does; name the folder of such a run, or set data.fill");
   if (data.fill.size() > 1 && std::ssize(data.fill) != channels)
-    throw ConfigError(fmt::format("data.fill: {} numbers for {} channels; give one, or one per channel",
-                                  data.fill.size(), channels));
+    throw ConfigError(
+        fmt::format("data.fill: {} numbers for {} channels; give one, or one per channel", data.fill.size(), channels));
   for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c)
     map.fill.push_back(data.fill.empty() ? 0 : static_cast<float>(data.fill[data.fill.size() == 1 ? 0 : c]));
   return map;

@@ -13,8 +13,9 @@ namespace mrmf {
 /// The numbers have the same bits on any number of ranks. Collective: ranks share the reading. DataError: a channel
 /// that is the same everywhere, or a number of which there is no logarithm. ConfigError: as many numbers as neither one
 /// nor the channels. Where missing numbers are filled and there is no mean_std, whose mean is 0, data.fill is measured:
-/// the mean of what is there of each channel, or of its log(1 + x). Missing numbers count nowhere. With nothing open and
-/// no log1p nothing is read; log1p takes a reading, for the range of the numbers, even where all else is given. DataError, too, where float32 keeps too few digits of them (digits.hpp).
+/// the mean of what is there of each channel, or of its log(1 + x). Missing numbers count nowhere. With nothing open
+/// and no log1p nothing is read; log1p takes a reading, for the range of the numbers, even where all else is given.
+/// DataError, too, where float32 keeps too few digits of them (digits.hpp).
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
 /// What settled settings come to over so many channels. ConfigError where numbers are still to be measured, or are for

@@ -24,7 +24,8 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 
 /// The headers, as every rank sees them.
 NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::string>& names, const Shape& shape) {
-  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}, {}};
+  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")),  {}, {},
+                     shape.channels > 0 ? to_string(shape) : "", {}, {}};
   for (const std::string& path : spec.files)
     for (const std::string& name : names) {
       const RowReader reader(path, name, kMostCached, spec.packing);
@@ -40,7 +41,8 @@ double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
   double bytes = 0;
   for (std::size_t i = 0; i < spec.files.size(); ++i)
     for (const std::string& name : spec.sample_names())
-      bytes += static_cast<double>(shape.file_samples[i] * RowReader(spec.files[i], name, kMostCached, spec.packing).row_bytes());
+      bytes += static_cast<double>(shape.file_samples[i] *
+                                   RowReader(spec.files[i], name, kMostCached, spec.packing).row_bytes());
   return bytes;
 }
 

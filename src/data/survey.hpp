@@ -12,12 +12,12 @@ namespace mrmf {
 
 /// Samples or labels of one split.
 struct NumbersFound {
-  std::string name;                   ///< of the data set
-  std::vector<std::string> types;     ///< in the files, such as "float64"; those that occur
-  std::vector<std::string> storage;   ///< "contiguous", "compressed (1 row a chunk)", ...
-  std::string shape;                  ///< of one sample, channels last
+  std::string name;                    ///< of the data set
+  std::vector<std::string> types;      ///< in the files, such as "float64"; those that occur
+  std::vector<std::string> storage;    ///< "contiguous", "compressed (1 row a chunk)", ...
+  std::string shape;                   ///< of one sample, channels last
   std::vector<std::string> packing{};  ///< what is applied to the numbers in the files; each that occurs
-  std::optional<ChannelFacts> facts;  ///< of numbers; missing where labels are classes, or nothing was read
+  std::optional<ChannelFacts> facts;   ///< of numbers; missing where labels are classes, or nothing was read
 };
 
 struct SplitFound {
@@ -25,7 +25,7 @@ struct SplitFound {
   DatasetShape shape;
   DatasetSpec spec;
   std::vector<Index> not_finite;  ///< rows whose samples or labels hold NaN or infinity, over all files
-  double bytes = 0;  ///< of samples in the files, unpacked
+  double bytes = 0;               ///< of samples in the files, unpacked
   NumbersFound samples, labels;
   std::vector<Index> class_counts;  ///< empty where labels are no classes
 };

@@ -99,8 +99,7 @@ std::string text_of(const ExportedModel& model) {
       "A network trained by {} (run {}, resolution {}). Input 'samples': float32, (batch, positions..., channels), "
       "here {} a sample{}. Output 'prediction': the same order, {} a sample{}.",
       fact("program"), fact("run"), fact("resolution"), to_string(in),
-      model.samples.fill.empty() ? "" : "; NaN is a missing number",
-      to_string(model.network.output()),
+      model.samples.fill.empty() ? "" : "; NaN is a missing number", to_string(model.network.output()),
       model.task == Task::regression ? "" : "; 'probability': softmax or sigmoid of it");
 }
 
