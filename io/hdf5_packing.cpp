@@ -128,7 +128,7 @@ Packing packing_of(const Dataset& dataset, ElementType file_type, const std::str
   const InStored in{packing.stored, packing.stored != file_type};
   in.add(from.numbers("missing_value", 1, kMostMissing), packing.missing);
   in.add(from.numbers("_FillValue", 1, 1), packing.missing);
-  if (!from.has("_FillValue") && (packing.scaled() || is_float(packing.stored)))
+  if (!from.has("_FillValue") && !in.wraps && (packing.scaled() || is_float(packing.stored)))
     in.add(default_missing(dataset, file_type), packing.missing);
   read_range(from, in, packing);
   packing.declared =

@@ -12,8 +12,9 @@ namespace mrmf::h5 {
 /// What the attributes of an open data set say of its numbers, which the file holds as `stored`. `what` is "<path>:
 /// data set '<name>'". Where there is no _FillValue, netCDF's own default counts as missing if it is the data set's
 /// fill value, as in the files that netCDF writes: in floats and scaled numbers, not in plain integers, which are often
-/// classes or names of things, nor in bytes, of which netCDF masks none. DataError for attributes that are no
-/// numbers, or NaN, infinite or zero where that means nothing, or as many numbers as are not wanted.
+/// classes or names of things, nor in bytes and _Unsigned integers, of which netCDF4 for Python masks none. DataError
+/// for attributes that are no numbers, or NaN, infinite or zero where that means nothing, or as many numbers as are not
+/// wanted.
 Packing packing_of(const Dataset& dataset, ElementType stored, const std::string& what);
 
 /// The names of these attributes.

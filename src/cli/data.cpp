@@ -37,11 +37,10 @@ std::string channels_text(const ChannelFacts& facts) {
 
 // What was done to stored numbers, and how many were missing.
 std::string packing_text(const NumbersFound& found) {
-  std::string text;
-  for (const std::string& packing : found.packing) text += "    " + packing + "\n";
-  if (found.facts && found.facts->missing() > 0)
-    text += fmt::format("    {:.0f} numbers missing\n", found.facts->missing());
-  return text;
+  const double missing = found.facts ? found.facts->missing() : 0;
+  std::string text = fmt::format("{}", fmt::join(found.packing, "\n    "));
+  if (missing > 0) text += fmt::format("{}{:.0f} numbers missing", text.empty() ? "" : "; ", missing);
+  return text.empty() ? "" : "    " + text + "\n";
 }
 
 std::string numbers_text(const std::string& what, const NumbersFound& found) {

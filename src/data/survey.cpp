@@ -93,10 +93,10 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   collective_try(comm, [&] {
     split.samples = numbers_found(split.spec, split.spec.sample_names(), split.shape.sample);
     split.labels = numbers_found(split.spec, {split.spec.labels}, split.shape.label);
-    split.bytes = bytes_of(split.spec, split.shape);
   });
+  if (!headers_only) leave_out(split, comm);
+  collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
   if (headers_only) return split;
-  leave_out(split, comm);
   split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
@@ -143,12 +143,12 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
     if (split.samples.facts->count[c] == 0)
       advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
                                    split.samples.name));
-    else if (config.data.train.mask && c + 1 == split.samples.facts->deviation.size()) {
-      if (split.samples.facts->least[c] == 1)
-        advice.push_back("no number is missing, so data.mask adds a channel of ones; leave it out");
-    } else if (split.samples.facts->least[c] == split.samples.facts->most[c])
-      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it",
-                                   c, split.samples.name, split.samples.facts->least[c]));
+    else if (split.samples.facts->least[c] == split.samples.facts->most[c])
+      advice.push_back(
+          config.data.train.mask && c + 1 == split.samples.facts->count.size()
+              ? "no number is missing, so data.mask adds a channel of ones; leave it out"
+              : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it", c,
+                            split.samples.name, split.samples.facts->least[c]));
   if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
   const std::string fill = split.samples.facts->missing() == 0
                                ? ""
