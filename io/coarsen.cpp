@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -183,18 +184,20 @@ std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
 
 /// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
 std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                std::vector<std::string>& others) {
+                                const FileNames& names, std::vector<std::string>& others) {
   std::vector<std::string> chosen;
   std::string unreadable;
-  for (const std::string& name : all_datasets(copy.source)) {
+  require_axes(copy, order, source);
+  std::set<std::string> asked;  // by their first names
+  for (const std::string& name : copy.samples) asked.insert(first_name(names, copy.source, name));
+  for (const std::string& name : names.datasets) {
     const DatasetInfo info = source.info(name);
     const bool shaped = std::ssize(info.shape) == order.axes + 1 && !info.scale;
     const bool fits = shaped && !may_be_classes(info.whole ? info.stored : info.type);
     if (shaped && !fits) unreadable = name;
-    const bool wanted = copy.samples.empty() ? fits : std::ranges::find(copy.samples, name) != copy.samples.end();
+    const bool wanted = copy.samples.empty() ? fits : asked.contains(name);
     (wanted ? chosen : others).push_back(name);
   }
-  require_axes(copy, order, source);
   if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
     throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
                       " elements, which may be classes; if they are to be averaged, name them with --samples");
@@ -306,12 +309,14 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   const AxisOrder order = order_of(copy);
   const Hdf5File source = Hdf5File::open(copy.source, world, copy.packing);
+  FileNames file_names;
   std::vector<std::string> others;
   std::vector<Samples> all;
   std::vector<CoarseScale> scales;
   CoarseFile made;
   collective_try(world, [&] {
-    made.samples = choose(copy, order, source, others);
+    file_names = names_of(copy.source);
+    made.samples = choose(copy, order, source, file_names, others);
     if (copy.missing == MissingRule::refuse)
       for (const std::string& name : made.samples) source.require_written(name);
     for (const std::string& name : made.samples) {
@@ -342,6 +347,8 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     if (packing.declared && copy.type == ElementType::float32) target.mark_missing(samples.name);
     target.copy_attributes(copy.source, {samples.name}, packing.declared || packing.scaled());
   }
+  target.copy_names(copy.source, file_names);
+  for (const std::string& text : target.left_out()) made.notes.push_back("not in the copy: " + text);
   target.commit();
   // The root's answer counts: on network file systems, other ranks may not see the new file yet.
   collective_try(world, [&] {

@@ -49,19 +49,21 @@ struct CoarseFile {
   std::vector<std::string> samples;
   Index count = 0;                 ///< samples in all of these data sets together
   Index bytes = 0;                 ///< of the target
-  std::vector<std::string> notes;  ///< what became of arrays that number averaged positions, a line each
+  std::vector<std::string> notes;  ///< what became of arrays that number averaged positions, and what the target lacks
+                                   ///< of the source, a line each; the root knows
 };
 
 /// Collective; each rank averages its part of the rows. The target has the source's data sets: averaged samples
 /// (contiguous, their axes in the same order) and all others unchanged, but for dimension scales of averaged axes (the
-/// coordinates of netCDF): these are averaged along, or, where they cannot be, left out. It has the source's attributes
-/// except references, and except those of packing where this was applied: then a copy's missing numbers are NaN, which
-/// its _FillValue says. The root group's attribute "coarsened" is JSON with the source's name, size and shapes, the
-/// factor, the names of the axes if given, and the program. The bytes are the same for any number of ranks, and the
-/// target appears whole or not at all. DataError or ConfigError on every rank: nothing to average, a factor that does
-/// not divide, channels between positions, a shape that looks channels first without names of its axes, missing rows of
-/// a data set to average, infinity, NaN where no attribute says that numbers may be missing, a mean that uint16 cannot
-/// hold.
+/// coordinates of netCDF): these are averaged along, or, where they cannot be, left out. It has the source's groups,
+/// and its attributes except references, and except those of packing where this was applied: then a copy's missing
+/// numbers are NaN, which its _FillValue says. A further name of a data set is a link, as in the source; what lies
+/// behind a link to another file is copied. The root group's attribute "coarsened" is JSON with the source's name, size
+/// and shapes, the factor, the names of the axes if given, and the program. The bytes are the same for any number of
+/// ranks, and the target appears whole or not at all. DataError or ConfigError on every rank: nothing to average, a
+/// factor that does not divide, channels between positions, a shape that looks channels first without names of its
+/// axes, missing rows of a data set to average, infinity, NaN where no attribute says that numbers may be missing, a
+/// mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

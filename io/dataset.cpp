@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/axis_order.hpp"
+#include "io/class_values.hpp"
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
@@ -15,6 +16,7 @@
 #include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "io/not_finite.hpp"
+#include "io/split_column.hpp"
 #include "mpi/comm.hpp"
 
 #define XXH_INLINE_ALL
@@ -44,7 +46,8 @@ void check_type(const DatasetInfo& info, const std::string& where) {
 
 /// The shape of one sample's labels. Classes are single numbers, so that an axis less than the samples' has is enough
 /// for their positions; the same goes for numbers, unless these axes could also be one of outputs.
-Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec, const std::string& where) {
+Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetSpec& spec, bool one_hot,
+                  const std::string& where) {
   const LabelForm& form = spec.form;
   const AxisOrder order = parse_axes(spec.axes);
   const bool move = labels_move(labels.shape, sample, order);
@@ -57,10 +60,18 @@ Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetS
   const auto axes = std::ssize(all) - 1;
   const bool classes = form.kind == LabelKind::classes;
   Shape shape;
+  if (one_hot) {
+    shape.channels = 1;
+    if (axes == 1) return shape;
+    shape.axes = sample.axes;
+    std::copy(all.begin() + 1, all.end() - 1, shape.spatial.end() - sample.axes);
+    return shape;
+  }
   if (axes == 0 || (axes == 1 && (!classes || all[1] == 1 || sample.axes != 1))) {
     shape.channels = axes == 0 ? 1 : all[1];
     if (classes && shape.channels != 1)
-      refuse("a sample has one class: labels are (n), or have positions as the samples do");
+      refuse("a sample has one class: labels are (n), or one-hot rows of a single 1 and zeros, or have positions as " +
+             std::string("the samples do"));
     return shape;
   }
   const bool without_channels = axes == sample.axes;
@@ -72,19 +83,23 @@ Shape label_shape(const DatasetInfo& labels, const Shape& sample, const DatasetS
   for (int axis = 0; axis < shape.axes; ++axis)
     shape.spatial[static_cast<std::size_t>(3 - shape.axes + axis)] = all[static_cast<std::size_t>(1 + axis)];
   if (classes && shape.channels != 1)
-    refuse("a position has one class: store its number, with a last axis of 1 or none");
+    refuse("a position has one class: store its number, with a last axis of 1 or none, or one-hot");
   return shape;
 }
 
-Shape inspect_labels(const DatasetInfo& labels, const DatasetShape& shape, const DatasetSpec& spec,
-                     const std::string& where) {
-  check_type(labels, where);
-  const Shape label = label_shape(labels, shape.sample, spec, where);
+/// Sets the shape of labels in `shape`, from the file's headers and, where they may be one-hot, its first rows.
+void inspect_labels(const Hdf5File& file, const std::string& path, const DatasetSpec& spec, DatasetShape& shape) {
+  const std::string where = place(path, spec.labels);
+  const DatasetInfo labels = file.info(spec.labels);
+  if (labels.words && spec.form.kind == LabelKind::classes && spec.form.values.empty())
+    throw DataError(where + " holds words; name them in training.class_values, in the order of the classes");
+  if (!labels.words || !holds_words(spec.form)) check_type(labels, where);
+  shape.one_hot = one_hot_width(path, labels, shape, spec);
+  shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0, where);
   if (labels.rows() != shape.samples)
     throw DataError(where + " has " + std::to_string(labels.rows()) + " rows for " + std::to_string(shape.samples) +
                     " samples; each sample needs its row of labels");
-  require_countable({shape.samples, label.per_sample()}, where);
-  return label;
+  require_countable({shape.samples, shape.label.per_sample() * std::max<Index>(1, shape.one_hot)}, where);
 }
 
 /// One of a file's data sets of samples, without labels.
@@ -134,9 +149,13 @@ DatasetShape inspect_file(const std::string& path, const DatasetSpec& spec) {
   }
   if (spec.mask) ++shape.sample.channels;
   if (spec.labels.empty()) return shape;
-  shape.label = inspect_labels(file.info(spec.labels), shape, spec, place(path, spec.labels));
+  inspect_labels(file, path, spec, shape);
   if (spec.missing == MissingRule::refuse) file.require_written(spec.labels);
   return shape;
+}
+
+std::string classes_text(Index one_hot) {
+  return one_hot > 0 ? "one-hot rows of " + std::to_string(one_hot) + " classes" : "numbers of classes";
 }
 
 DatasetShape inspect_files(const DatasetSpec& spec) {
@@ -149,12 +168,16 @@ DatasetShape inspect_files(const DatasetSpec& spec) {
     if (total.file_samples.empty()) {
       total.sample = one.sample;
       total.label = one.label;
+      total.one_hot = one.one_hot;
       total.type = one.type;
     }
     join_storage(total, one);
     if (one.sample != total.sample)
       throw DataError(place(path, spec.samples) + " has samples of " + to_string(one.sample) + ", but " +
                       spec.files.front() + " has " + to_string(total.sample) + "; leave one of them out");
+    if (one.one_hot != total.one_hot)
+      throw DataError(place(path, spec.labels) + " holds " + classes_text(one.one_hot) + ", and " + spec.files.front() +
+                      " " + classes_text(total.one_hot) + "; leave one of them out");
     if (one.label != total.label)
       throw DataError(place(path, spec.labels) + " has " + to_string(one.label) + " labels per sample, but " +
                       spec.files.front() + " has " + to_string(total.label) + "; leave one of them out");
@@ -191,7 +214,8 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
                                   shape.label.axes,
                                   labels[0],
                                   labels[1],
-                                  labels[2]};
+                                  labels[2],
+                                  shape.one_hot};
   comm.broadcast(std::span(words), 0);
   shape.file_samples.resize(spec.files.size());
   comm.broadcast(std::span(shape.file_samples), 0);
@@ -201,39 +225,9 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
   shape.type = static_cast<ElementType>(words[7]);
   shape.chunks = {words[8], words[9]};
   shape.converted = words[10];
+  shape.one_hot = words[15];
   shape.label_type = label_storage(spec.form);
   return shape;
-}
-
-/// The numbers of the choice's column, read by the root.
-std::vector<float> read_column(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
-  std::vector<float> column;
-  if (spec.choice.column.empty()) return column;
-  column.resize(static_cast<std::size_t>(shape.samples));
-  collective_try(comm, [&] {
-    Span rest(column);
-    for (std::size_t i = 0; i < spec.files.size() && comm.root(); ++i) {
-      const Hdf5File file = Hdf5File::open(spec.files[i], Comm::self(), spec.packing);
-      const DatasetInfo info = file.info(spec.choice.column);
-      const std::string where = place(spec.files[i], spec.choice.column);
-      check_type(info, where);
-      if (info.rows() != shape.file_samples[i] || info.shape.size() > 2 ||
-          (info.shape.size() == 2 && info.shape[1] != 1))
-        throw DataError(where + " has shape " + shape_text(info.shape) +
-                        ", and data.split.column wants one number for " + "each of " +
-                        std::to_string(shape.file_samples[i]) + " samples");
-      const auto count = static_cast<std::size_t>(info.rows());
-      file.read_rows(spec.choice.column, 0, info.rows(), rest.first(count));
-      const Index bad = first_not_finite(ElementType::float32, rest.data(), info.rows());
-      if (bad < info.rows())
-        throw DataError(where + ", row " + std::to_string(bad) + " holds " +
-                        not_finite_reason(rest[static_cast<std::size_t>(bad)]) +
-                        "; data.split.column wants 0 for training and another number for validation");
-      rest = rest.subspan(count);
-    }
-  });
-  comm.broadcast(std::span(column), 0);
-  return column;
 }
 
 /// Leaves rows out of a shape that has them all.
@@ -250,16 +244,35 @@ void keep_rows(DatasetShape& shape, std::vector<Index> rows) {
   shape.rows = std::move(rows);
 }
 
+std::string why_no_row(const RowChoice& choice, const std::string& part) {
+  if (choice.column.empty()) return "it has only one; give more samples";
+  if (!choice.validation_roles.empty()) return "data.split names no rows of '" + choice.column + "' for it";
+  return "'" + choice.column + "' has " + (part == "training" ? "no 0" : "only zeros") +
+         ", and rows of 0 train, all others validate";
+}
+
+/// Of a split: the rows of its part, chosen by the root.
 void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   if (spec.choice.part == RowPart::all) return;
-  keep_rows(shape, choose_rows(spec.choice, shape.samples, read_column(spec, shape, comm)));
+  std::vector<Index> rows;
+  collective_try(comm, [&] {
+    if (!comm.root()) return;
+    SplitColumn column;
+    if (!spec.choice.column.empty()) {
+      column = read_split_column(spec.files, spec.choice.column, shape.file_samples, spec.packing);
+      shape.unused = unused_text(spec.choice, column);
+    }
+    rows = choose_rows(spec.choice, shape.samples, column);
+  });
+  Index count = std::ssize(rows);
+  comm.broadcast(std::span(&count, 1), 0);
+  rows.resize(static_cast<std::size_t>(count));
+  comm.broadcast(std::span(rows), 0);
+  comm.broadcast(shape.unused, 0);
+  keep_rows(shape, std::move(rows));
   if (shape.samples > 0) return;
   const std::string part = spec.choice.part == RowPart::train ? "training" : "validation";
-  throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " +
-                  (spec.choice.column.empty()
-                       ? "it has only one; give more samples"
-                       : "'" + spec.choice.column + "' has " + (part == "training" ? "no 0" : "only zeros") +
-                             ", and rows of 0 train, all others validate"));
+  throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " + why_no_row(spec.choice, part));
 }
 
 }  // namespace
@@ -368,7 +381,7 @@ std::int64_t digest_of(const std::string& path, const DatasetSpec& spec) {
   h5::require(bool(file), path + ": cannot be opened");
   Digest digest;
   for (const std::string& name : spec.sample_names()) add_dataset(digest, path, file.get(), name, spec.packing);
-  if (!spec.labels.empty()) add_dataset(digest, path, file.get(), spec.labels, spec.packing);
+  if (!spec.labels.empty() && !holds_words(spec.form)) add_dataset(digest, path, file.get(), spec.labels, spec.packing);
   return static_cast<std::int64_t>(digest.sum());
 }
 

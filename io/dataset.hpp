@@ -38,6 +38,8 @@ struct LabelForm {
   Index classes = 0;              ///< classes: how many there are; 0: not settled yet
   std::optional<Index> ignore{};  ///< probabilities and classes: a value that says that there is no label
   CoarseLabels coarse = CoarseLabels::shares;
+  /// Classes: the labels that stand for class 0, 1, ..., numbers as texts, or words; empty: the classes' numbers.
+  std::vector<std::string> values{};
   bool operator==(const LabelForm&) const = default;
 };
 
@@ -83,6 +85,8 @@ struct DatasetShape {
   std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
   std::vector<Index> file_rows{};  ///< the same: rows in each file
   std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite
+  std::string unused{};          ///< what the choice leaves out of both parts, for people; empty: nothing
+  Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
   /// The shape of what is read of a sample.

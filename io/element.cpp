@@ -72,7 +72,7 @@ std::string to_string(ElementType type) {
   return "other";
 }
 
-std::string readable_types() { return "float16, float32, float64 and integers of 8 to 64 bits can be read"; }
+std::string readable_types() { return "numbers and complex numbers of any size can be read"; }
 
 Index size_of(ElementType type) {
   switch (type) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <set>
 
+#include "io/foreign_data.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -41,6 +43,12 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& names) 
       if (there.insert(file).second || named) files.push_back(file);
   }
   return files;
+}
+
+std::string no_match_text(const std::string& pattern) {
+  const std::string advice = advice_on_name(pattern);
+  return "no file matches " + pattern +
+         (advice.empty() ? "; correct the pattern, or the folder to start from" : ": " + advice);
 }
 
 }  // namespace mrmf

@@ -13,4 +13,7 @@ bool is_pattern(const std::string& name);
 /// is there already is not named again by a pattern. A pattern that matches nothing stays as it is.
 std::vector<std::string> expand_patterns(const std::vector<std::string>& names);
 
+/// "no file matches x*.h5; correct the pattern, or the folder to start from", or what else is to be done about it.
+std::string no_match_text(const std::string& pattern);
+
 }  // namespace mrmf

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "io/hdf5_filters.hpp"
 #include "io/hdf5_links.hpp"
 
 namespace mrmf::h5 {
@@ -14,23 +15,25 @@ herr_t list_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
   return 0;
 }
 
-void copy_attribute(hid_t from, hid_t to, const char* name, const std::string& what) {
+/// False for references, which would lead elsewhere in another file.
+bool copy_attribute(hid_t from, hid_t to, const char* name, const std::string& what) {
   const Attribute source(H5Aopen(from, name, H5P_DEFAULT));
   require(bool(source), what + " cannot be opened");
   const Type type(H5Aget_type(source.get()));
-  if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return;
+  if (H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) return false;
   const Space space(H5Aget_space(source.get()));
   const auto elements = static_cast<std::size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
   Attribute target(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
   if (elements == 0) {  // nothing can be read from it
     require(target && target.close(), what + " cannot be written");
-    return;
+    return true;
   }
   std::vector<std::byte> value(elements * H5Tget_size(type.get()));
   require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
   const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
   H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
   require(written, what + " cannot be written");
+  return true;
 }
 
 bool lies_elsewhere(const Dataset& dataset) {
@@ -94,9 +97,10 @@ void copy_attributes(const CopyPlaces& places, const std::string& object, const 
   require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
           places.source + ": the attributes of '" + object + "' cannot be listed");
   for (const std::string& name : names)
-    if (H5Aexists(there.get(), name.c_str()) == 0 && std::ranges::find(except, name) == except.end())
-      copy_attribute(here.get(), there.get(), name.c_str(),
-                     places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target);
+    if (H5Aexists(there.get(), name.c_str()) == 0 && std::ranges::find(except, name) == except.end() &&
+        !copy_attribute(here.get(), there.get(), name.c_str(),
+                        places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target))
+      places.left_out.references[name].push_back("'" + object + "'");
 }
 
 void copy_dataset(const CopyPlaces& places, const std::string& name) {
@@ -104,6 +108,7 @@ void copy_dataset(const CopyPlaces& places, const std::string& name) {
   const Target source = follow(places.from, name);
   const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   require(bool(from), what + " cannot be opened");
+  require_filters(from, what);
   const bool elsewhere = lies_elsewhere(from);
   const Type stored(H5Dget_type(from.get())), type(H5Tcopy(stored.get()));  // a named type belongs to its own file
   const Space space(H5Dget_space(from.get()));
@@ -112,10 +117,61 @@ void copy_dataset(const CopyPlaces& places, const std::string& name) {
   H5Pset_create_intermediate_group(links.get(), 1);
   Dataset to(H5Dcreate2(places.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
   require(bool(to), what + " cannot be created");
-  // References would lead elsewhere in another file.
-  if (H5Tdetect_class(type.get(), H5T_REFERENCE) <= 0) copy_values(from, to, type, what);
+  if (H5Tdetect_class(type.get(), H5T_REFERENCE) <= 0)
+    copy_values(from, to, type, what);
+  else  // would lead elsewhere in another file
+    places.left_out.others.push_back("the references that '" + name + "' holds");
   require(to.close(), what + " cannot be written");
   copy_attributes(places, name);
+}
+
+namespace {
+
+void make_group(const CopyPlaces& places, const std::string& name) {
+  const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_GROUP_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  H5Pset_obj_track_times(creation.get(), false);
+  Group made(H5Gcreate2(places.to, name.c_str(), links.get(), creation.get(), H5P_DEFAULT));
+  require(made && made.close(), places.target + ": group '" + name + "' cannot be created");
+}
+
+void make_link(const CopyPlaces& places, const FurtherName& name) {
+  const Properties links(H5Pcreate(H5P_LINK_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  const herr_t made =
+      name.soft ? H5Lcreate_soft(name.of.c_str(), places.to, name.name.c_str(), links.get(), H5P_DEFAULT)
+                : H5Lcreate_hard(places.to, name.of.c_str(), places.to, name.name.c_str(), links.get(), H5P_DEFAULT);
+  require(made >= 0, places.target + ": link '" + name.name + "' cannot be created");
+}
+
+}  // namespace
+
+void copy_names(const CopyPlaces& places, const FileNames& names) {
+  for (const std::string& group : names.groups) {
+    if (!follow(places.to, group).there) make_group(places, group);
+    copy_attributes(places, group);
+  }
+  for (const FurtherName& name : names.further) {
+    if (name.soft || follow(places.to, name.of).there)
+      make_link(places, name);
+    else
+      places.left_out.others.push_back("'" + name.name + "', another name of '" + name.of + "'");
+  }
+  for (const std::string& type : names.types) places.left_out.others.push_back("the type '" + type + "'");
+  for (const std::string& link : names.broken) places.left_out.others.push_back(link);
+}
+
+std::vector<std::string> texts_of(const LeftOut& left_out) {
+  constexpr std::size_t most = 4;
+  std::vector<std::string> texts;
+  for (const auto& [attribute, objects] : left_out.references) {
+    std::string text = "the references in attribute '" + attribute + "' of ";
+    for (std::size_t i = 0; i < std::min(most, objects.size()); ++i) text += (i == 0 ? "" : ", ") + objects[i];
+    if (objects.size() > most) text += " and " + std::to_string(objects.size() - most) + " more";
+    texts.push_back(std::move(text));
+  }
+  texts.insert(texts.end(), left_out.others.begin(), left_out.others.end());
+  return texts;
 }
 
 }  // namespace mrmf::h5

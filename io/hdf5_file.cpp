@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <memory>
 
+#include "io/foreign_data.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_packing.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "mpi/comm.hpp"
@@ -20,8 +22,7 @@ namespace {
 
 /// Takes `reason` at once: the library's next call clears its errors.
 h5::File open_here(const std::string& path, std::string& reason) {
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::File file = h5::open_to_read(path);
   if (!file) reason = h5::last_error();
   return file;
 }
@@ -46,9 +47,13 @@ std::string truncation(const std::string& reason) {
 }  // namespace
 
 void h5::check_readable(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) throw DataError(path + ": " + advice_on_folder(path));
   if (InputFile(path).bytes() == 0) throw DataError(path + ": is empty (0 bytes); copy or make it again");
-  if (H5Fis_hdf5(path.c_str()) <= 0)
+  if (H5Fis_hdf5(path.c_str()) <= 0) {
+    if (const std::string advice = advice_on_format(path); !advice.empty()) throw DataError(path + ": " + advice);
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
+  }
   std::string reason;
   if (open_here(path, reason)) return;
   const std::string cut = truncation(reason);
@@ -159,7 +164,9 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type type(H5Dget_type(dataset.get()));
-  DatasetInfo info{h5::shape_of(space.get()), h5::element_type(type.get()), h5::describe(type.get())};
+  const h5::Element element = h5::element_of(type.get());
+  DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get()),
+                   H5Tget_class(type.get()) == H5T_STRING};
   require_countable(info.shape, state_->at(name));
   info.scale = h5::is_dimension_scale(dataset, state_->at(name));
   if (info.type == ElementType::other) return info;
@@ -238,6 +245,43 @@ std::string Hdf5File::read_text(const std::string& name) const {
   return string_of(type.get(), space.get(), state_->at(name), [&](hid_t memory, void* to) {
     return H5Dread(dataset.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
   });
+}
+
+std::vector<std::string> Hdf5File::read_words(const std::string& name, Index first, Index count) const {
+  const h5::Lock lock;
+  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
+  const h5::Space space(H5Dget_space(dataset.get()));
+  const h5::Type file_type(H5Dget_type(dataset.get()));
+  const std::string what = state_->at(name);
+  h5::Block rows{{}, h5::shape_of(space.get()), 0};
+  if (H5Tget_class(file_type.get()) != H5T_STRING || rows.count.empty()) throw DataError(what + " holds no words");
+  rows.first.resize(rows.count.size());
+  if (first < 0 || count < 0 || first + count > rows.count.front())
+    throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
+  rows.first.front() = first;
+  rows.count.front() = count;
+  std::vector<std::string> words;
+  if (count == 0) return words;
+  const h5::Space memory = h5::select(space.get(), rows);
+  const auto elements = static_cast<std::size_t>(H5Sget_simple_extent_npoints(memory.get()));
+  const auto add = [&](std::string word) {
+    word.resize(word.find_last_not_of(std::string(" \0", 2)) + 1);
+    words.push_back(std::move(word));
+  };
+  if (H5Tis_variable_str(file_type.get()) > 0) {
+    std::vector<char*> texts(elements);
+    h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
+                what + " cannot be read");
+    for (const char* text : texts) add(text == nullptr ? "" : text);
+    H5Dvlen_reclaim(file_type.get(), memory.get(), H5P_DEFAULT, texts.data());
+    return words;
+  }
+  const std::size_t size = H5Tget_size(file_type.get());
+  std::string texts(elements * size, '\0');
+  h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
+              what + " cannot be read");
+  for (std::size_t i = 0; i < elements; ++i) add(std::string(texts.substr(i * size, size).c_str()));
+  return words;
 }
 
 std::string h5::attribute_text(hid_t object, const std::string& name, const std::string& object_text) {

@@ -15,6 +15,7 @@ struct DatasetInfo {
   std::vector<Index> shape;
   ElementType type = ElementType::other;    ///< of the numbers that are read (io/packing.hpp)
   std::string type_name;                    ///< the file's own type in words, also for unreadable types
+  bool words = false;                       ///< texts, of variable or fixed length
   bool whole = false;                       ///< of integers that are not scaled
   ElementType stored = ElementType::other;  ///< in the file
   std::string packing{};                    ///< what is applied to its numbers (Packing::text)
@@ -53,6 +54,8 @@ class Hdf5File {
   /// rounded.
   void read_rows(const std::string& dataset, Index first, Index count, Span out) const;
   std::string read_text(const std::string& dataset) const;  ///< one string, of variable or fixed length
+  /// The texts of rows [first, first + count), row-major, without blanks or zeros at their ends. Independent per rank.
+  std::vector<std::string> read_words(const std::string& dataset, Index first, Index count) const;
 
   std::string read_attribute(const std::string& name) const;  ///< "" when there is none
 

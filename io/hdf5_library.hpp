@@ -1,5 +1,5 @@
-// Tools around the HDF5 library: its lock, RAII for its identifiers, its error text and element types, and the state of
-// an open file. Private to io/.
+// Tools around the HDF5 library: its lock, RAII for its identifiers, its error text, and the state of an open file.
+// Private to io/.
 #pragma once
 
 #include <hdf5.h>
@@ -88,18 +88,10 @@ Properties file_access();
 /// The same for writing a file, in the formats of one fixed library version, whichever library writes.
 Properties write_access();
 
-/// Our element type for a file's type, in either byte order.
-ElementType element_type(hid_t file_type);
-
-/// A user's name for any HDF5 type: "64-bit integer", "string", "compound".
-std::string describe(hid_t file_type);
-
-/// The type as this machine holds it in memory; the library swaps bytes on the way. HDF5 1.10 has no half-precision
-/// type, so float16 is built from the file's type.
-Type memory_type(ElementType type, hid_t file_type);
-
-/// The type as our own files hold it: little-endian. Not of ElementType::other.
-Type stored_type(ElementType type);
+/// Opens a file for reading, with this access or file_access(); invalid where it cannot be. A file that the library
+/// itself has open, as a source of a virtual data set, is opened with the locks that it has there: the library takes no
+/// others.
+File open_to_read(const std::string& path, const Properties& access = file_access());
 
 }  // namespace mrmf::h5
 

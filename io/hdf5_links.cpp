@@ -146,7 +146,7 @@ class Way {
     std::string reason;
     for (const std::string& place : places_of(file_of(found_.file), name, "HDF5_EXT_PREFIX")) {
       if (!is_regular(place)) continue;
-      File file(H5Fopen(place.c_str(), H5F_ACC_RDONLY, access.get()));
+      File file = open_to_read(place, access);
       if (!file) {
         reason = last_error();
         continue;

@@ -21,8 +21,7 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
 
 h5::File open_file(const std::string& path) {
   h5::silence();
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::File file = h5::open_to_read(path);
   h5::require(bool(file), path + ": cannot be opened");
   return file;
 }

@@ -14,6 +14,7 @@
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_packing.hpp"
+#include "io/hdf5_types.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -95,6 +96,7 @@ struct Hdf5Output::State {
   h5::DriverFile driver;
   h5::File file;  // open on the root
   std::map<std::string, Place> places;
+  h5::LeftOut left_out;           // on the root
   Index wanted = 0, written = 0;  // bytes of all data sets; bytes of rows that this rank wrote
 
   State(const std::string& target, Replace replace, const Comm& ranks)
@@ -198,7 +200,7 @@ void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std:
   state_->on_root([&] {
     const h5::File from = open_source(source);
     for (const std::string& name : names)
-      h5::copy_dataset({from.get(), state_->file.get(), source, state_->path()}, name);
+      h5::copy_dataset({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, name);
   });
 }
 
@@ -206,7 +208,7 @@ void Hdf5Output::copy_attributes(const std::string& source, const std::vector<st
   state_->on_root([&] {
     const h5::File from = open_source(source);
     for (const std::string& object : objects)
-      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path()}, object,
+      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object,
                           unpacked ? h5::packing_attributes() : std::vector<std::string>{});
   });
 }
@@ -222,6 +224,15 @@ void Hdf5Output::mark_missing(const std::string& name) {
                 state_->path() + ": attribute '_FillValue' of '" + name + "' cannot be written");
   });
 }
+
+void Hdf5Output::copy_names(const std::string& source, const FileNames& names) {
+  state_->on_root([&] {
+    const h5::File from = open_source(source);
+    h5::copy_names({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, names);
+  });
+}
+
+std::vector<std::string> Hdf5Output::left_out() const { return h5::texts_of(state_->left_out); }
 
 void Hdf5Output::commit() {
   state_->on_root([&] { h5::require(state_->file.close(), state_->path() + ": cannot be closed"); });

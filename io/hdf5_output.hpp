@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
 
@@ -51,6 +52,11 @@ class Hdf5Output {
   void copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked = false);
   /// Says of a data set of float32 that what is NaN in it is missing, as netCDF does.
   void mark_missing(const std::string& dataset);
+
+  /// Gives this file the groups of another with their attributes, and the further names of its data sets and groups.
+  void copy_names(const std::string& source, const FileNames& names);
+  /// What the copies made above lack of their source, a line each; the root knows.
+  std::vector<std::string> left_out() const;
 
   /// Collective: closes the file and puts it in its place. FaultError when rows have not been written.
   void commit();

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_filters.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_packing.hpp"
@@ -202,10 +203,12 @@ Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector
 
 }  // namespace
 
-std::vector<Index> shape_of(hid_t space) {
+std::vector<Index> shape_of(hid_t space, const Element& element) {
   std::vector<hsize_t> sizes(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space), 0)));
   H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
-  return {sizes.begin(), sizes.end()};
+  std::vector<Index> shape(sizes.begin(), sizes.end());
+  if (!shape.empty()) shape.insert(shape.end(), element.axes.begin(), element.axes.end());
+  return shape;
 }
 
 namespace {
@@ -242,15 +245,17 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index m
   dataset_ = open_target(target, path, name);
   space_ = Space(H5Dget_space(dataset_.get()));
   const Type file_type(H5Dget_type(dataset_.get()));
-  const ElementType stored = element_type(file_type.get());
-  if (stored == ElementType::other)
+  element_ = element_of(file_type.get());
+  if (element_.type == ElementType::other)
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
-  packing_ = packing == PackingRule::ignore ? Packing{.stored = stored} : packing_of(dataset_, stored, what_);
-  memory_ = memory_type(stored, file_type.get());
-  shape_ = shape_of(space_.get());
+  packing_ =
+      packing == PackingRule::ignore ? Packing{.stored = element_.type} : packing_of(dataset_, element_.type, what_);
+  memory_ = memory_type(file_type.get());
+  shape_ = shape_of(space_.get(), element_);
   require_countable(shape_, what_);
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
-  storage_ = storage_of(dataset_, memory_, shape_, what_);
+  require_filters(dataset_, what_);
+  storage_ = storage_of(dataset_, memory_, shape_of(space_.get(), {}), what_);
   if (storage_.chunk.empty()) return;
   ChunkCache cache(storage_, shape_);
   cache.fit(most_cached);
@@ -306,8 +311,34 @@ void Rows::read(const Block& block, void* to) const {
   packing_.unpack(stored.get(), block.elements, to);
 }
 
-// When several rows cannot be read together, looks for the row at fault.
 void Rows::read_stored(const Block& block, void* to) const {
+  if (element_.axes.empty()) return read_elements(block, to);
+  const auto axes = static_cast<std::ptrdiff_t>(block.first.size() - element_.axes.size());
+  Block stored = block;
+  stored.first.resize(static_cast<std::size_t>(axes));
+  stored.count.resize(static_cast<std::size_t>(axes));
+  stored.elements = std::accumulate(stored.count.begin(), stored.count.end(), Index{1}, std::multiplies<>());
+  if (std::equal(block.count.begin() + axes, block.count.end(), element_.axes.begin()))
+    return read_elements(stored, to);
+  std::vector<Index> wanted{0};  // of the numbers of an element
+  for (std::size_t axis = 0; axis < element_.axes.size(); ++axis) {
+    std::vector<Index> next;
+    for (const Index number : wanted)
+      for (Index i = 0; i < block.count[static_cast<std::size_t>(axes) + axis]; ++i)
+        next.push_back(number * element_.axes[axis] + block.first[static_cast<std::size_t>(axes) + axis] + i);
+    wanted = std::move(next);
+  }
+  const Index size = size_of(element_.type);
+  const auto bytes = static_cast<Index>(H5Tget_size(memory_.get()));
+  std::vector<std::byte> whole(static_cast<std::size_t>(stored.elements * bytes));
+  read_elements(stored, whole.data());
+  auto* next = static_cast<std::byte*>(to);
+  for (Index i = 0; i < stored.elements; ++i)
+    for (const Index number : wanted) next = std::copy_n(whole.data() + i * bytes + number * size, size, next);
+}
+
+// When several rows cannot be read together, looks for the row at fault.
+void Rows::read_elements(const Block& block, void* to) const {
   std::optional<std::string> reason = try_read(block, to);
   if (!reason) return;
   Index row = block.first[0];
@@ -322,6 +353,7 @@ void Rows::read_stored(const Block& block, void* to) const {
     row = one.first[0];
     break;
   }
+  if (const auto missing = missing_filter(dataset_, false)) throw DataError(what_ + " " + *missing);
   throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason) +
                   "; copy the file or make it again");
 }

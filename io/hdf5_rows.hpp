@@ -10,6 +10,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "kernels/tensor.hpp"
 
@@ -38,14 +39,15 @@ void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Ind
 
 /// Opens a data set of a file. DataError when there is none of that name (lists those there are, and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
-std::vector<Index> shape_of(hid_t space);
+/// The axes of a data set, with those of its elements behind them; none of a single one.
+std::vector<Index> shape_of(hid_t space, const Element& element);
 
 /// How a data set lies in its file.
 struct Storage {
   std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led
                                 ///< there), if they are one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
-  std::vector<Index> chunk;  ///< empty unless chunked
+  std::vector<Index> chunk;  ///< empty unless chunked; without the axes of elements
   Index element_bytes = 0;   ///< in the file
   ChunkMemory memory;
 };
@@ -76,6 +78,8 @@ class Rows {
 
  private:
   void read_stored(const Block& block, void* to) const;
+  /// Blocks without the axes of elements, which the library reads whole.
+  void read_elements(const Block& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
   std::optional<std::string> try_read(const Block& block, void* to) const;
 
@@ -83,6 +87,7 @@ class Rows {
   Space space_;
   Type memory_;
   Packing packing_;
+  Element element_;
   std::vector<Index> shape_;
   std::string what_;
   Storage storage_;

@@ -72,10 +72,29 @@ OpenSource open_source(const std::string& path, const std::string& name) {
   const std::vector<std::string> places = name == "." ? std::vector{path} : places_of(path, name, "HDF5_VDS_PREFIX");
   for (const std::string& place : places) {
     if (!is_regular(place)) continue;
-    const Properties access = file_access();
-    if (File file(H5Fopen(place.c_str(), H5F_ACC_RDONLY, access.get())); file) return {std::move(file), place};
+    if (File file = open_to_read(place); file) return {std::move(file), place};
   }
   return {};
+}
+
+std::vector<ExternalBytes> external_bytes(const std::string& path, const Properties& creation) {
+  const char* const variable = std::getenv("HDF5_EXTFILE_PREFIX");
+  std::string prefix = variable == nullptr ? "" : variable;
+  if (const std::string origin = "${ORIGIN}"; prefix.starts_with(origin))
+    prefix = std::filesystem::absolute(path).parent_path().string() + prefix.substr(origin.size());
+  std::vector<ExternalBytes> all;
+  const int count = H5Pget_external_count(creation.get());
+  for (int i = 0; i < count; ++i) {
+    std::vector<char> name(4096);
+    ExternalBytes bytes;
+    require(H5Pget_external(creation.get(), static_cast<unsigned>(i), name.size(), name.data(), &bytes.offset,
+                            &bytes.count) >= 0,
+            path + ": its external files cannot be listed");
+    name.back() = '\0';
+    bytes.file = (std::filesystem::path(prefix) / name.data()).string();
+    all.push_back(std::move(bytes));
+  }
+  return all;
 }
 
 namespace {
@@ -134,25 +153,13 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
 /// Checks the files of raw bytes beside the HDF5 file, and adds them to `files`. The library reads zeros behind their
 /// end.
 std::optional<Gap> external_gap(const std::string& path, const Properties& creation, std::set<std::string>& files) {
-  const char* const variable = std::getenv("HDF5_EXTFILE_PREFIX");
-  std::string prefix = variable == nullptr ? "" : variable;
-  if (const std::string origin = "${ORIGIN}"; prefix.starts_with(origin))
-    prefix = std::filesystem::absolute(path).parent_path().string() + prefix.substr(origin.size());
-  const int count = H5Pget_external_count(creation.get());
-  for (int i = 0; i < count; ++i) {
-    std::vector<char> name(4096);
-    off_t offset = 0;
-    hsize_t bytes = 0;
-    require(H5Pget_external(creation.get(), static_cast<unsigned>(i), name.size(), name.data(), &offset, &bytes) >= 0,
-            path + ": its external files cannot be listed");
-    name.back() = '\0';
-    const std::filesystem::path file = std::filesystem::path(prefix) / name.data();
-    files.insert(file.string());
-    if (!is_regular(file.string())) return Gap{0, "come from " + file.string() + ", which is not there"};
+  for (const ExternalBytes& bytes : external_bytes(path, creation)) {
+    files.insert(bytes.file);
+    if (!is_regular(bytes.file)) return Gap{0, "come from " + bytes.file + ", which is not there"};
     std::error_code unknown;
-    const auto size = std::filesystem::file_size(file, unknown);
-    if (bytes != H5F_UNLIMITED && (unknown || static_cast<std::uint64_t>(offset) + bytes > size))
-      return Gap{0, "come from " + file.string() + ", which is too short"};
+    const auto size = std::filesystem::file_size(bytes.file, unknown);
+    if (bytes.count != H5F_UNLIMITED && (unknown || static_cast<std::uint64_t>(bytes.offset) + bytes.count > size))
+      return Gap{0, "come from " + bytes.file + ", which is too short"};
   }
   return std::nullopt;
 }

@@ -26,6 +26,15 @@ struct OpenSource {
 /// Opens a file that a data set of the file at `path` names as its source; "." is that file itself.
 OpenSource open_source(const std::string& path, const std::string& name);
 
+/// Raw bytes of a data set in a file of their own beside the HDF5 file.
+struct ExternalBytes {
+  std::string file;  ///< where the library looks for it
+  off_t offset = 0;
+  hsize_t count = 0;  ///< or H5F_UNLIMITED
+};
+/// Those of a data set of the file at `path`, in their order; most have none. DataError when they cannot be listed.
+std::vector<ExternalBytes> external_bytes(const std::string& path, const Properties& creation);
+
 /// The first rows that were never written.
 struct Gap {
   Index row = 0;

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "io/foreign_data.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -18,6 +20,8 @@ constexpr Index largest_read = Index{1} << 30;
 
 [[noreturn]] void cannot_open(const std::string& path, int reason) {
   if (reason == ENOENT) {
+    if (const std::string advice = advice_on_name(path); !advice.empty())
+      throw DataError(path + ": no such file: " + advice);
     const bool relative = std::filesystem::path(path).is_relative();
     std::error_code gone;
     throw DataError(path + ": no such file" +

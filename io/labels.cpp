@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/coarsen.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
@@ -125,46 +126,123 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
   return fits(channels_last(stored, order, "labels")) || !fits(stored);
 }
 
+namespace {
+
+// Whether labels of this shape are one-hot in most of a file's first rows: one that is not is then named when it is
+// read.
+bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shape& label, bool moves) {
+  constexpr Index first_rows = 64;
+  const RowReader reader(path, spec.labels, kMostCached, spec.packing);
+  const Index rows = std::min(first_rows, reader.shape().front());
+  std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
+  reader.read(0, rows, raw.data());
+  std::vector<float> values(raw.size() / static_cast<std::size_t>(size_of(reader.type()))), moved(values.size());
+  to_float32(reader.type(), raw.data(), values);
+  if (moves) {
+    move_channels_last(channel_box(label, parse_axes(spec.axes)), rows, size_of(ElementType::float32),
+                       reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(moved.data()));
+    values.swap(moved);
+  }
+  const ClassValues classes(spec.form);
+  const auto width = static_cast<std::size_t>(label.channels);
+  std::size_t one_hot = 0;
+  for (std::size_t at = 0; at < values.size(); at += width)
+    one_hot += classes.of_one_hot(ConstSpan(values).subspan(at, width)) ? 1 : 0;
+  return !values.empty() && 4 * one_hot * width >= 3 * values.size();
+}
+
+}  // namespace
+
+Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
+                    const DatasetSpec& spec) {
+  if (spec.form.kind != LabelKind::classes || labels.words || labels.shape.size() < 2) return 0;
+  const AxisOrder order = parse_axes(spec.axes);
+  const bool moves = labels_move(labels.shape, shape.sample, order);
+  const std::vector<Index> all = moves ? channels_last(labels.shape, order, "labels") : labels.shape;
+  const auto axes = std::ssize(all) - 1;
+  const bool positions = axes == shape.sample.axes + 1 && axes > 1;
+  const bool each = axes == 1 && shape.sample.axes == 1 && all[1] == shape.sample.spatial[2];
+  if ((axes != 1 && !positions) || each || all.back() < 2) return 0;
+  Shape label{0, {1, 1, 1}, all.back(), positions ? shape.sample.axes : 0};
+  std::copy(all.begin() + 1, all.end() - 1, label.spatial.end() - label.axes);
+  return starts_one_hot(path, spec, label, moves) ? all.back() : 0;
+}
+
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
-    : label_(shape.label), form_(spec.form), order_(parse_axes(spec.axes)), type_(label_storage(spec.form)) {
+    : label_(shape.label),
+      one_hot_(shape.one_hot),
+      form_(spec.form),
+      classes_(spec.form),
+      order_(parse_axes(spec.axes)),
+      type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
+  if (one_hot_ > 0 && one_hot_ != form_.classes)
+    throw DataError(spec.files.front() + ": data set '" + spec.labels + "' holds one-hot rows of " +
+                    std::to_string(one_hot_) + " classes, and there are " + std::to_string(form_.classes));
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
   const StoredRows stored(shape);
+  const bool words = holds_words(form_);
+  std::vector<std::string> of_file;
   std::size_t open = spec.files.size();
   std::optional<RowReader> reader;
   Index done = 0;
   stored.for_each_run(owned, [&](const RowRun& run) {
     const std::string& path = spec.files[run.file];
-    if (run.file != open) {
-      reader.emplace(path, spec.labels, kMostCached, spec.packing);
-      if (spec.missing == MissingRule::refuse) reader->require_written();
+    if (words) {
+      if (run.file != open)
+        of_file = Hdf5File::open(path, Comm::self()).read_words(spec.labels, 0, stored.rows_of_file(run.file));
+      open = run.file;
+      keep_words({path, spec.labels, run.rows.first}, run.rows.count, of_file, done);
+    } else {
+      if (run.file != open) {
+        reader.emplace(path, spec.labels, kMostCached, spec.packing);
+        if (spec.missing == MissingRule::refuse) reader->require_written();
+      }
+      open = run.file;
+      read({path, spec.labels, *reader, labels_move(reader->shape(), shape.sample, order_)}, run.rows, done);
     }
-    open = run.file;
-    read({path, spec.labels, *reader, labels_move(reader->shape(), shape.sample, order_)}, run.rows, done);
     done += run.rows.count;
   });
 }
 
 void Labels::read(const Source& source, Range rows, Index to) {
-  const Index width = label_.per_sample(), step = std::max<Index>(1, kReadElements / width);
+  const Index width = label_.per_sample(), stored = width * std::max<Index>(1, one_hot_);
+  const Index step = std::max<Index>(1, kReadElements / stored);
   std::vector<float> converted;
   for (Index done = 0; done < rows.count; done += step) {
     const Index count = std::min(step, rows.count - done);
     std::byte* const place = stored_.data() + (to + done) * width * size_of(type_);
     Span values{reinterpret_cast<float*>(place), static_cast<std::size_t>(count * width)};
     if (form_.kind == LabelKind::classes) {
-      converted.resize(values.size());
+      converted.resize(static_cast<std::size_t>(count * stored));
       values = converted;
     }
     const RowPlace first{source.path, source.dataset, rows.first + done};
     read_values(source, {first.row, count}, values);
     const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
     if (bad < std::ssize(values))
-      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / width}, source.reader));
-    if (form_.kind == LabelKind::classes) keep_classes(first, values, place);
-    if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
+      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / stored}, source.reader));
+    if (form_.kind == LabelKind::classes) {
+      to_classes(first, converted);
+      values = converted;
+    }
+    keep(first, values, place);
   }
+}
+
+void Labels::keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to) {
+  const Index width = label_.per_sample();
+  std::vector<float> values(static_cast<std::size_t>(rows * width));
+  for (Index i = 0; i < rows * width; ++i) {
+    const std::string& word = of_file.at(static_cast<std::size_t>(first.row * width + i));
+    const std::optional<float> found = classes_.of(word);
+    if (!found)
+      throw DataError(place(first, i / width) + " holds \"" + word + "\", and " + classes_.expected() +
+                      "; correct the label, or name it there");
+    values[static_cast<std::size_t>(i)] = *found;
+  }
+  keep(first, values, stored_.data() + to * width * size_of(type_));
 }
 
 void Labels::read_values(const Source& source, Range rows, Span values) const {
@@ -175,26 +253,57 @@ void Labels::read_values(const Source& source, Range rows, Span values) const {
   if (label_.axes == 0 || !source.moves) return to_float32(type, raw.data(), values);
   std::vector<float> stored(values.size());
   to_float32(type, raw.data(), stored);
-  move_channels_last(channel_box(label_, order_), rows.count, size_of(ElementType::float32),
+  Shape label = label_;
+  label.channels *= std::max<Index>(1, one_hot_);
+  move_channels_last(channel_box(label, order_), rows.count, size_of(ElementType::float32),
                      reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
 }
 
-void Labels::keep_classes(const RowPlace& first, ConstSpan values, std::byte* to) {
-  const auto most = static_cast<float>(form_.classes - 1);
+// From labels as the file has them to numbers of classes, kIgnoredLabel where there is none.
+void Labels::to_classes(const RowPlace& first, std::vector<float>& values) const {
+  const std::size_t wide = static_cast<std::size_t>(std::max<Index>(1, one_hot_));
+  for (std::size_t i = 0; i * wide < values.size(); ++i) {
+    const ConstSpan label = ConstSpan(values).subspan(i * wide, wide);
+    const std::optional<float> found = one_hot_ > 0 ? classes_.of_one_hot(label) : classes_.of(label[0]);
+    if (!found) refuse_class(place(first, static_cast<Index>(i) / label_.per_sample()), label);
+    values[i] = *found;
+  }
+  values.resize(values.size() / wide);
+}
+
+void Labels::refuse_class(const std::string& where, ConstSpan label) const {
+  if (one_hot_ > 0)
+    throw DataError(where + " is not one-hot, as the first rows are: it has " +
+                    std::to_string(std::ranges::count_if(label, [](float v) { return v != 0; })) +
+                    " numbers other than 0, and one that is 1 is wanted; correct it, name a value without label in "
+                    "training.ignore, or take binary_cross_entropy where several may hold");
+  throw DataError(
+      where + " holds " + number(label[0]) + ", and " + classes_.expected() +
+      "; correct the label, name its value in training.ignore, or " +
+      (form_.values.empty() ? "give the network's last layer as many outputs as there are classes" : "name it there"));
+}
+
+// Of values that are classes or probabilities already.
+void Labels::keep(const RowPlace& first, Span values, std::byte* to) {
+  if (form_.kind == LabelKind::classes) keep_classes(values, to);
+  if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
+  const auto width = static_cast<std::size_t>(label_.per_sample());
+  for (std::size_t row = 0; row < values.size(); row += width)
+    labelled_ += form_.kind == LabelKind::numbers ||
+                         std::ranges::any_of(values.subspan(row, width), [](float v) { return v != kIgnoredLabel; })
+                     ? 1
+                     : 0;
+}
+
+void Labels::keep_classes(ConstSpan values, std::byte* to) {
   const auto keep = [&]<class Class>(Class* stored) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const float value = values[i];
-      if (form_.ignore && value == static_cast<float>(*form_.ignore)) {
+      if (values[i] == kIgnoredLabel) {
         stored[i] = kIgnored<Class>;
         continue;
       }
-      if (!(value >= 0 && value <= most && value == std::floor(value)))
-        throw DataError(place(first, static_cast<Index>(i) / label_.per_sample()) + " holds " + number(value) +
-                        ", and the classes are 0 to " + std::to_string(form_.classes - 1) +
-                        "; correct the label, name its value in training.ignore, or give the network's last layer as "
-                        "many outputs as there are classes");
-      stored[i] = static_cast<Class>(value);
-      ++counts_[static_cast<std::size_t>(value)];
+      stored[i] = static_cast<Class>(values[i]);
+      ++counts_[static_cast<std::size_t>(values[i])];
     }
   };
   if (type_ == ElementType::uint8)

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
+#include "io/class_values.hpp"
 #include "io/dataset.hpp"
+#include "io/hdf5_file.hpp"
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/tensor.hpp"
@@ -21,6 +23,13 @@ Shape target_shape(const Shape& label, const LabelForm& form, const Extent& reso
 /// Classes take one byte each, or two where there are many; numbers four.
 ElementType label_storage(const LabelForm& form);
 
+/// The number of classes of labels of a form of classes that are one-hot: rows, or positions of them, of a single 1 and
+/// zeros, or of the form's ignored value alone; 0: they are not. The file's first rows tell, where there is an axis
+/// more than classes need; (n, W) beside 1-D samples of W positions are a class for each. `shape` has the shape of
+/// samples. DataError when the rows cannot be read.
+Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
+                    const DatasetSpec& spec);
+
 /// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as
 /// many axes are stored as the samples are, unless their positions are the samples' with channels last alone.
 bool labels_move(const std::vector<Index>& stored, const Shape& sample, const AxisOrder& order);
@@ -28,7 +37,7 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 class Labels {
  public:
   /// Reads rows of `owned` and checks them. DataError (file, data set, row in that file): NaN or infinity, a class that
-  /// is none, a probability outside of 0 to 1. Not collective.
+  /// is none, a row that is not one-hot among such, a probability outside of 0 to 1. Not collective.
   Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned);
 
   Shape shape(const Extent& resolution) const { return target_shape(label_, form_, resolution); }
@@ -37,6 +46,8 @@ class Labels {
 
   /// Of classes: how many of the labels here are of each.
   const std::vector<Index>& counts() const { return counts_; }
+  /// How many of the rows here have a label that counts. Averaging changes nothing about it: factors divide the axes.
+  Index labelled() const { return labelled_; }
 
  private:
   /// Of one file.
@@ -47,16 +58,23 @@ class Labels {
     bool moves;  // its channels, to the end
   };
   void read(const Source& source, Range rows, Index to);
+  void keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to);
+  void keep(const RowPlace& first, Span values, std::byte* to);
+  void to_classes(const RowPlace& first, std::vector<float>& values) const;
   void read_values(const Source& source, Range rows, Span values) const;
-  void keep_classes(const RowPlace& first, ConstSpan values, std::byte* to);
+  void keep_classes(ConstSpan values, std::byte* to);
   void keep_probabilities(const RowPlace& first, Span values) const;
+  [[noreturn]] void refuse_class(const std::string& where, ConstSpan label) const;
 
   Shape label_;
+  Index one_hot_;  // numbers of each label in the file; 0: one
   LabelForm form_;
+  ClassValues classes_;
   AxisOrder order_;  // of samples, and of labels that labels_move() names
   ElementType type_;
   std::vector<std::byte> stored_;
   std::vector<Index> counts_;
+  Index labelled_ = 0;
 };
 
 }  // namespace mrmf

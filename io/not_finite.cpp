@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "io/class_values.hpp"
 #include "io/element.hpp"
 #include "io/row_reader.hpp"
 #include "io/stored_rows.hpp"
@@ -88,7 +89,7 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
     const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
     for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, in_samples, bad);
-    if (!spec.labels.empty()) scan(spec, spec.labels, shape, mine, first_bad, bad);
+    if (!spec.labels.empty() && !holds_words(spec.form)) scan(spec, spec.labels, shape, mine, first_bad, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 
@@ -24,17 +25,23 @@ std::vector<Index> random_rows(Index rows, Index wanted, std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const std::vector<float>& column) {
+std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column) {
+  std::vector<Index> chosen;
   std::vector<bool> validates(static_cast<std::size_t>(rows));
-  if (!choice.column.empty()) {
-    MRMF_CHECK(std::ssize(column) == rows, "the column is not of these rows");
-    for (std::size_t row = 0; row < column.size(); ++row) validates[row] = column[row] != 0;
-  } else if (choice.part != RowPart::all && rows > 1) {
+  if (!choice.column.empty() && choice.part != RowPart::all) {
+    MRMF_CHECK(std::ssize(column.of_row) == rows, "the column is not of these rows");
+    const std::vector<RowRole> roles = roles_of(choice, column);
+    const RowRole wanted = choice.part == RowPart::train ? RowRole::train : RowRole::validation;
+    for (Index row = 0; row < rows; ++row)
+      if (roles[static_cast<std::size_t>(column.of_row[static_cast<std::size_t>(row)])] == wanted)
+        chosen.push_back(row);
+    return chosen;
+  }
+  if (choice.part != RowPart::all && rows > 1) {
     const auto share = static_cast<Index>(std::llround(choice.validation * static_cast<double>(rows)));
     for (const Index row : random_rows(rows, std::clamp<Index>(share, 1, rows - 1), choice.seed))
       validates[static_cast<std::size_t>(row)] = true;
   }
-  std::vector<Index> chosen;
   for (Index row = 0; row < rows; ++row)
     if (choice.part == RowPart::all || validates[static_cast<std::size_t>(row)] == (choice.part == RowPart::validation))
       chosen.push_back(row);

@@ -37,7 +37,7 @@ h5::File open_file(const std::string& path) {
   const InputFile regular(path);  // throws if it is not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  h5::File file = h5::open_to_read(path, access);
   if (!file) h5::check_readable(path);
   h5::require(bool(file), path + ": cannot be opened");
   return file;

@@ -98,6 +98,9 @@ class SampleStore {
   /// How many of this rank's labels are of each class; empty where labels are no classes.
   std::vector<Index> class_counts() const { return labels_ ? labels_->counts() : std::vector<Index>{}; }
 
+  /// How many of this rank's samples have a label that counts; all where there are no labels.
+  Index labelled() const { return labels_ ? labels_->labelled() : owned_.count; }
+
   /// Seconds spent on averaging samples since the last call. Reading them does not count, nor does making batches of
   /// samples averaged before. For threads that read ahead, the sum over the threads.
   double take_averaging_seconds() { return averaging_.exchange(0); }

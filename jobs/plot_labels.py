@@ -9,6 +9,7 @@ classes. Labels of several files follow one another, as the run's files do; of t
 are of. Labels below 0, or above the last class, and those that the run ignores are left out, and the title says how many.
 """
 import argparse
+import json
 import math
 import pathlib
 
@@ -27,7 +28,7 @@ def require_file(path):
         plot.damaged(f"{path}: no such file, or no plain one")
 
 
-def read(path, name):
+def read(path, name, words=False):
     require_file(path)
     try:
         with h5py.File(path) as file:
@@ -35,6 +36,8 @@ def read(path, name):
                 there = ", ".join(sorted(key for key in file if isinstance(file[key], h5py.Dataset))) or "none"
                 plot.damaged(f"{path}: has no data set '{name}' (there is {there})")
             data = file[name]
+            if words and h5py.check_string_dtype(data.dtype) and data.ndim > 0:
+                return np.char.rstrip(data.asstr()[...].astype(str))
             if data.dtype.kind not in "fiub" or data.ndim == 0:
                 plot.damaged(f"{path}: data set '{name}' does not hold rows of numbers")
             return data[...]
@@ -42,18 +45,20 @@ def read(path, name):
         plot.damaged(f"{path}: {str(error).splitlines()[0]}; is this the file of mrmf predict, or of its labels?")
 
 
-def read_labels(options, found):
+def read_labels(options, found, words=False):
     """The labels of the rows that `found` was predicted of, with their channels last; NaN where the run ignores them."""
     parts = []
     for place in options.labels:
         path, colon, name = place.rpartition(":")
         if not (colon and path and name):
             plot.fail(f"--labels {place}: give a file and a data set, as in data.h5:val_y")
-        parts.append(read(path, name))
+        parts.append(read(path, name, words))
     if len({part.shape[1:] for part in parts}) > 1:
         plot.damaged("--labels: the data sets' rows have different shapes")
     labels = channels_last(predicted_rows(options.predictions, parts), found, attribute(options.predictions, "label_axes"))
     ignore = attribute(options.predictions, "ignored_label")
+    if labels.dtype.kind == "U":
+        return labels
     try:
         return np.where(labels == float(ignore), np.nan, labels) if ignore else labels
     except ValueError:
@@ -135,7 +140,8 @@ def grid(count):
 
 def r2(truth, found):
     spread = np.sum((truth - truth.mean()) ** 2)
-    return 1 - np.sum((truth - found) ** 2) / spread if spread > 0 else float("nan")
+    same = 1e-14 * np.sum(truth ** 2)  # labels that float32 does not tell apart, as mrmf evaluate counts
+    return f"{1 - np.sum((truth - found) ** 2) / spread:.4f}" if spread > same else "-"
 
 
 def draw_numbers(options):
@@ -158,7 +164,7 @@ def draw_numbers(options):
         axes.plot(ends, ends, color="#333333", linewidth=0.8, linestyle="--")
         room = 0.04 * (ends[1] - ends[0]) or 1
         axes.set(xlim=(ends[0] - room, ends[1] + room), ylim=(ends[0] - room, ends[1] + room), box_aspect=1)
-        axes.set_title(f"output {i + 1}: R² = {r2(truth, said):.4f}", fontsize=9)
+        axes.set_title(f"output {i + 1}: R² = {r2(truth, said)}", fontsize=9)
         axes.grid(True, linewidth=0.4, color="#dddddd")
         axes.tick_params(labelsize=7)
     figure.supxlabel("true", fontsize=10)
@@ -210,11 +216,28 @@ def whole(labels):
     return np.where(np.isfinite(labels), labels, -1).astype(np.int64).ravel()
 
 
+def class_numbers(labels, said, outputs, values):
+    """Labels as numbers of classes: as the run named them, or of one-hot rows; -1 where there is none."""
+    if values:
+        try:
+            values = json.loads(values)
+        except ValueError:
+            plot.damaged("the attribute 'class_values' is no list; is this the file of mrmf predict?")
+        numbers = np.full(labels.shape, -1)
+        for number, value in enumerate(values):
+            numbers[labels == (value if labels.dtype.kind != "U" else str(value))] = number
+        return numbers
+    if outputs > 1 and labels.shape == (*said.shape, outputs):
+        return np.where((labels == 1).sum(-1) == 1, labels.argmax(-1), -1)
+    return labels
+
+
 def class_case(options):
     said = read(options.predictions, "class")
-    labels = read_labels(options, said)
-    require_rows(said, labels, "classes")
     outputs = read(options.predictions, "prediction").shape[-1]
+    values = attribute(options.predictions, "class_values")
+    labels = class_numbers(read_labels(options, said, words=bool(values)), said, outputs, values)
+    require_rows(said, labels, "classes")
     return whole(labels), said.astype(np.int64).ravel(), outputs, ""
 
 

@@ -47,6 +47,12 @@ constexpr Box intersection(const Box& a, const Box& b) {
   return both;
 }
 
+constexpr bool contains(const Box& box, const Box& part) {
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    if (part.first[axis] < box.first[axis] || part.end(axis) > box.end(axis)) return false;
+  return true;
+}
+
 /// A copy of a box of positions from one tensor to another.
 struct BoxCopy {
   Extent from{0, 0, 0}, to{0, 0, 0};  ///< where the box begins in each

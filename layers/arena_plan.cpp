@@ -141,6 +141,7 @@ class Planner {
   /// Of a tensor of so many floats.
   Place place(const Held& held, Index floats) const {
     const Index first = blocks_[held.block].first + held.first;
+    MRMF_CHECK(held.first >= 0 && held.first + floats <= blocks_[held.block].floats, "a tensor outside of its memory");
     if (!held.slice) return {first, floats};
     const std::vector<Index>& parts = units_[held.slice.unit].parts;
     const auto at = parts.begin() + static_cast<std::ptrdiff_t>(held.slice.input);

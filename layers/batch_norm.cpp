@@ -61,6 +61,7 @@ std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const 
                                        const std::optional<Box>& counted) {
   require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
+  require_within(counted, in);
   return std::make_unique<BatchNorm>(
       in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, counted}, in.n));
 }

@@ -280,6 +280,7 @@ class NormConv final : public Layer {
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
                                       const std::optional<Box>& counted) {
   const ConvGeometry geometry = conv_geometry(in, conv);
+  require_within(counted, in);
   std::unique_ptr<NormConvOp> op =
       backend.norm_conv({in.channels, norm.momentum, norm.epsilon, in.spatial, counted}, geometry, in.n);
   if (!op) return nullptr;

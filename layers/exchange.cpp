@@ -39,6 +39,7 @@ class ExchangeLayer final : public Layer {
     made_ = s.from.made.of(here);
     needed_ = s.to.of(here);
     const Box owned = s.from.owned.of(here);
+    MRMF_CHECK(contains(made_, owned), "a block owns positions that it has not made");
     kept_ = intersection(owned, needed_);
     covered_ = kept_ == made_;
     bool slabs = shape_.n == 1 && is_slab(made_);

@@ -41,10 +41,10 @@ Fused conv_pool_relu(Backend& backend, Run run) {
   return {make_conv_pool_relu(backend, run[0].input, run[0].spec, run[1].spec), 3};
 }
 
-// batch_norm, relu or leaky_relu, and average_pool if it follows and fits.
+// batch_norm, relu or leaky_relu, and average_pool if it follows and fits. Its statistics are of all positions.
 Fused norm_relu_pool(Backend& backend, Run run) {
   if (!is_kind(run, 0, LayerKind::batch_norm) ||
-      !(is_kind(run, 1, LayerKind::relu) || is_kind(run, 1, LayerKind::leaky_relu)))
+      !(is_kind(run, 1, LayerKind::relu) || is_kind(run, 1, LayerKind::leaky_relu)) || run[0].place.counted)
     return {};
   const Shape& in = run[0].input;
   if (is_kind(run, 2, LayerKind::average_pool))
@@ -107,6 +107,7 @@ class Units {
         unit.last = i + fused.count;
         unit.run = keep(std::move(fused.layer));
       }
+      check_output(unit);
       unit.whole = partition_ && partition_->tensor(unit.last).whole && execution_.params.cut(i) == nullptr;
       i = unit.last;
       add(std::move(unit));
@@ -129,6 +130,13 @@ class Units {
   void add(Unit unit) {
     unit.out = unit.run->output();
     units().push_back(std::move(unit));
+  }
+
+  /// Whether a unit makes the positions of its block.
+  void check_output(const Unit& unit) const {
+    if (!partition_ || partition_->tensor(unit.last).unflattened) return;
+    MRMF_CHECK(unit.run->output().spatial == partition_->tensor(unit.last).made.of(place_).count,
+               "a block's layer makes other positions than its neighbours expect");
   }
 
   Local of_network(std::size_t i) const {

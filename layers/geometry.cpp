@@ -75,6 +75,10 @@ void require(bool fact, const LayerSpec& spec, const std::string& what) {
   if (!fact) throw ConfigError((spec.name.empty() ? to_string(spec.kind) : spec.name) + ": " + what);
 }
 
+void require_within(const std::optional<Box>& counted, const Shape& in) {
+  MRMF_CHECK(!counted || contains({.count = in.spatial}, *counted), "a batch norm counts positions that are not there");
+}
+
 std::string to_string(const Extent& extent, int axes) {
   return fmt::format("{}", fmt::join(extent.end() - std::max(axes, 1), extent.end(), "x"));
 }

@@ -2,6 +2,8 @@
 // where max pooling keeps its winners.
 #pragma once
 
+#include <optional>
+
 #include "kernels/tensor.hpp"
 #include "layers/spec.hpp"
 
@@ -20,6 +22,9 @@ Shape output_shape(const Shape& in, const Extent& spatial, Index channels);
 
 /// The used axes, the last `axes` of the extent: "4", "3x3x3".
 std::string to_string(const Extent& extent, int axes);
+
+/// FaultError unless a batch norm's input has all positions that its statistics are to be of.
+void require_within(const std::optional<Box>& counted, const Shape& in);
 
 /// ConfigError "<layer>: <what>" unless the fact holds. The layer is named by its spec's name, else its kind.
 void require(bool fact, const LayerSpec& spec, const std::string& what);

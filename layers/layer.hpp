@@ -32,6 +32,7 @@ struct Place {
 
 /// The part of the arena at this place.
 inline Span part(Span arena, const Place& place) {
+  MRMF_CHECK(place.first >= 0 && place.end() <= std::ssize(arena), "a place that is not in the arena");
   return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
 }
 

@@ -10,6 +10,7 @@ namespace {
 template <class Visit>
 void for_runs(const Shape& whole, const Box& box, const Visit& visit) {
   const Extent& s = whole.spatial;
+  MRMF_CHECK(contains({.count = s}, box), "columns of another layer's weights");
   const Index floats = box.count[2] * whole.channels;
   Index own = 0;
   for (Index row = 0; row < whole.n; ++row)

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "layers/geometry.hpp"
 
@@ -39,6 +40,7 @@ std::vector<Interval> even_pieces(Index positions, Index blocks) {
 
 /// The box as positions of another, which has it.
 Box relative(Box box, const Box& in) {
+  MRMF_CHECK(contains(in, box), "positions that are not there");
   for (std::size_t a = 0; a < 3; ++a) box.first[a] -= in.first[a];
   return box;
 }
@@ -152,6 +154,47 @@ void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   layer.needs = {needs};
 }
 
+/// Along one axis: what each block holds for a batch norm of the input and for the windows behind it, and what of that
+/// its statistics are of.
+struct Margins {
+  std::vector<Interval> held, counted;
+};
+
+// Windows may leave positions unread, and each position is to be counted once, by a block that holds it. A block holds
+// what it needs, and what follows as far as it counts. So the cuts between what blocks count move from those of what
+// they own, as little as that takes: a block counts no position in front of the first that it needs, and the one before
+// it no more than up to there, or up to the end of its own needs.
+Margins margins(const std::vector<Interval>& owned, const std::vector<Interval>& needs) {
+  Margins result;
+  Index first = 0;
+  for (std::size_t b = 0; b < owned.size(); ++b) {
+    Index end = owned[b].end();
+    if (b + 1 < owned.size()) {
+      const Index next = needs[b + 1].first;
+      end = std::clamp(end, next, std::max(needs[b].end(), next));
+    }
+    result.counted.push_back({first, end - first});
+    result.held.push_back({needs[b].first, std::max(needs[b].end(), end) - needs[b].first});
+    first = end;
+  }
+  return result;
+}
+
+bool lies_in(const Interval& part, const Interval& all) { return part.first >= all.first && part.end() <= all.end(); }
+
+void check_axis(const Placement& there, bool is_input, Index positions, std::size_t axis) {
+  const Interval all{0, positions};
+  Index end = 0;
+  for (std::size_t b = 0; b < there.owned.axes[axis].size(); ++b) {
+    const Interval &owned = there.owned.axes[axis][b], &made = there.made.axes[axis].at(b);
+    MRMF_CHECK(there.whole ? owned == all : owned.first == end, "a position with no owner, or with two");
+    MRMF_CHECK(lies_in(made, all), "positions outside of the sample");
+    MRMF_CHECK(is_input || lies_in(owned, made), "a block owns positions that it has not made");
+    end = owned.end();
+  }
+  MRMF_CHECK(end == positions, "a position with no owner");
+}
+
 bool has_empty_piece(const Cut& cut) {
   return std::ranges::any_of(cut.axes, [](const std::vector<Interval>& pieces) {
     return std::ranges::any_of(pieces, [](const Interval& piece) { return piece.count < 1; });
@@ -224,29 +267,66 @@ void Partition::build() {
   layers_.reserve(network_->size());
   for (std::size_t i = 0; i < network_->size(); ++i) place(i);
   read_margins();
+  check_places();
 }
 
-// What the readers of an output need of it.
-std::vector<const Cut*> Partition::readers(std::size_t number) const {
-  std::vector<const Cut*> needs;
+std::vector<Partition::Reader> Partition::readers(std::size_t number) const {
+  std::vector<Reader> all;
   for (std::size_t i = 0; i < network_->size(); ++i)
     for (std::size_t k = 0; k < network_->wiring()[i].size(); ++k)
-      if (network_->wiring()[i][k] == number) needs.push_back(&layers_[i].needs[k]);
-  return needs;
+      if (network_->wiring()[i][k] == number) all.push_back({i, k});
+  return all;
 }
 
-// Files give any positions, so the input comes with the halo of its readers. A batch norm of the input normalises the
-// halo, too; its statistics are of what is owned.
+// What the readers of an output need of it; none: not all the same.
+std::optional<Cut> Partition::common_needs(const std::vector<Reader>& readers) const {
+  const auto needs = [&](const Reader& reader) -> const Cut& { return layers_[reader.layer].needs[reader.input]; };
+  if (readers.empty()) return {};
+  const Cut& first = needs(readers.front());
+  if (std::ranges::all_of(readers, [&](const Reader& reader) { return needs(reader) == first; })) return first;
+  return {};
+}
+
+// Files give any positions, so the input comes as its readers need it, with their halo.
 void Partition::read_margins() {
-  const auto same = [](const std::vector<const Cut*>& cuts) {
-    return std::ranges::all_of(cuts, [&](const Cut* cut) { return *cut == *cuts.front(); });
-  };
-  const std::vector<const Cut*> of_input = readers(0);
-  if (of_input.size() == 1 && network_->entry(0).kind == LayerKind::batch_norm && !layers_[0].output.whole) {
-    const std::vector<const Cut*> of_norm = readers(1);
-    if (same(of_norm)) layers_[0].needs[0] = layers_[0].output.made = *of_norm.front();
+  const std::vector<Reader> of_input = readers(0);
+  if (of_input.size() == 1 && network_->entry(0).kind == LayerKind::batch_norm && !layers_[0].output.whole)
+    hold_margins_of_norm();
+  if (const std::optional<Cut> needs = common_needs(of_input)) input_.made = *needs;
+}
+
+// A batch norm of the input normalises the halo, too, so that it is fused with the convolution behind it. A window of
+// which a block holds more than it needs makes no further output of that: it is less than a stride.
+void Partition::hold_margins_of_norm() {
+  const std::vector<Reader> of_norm = readers(1);
+  const std::optional<Cut> needs = common_needs(of_norm);
+  if (!needs) return;
+  Placement norm = layers_[0].output;
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (needs->axes[a].front().first > 0) return;
+    const Margins axis = margins(norm.owned.axes[a], needs->axes[a]);
+    norm.owned.axes[a] = axis.counted;
+    norm.made.axes[a] = axis.held;
   }
-  if (same(of_input)) input_.made = *of_input.front();
+  const auto takes_more = [&](const Reader& reader) { return is_window(network_->entry(reader.layer).kind); };
+  if (norm.made != *needs && !std::ranges::all_of(of_norm, takes_more)) return;
+  for (const Reader& reader : of_norm) layers_[reader.layer].needs[reader.input] = norm.made;
+  layers_[0].needs[0] = norm.made;
+  layers_[0].output = norm;
+}
+
+// Every position of every tensor has its owner, who has made it, and what is needed is there. Only the input may lack
+// positions that no layer needs.
+void Partition::check_places() const {
+  for (std::size_t number = 0; number <= network_->size(); ++number)
+    for (std::size_t a = 0; a < 3; ++a) check_axis(tensor(number), number == 0, shape_of(number).spatial[a], a);
+  for (std::size_t i = 0; i < network_->size(); ++i)
+    for (std::size_t k = 0; k < layers_[i].needs.size(); ++k) {
+      const Extent sizes = shape_of(network_->wiring()[i][k]).spatial;
+      for (std::size_t a = 0; a < 3; ++a)
+        for (const Interval& needs : layers_[i].needs[k].axes[a])
+          MRMF_CHECK(lies_in(needs, {0, sizes[a]}), "a layer needs positions outside of the sample");
+    }
 }
 
 // Every rank has all inputs, and computes all of the output.

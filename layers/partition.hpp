@@ -12,6 +12,7 @@
 // layer that finds all features there has its weights cut evenly.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,10 +46,10 @@ struct Cut {
 
 /// Where a tensor is.
 struct Placement {
-  Cut owned;                 ///< no position twice; or all of them everywhere
-  Cut made;                  ///< what is stored: what is owned, and maybe positions beside it
-  bool right = true;         ///< whether the values beside it are right; else they mean nothing
-  bool whole = false;        ///< every rank has all of it
+  Cut owned;           ///< no position twice; or all of them everywhere
+  Cut made;            ///< what is stored: what is owned, and maybe positions beside it; of the input what is read
+  bool right = true;   ///< whether the values beside it are right; else they mean nothing
+  bool whole = false;  ///< every rank has all of it
   bool unflattened = false;  ///< flat in the network; here still the positions of the flatten's input
 };
 
@@ -93,8 +94,15 @@ class Partition {
   Shape shape_of(std::size_t number) const;
   void gather(std::size_t layer, LayerPlacement& placement) const;
   bool grows_behind(std::size_t layer) const;
+  /// A layer, and which of its inputs.
+  struct Reader {
+    std::size_t layer, input;
+  };
+  std::vector<Reader> readers(std::size_t number) const;
+  std::optional<Cut> common_needs(const std::vector<Reader>& readers) const;
   void read_margins();
-  std::vector<const Cut*> readers(std::size_t number) const;
+  void hold_margins_of_norm();
+  void check_places() const;
 
   const Network* network_;
   Grid grid_;

@@ -52,6 +52,7 @@ std::string numbers_text(const std::string& what, const NumbersFound& found) {
 std::string split_text(const SplitFound& split) {
   std::string text = fmt::format("{}: {} samples in {} file{}, {:.3g} GB\n", split.part, split.shape.samples,
                                  split.spec.files.size(), split.spec.files.size() == 1 ? "" : "s", split.bytes / 1e9);
+  if (split.part == "training" && !split.shape.unused.empty()) text += "  " + split.shape.unused + "\n";
   if (!split.not_finite.empty()) {
     text += fmt::format("  {} rows hold NaN or infinity:\n", split.not_finite.size());
     for (const std::string& rows : rows_texts(split.spec, split.shape, split.not_finite)) text += "    " + rows + "\n";
@@ -82,9 +83,15 @@ std::string to_json(const DataFound& found) {
   nlohmann::json json{{"advice", found.advice}};
   for (const SplitFound& split : found.splits)
     json[split.part] = {
-        {"samples", split.shape.samples}, {"files", split.spec.files},          {"bytes", split.bytes},
-        {"not_finite", split.not_finite}, {"class_counts", split.class_counts}, {"sample", to_json(split.samples)},
-        {"label", to_json(split.labels)}};
+        {"samples", split.shape.samples},   {"files", split.spec.files},      {"bytes", split.bytes},
+        {"unused", split.shape.unused},     {"not_finite", split.not_finite}, {"class_counts", split.class_counts},
+        {"sample", to_json(split.samples)}, {"label", to_json(split.labels)}};
+  for (const SplitFound& split : found.splits)
+    if (split.rows)
+      json[split.part]["rows"] = {{"looked_at", split.rows->looked()},
+                                  {"constant", split.rows->constant()},
+                                  {"zeros", split.rows->zeros()},
+                                  {"repeated", split.rows->repeated()}};
   return json.dump() + "\n";
 }
 

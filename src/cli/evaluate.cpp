@@ -10,6 +10,7 @@
 #include "src/cli/commands.hpp"
 #include "src/cli/scores.hpp"
 #include "src/cli/trained.hpp"
+#include "src/data/data.hpp"
 
 namespace mrmf {
 namespace {
@@ -29,17 +30,20 @@ void print_scores(const ModelOptions& options, Comm& world) {
   collective_try(world, [&] { for_each_batch(t, {}, add); });  // no rank waits for another inside
   scores.sum(world);
   if (!world.root()) return;
+  if (scores.labelled() == 0)
+    std::cerr << "warning: " << no_label_text(t.spec, t.config.training, "evaluated")
+              << ": there is nothing to score\n";
   if (options.json) {
     nlohmann::ordered_json json{{"samples", t.shape.samples},
                                 {"samples_name", t.spec.samples},
                                 {"labels_name", t.spec.labels},
                                 {"files", t.spec.files}};
-    json.update(scores.json(t.shape.samples));
+    json.update(scores.json());
     std::cout << json.dump(2) << "\n";
     return;
   }
   std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{}", t.shape.samples, t.spec.samples, t.spec.labels,
-                           fmt::join(t.spec.files, ", "), scores.text(t.shape.samples));
+                           fmt::join(t.spec.files, ", "), scores.text());
 }
 
 }  // namespace

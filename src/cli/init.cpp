@@ -11,12 +11,14 @@
 #include <memory>
 
 #include "io/coarsen.hpp"
+#include "io/distinct_rows.hpp"
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/not_finite.hpp"
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/digits.hpp"
@@ -56,12 +58,15 @@ struct Draft {
   int batch = 1, epochs = 20;
 
   std::string text(const InitOptions& options) const {
+    std::string labels;
+    if (!look.class_values.empty()) labels += "class_values = " + write_values(look.class_values) + "\n";
+    if (look.ignore) labels += fmt::format("ignore = {}\n", *look.ignore);
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
-               "\n[training]\nloss = \"{}\"\nepochs = {}  # what one would give training at full resolution\n"
+               "\n[training]\nloss = \"{}\"\n{}epochs = {}  # what one would give training at full resolution\n"
                "batch = {}  # per rank\nseed = 1\noptimizer = {{ name = \"adam\", learning_rate = 1e-3, rule = "
                "\"cosine\" }}\n",
-               loss, epochs, batch) +
+               loss, labels, epochs, batch) +
            "\n[method]\nname = \"auto\"  # coarse resolutions first where that saves time; `mrmf plan` shows what it "
            "comes to\n" +
            fmt::format("\n[run]\nfolder = {}\n", quoted(folder_of(options)));
@@ -111,7 +116,8 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   part.spec.labels = labels;
   part.spec.axes = look.axes;
   part.spec.packing = look.packing;
-  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, {}, CoarseLabels::shares};
+  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
+                    look.class_values};
   part.shape = inspect_dataset(part.spec, world);
   part.spec.not_finite = NotFiniteRule::skip;
   const std::vector<Index> bad = rows_not_finite(part.spec, part.shape, world);
@@ -132,9 +138,10 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
 constexpr double kValidation = 0.2;  // of the rows, where no data sets are there for it
 
 // The rows that the written split trains on.
-Part training_rows(const Part& all, Comm& world) {
+Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   Part part = all;
-  part.spec.choice = {RowPart::train, "", kValidation, DataConfig{}.split.seed};
+  part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
+                      look.split_validation};
   if (all.spec.not_finite == NotFiniteRule::skip && all.shape.skipped.empty())
     part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
@@ -142,8 +149,8 @@ Part training_rows(const Part& all, Comm& world) {
 }
 
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
-// one in all of them.
-std::string normalisation(const FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
+// one in all of them. Adds reasons.
+std::string normalisation(FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
   constexpr Index kFewRows = 10;
   const bool few = train.shape.samples < kFewRows;
   const auto facts_in = [&](const Part& part, NumbersOf of) {
@@ -159,6 +166,8 @@ std::string normalisation(const FirstLook& look, const Part& train, const std::v
   if (look.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
+  if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
+    look.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 
@@ -177,11 +186,27 @@ std::string missing_text(std::vector<Part>& parts, Comm& world) {
                      lacking, rows);
 }
 
+// A run would refuse files that name the same rows twice.
+void require_once(const std::vector<Part>& parts, Comm& world) {
+  DatasetSpec train = parts.front().spec, validation = parts.back().spec;
+  if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
+  require_distinct_rows(train, validation, world);
+}
+
+// Channels that could be taken for positions are named, so that nobody asks about them again.
+std::string channels_line(const FirstLook& look, const Shape& sample) {
+  Config config;
+  config.data.train.axes = look.axes;
+  if (sample_warnings(config, sample).empty()) return "";
+  return fmt::format("channels = {}  # the last axis\n", sample.channels);
+}
+
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const FirstLook& look = draft.look;
   std::vector<Part> parts{part_of(options, look, look.samples, look.labels, world)};
   const bool given = !look.validation_samples.empty();
   if (given) parts.push_back(part_of(options, look, look.validation_samples, look.validation_labels, world));
+  require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const Part& part : parts) {
@@ -192,6 +217,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
   const std::string missing = missing_text(parts, world);
   if (!missing.empty()) draft.look.reasons.push_back(missing);
+  const Part train = given ? parts.front() : training_rows(parts.front(), look, world);
+  if (!train.shape.unused.empty()) draft.look.reasons.push_back(train.shape.unused);
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
@@ -200,12 +227,16 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
                       fmt::join(files, ", "));
   if (look.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
   if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
+  text += channels_line(look, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
   text += split("train", look.samples, look.labels);
   if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
+  else if (!look.split_column.empty())
+    text += fmt::format("split = {{ column = {}{} }}\n", quoted(look.split_column),
+                        look.split_validation.empty() ? "" : ", validation = " + write_values(look.split_validation));
   else
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
@@ -214,8 +245,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     text += "not_finite = \"fill\"  # of missing numbers; mask = true adds a channel that says where they are\n";
   else if (skipped > 0)
     text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
-  const Part train = given ? parts.front() : training_rows(parts.front(), world);
-  text += normalisation(look, train, parts, world);
+  text += normalisation(draft.look, train, parts, world);
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -253,7 +283,9 @@ void describe_model(Draft& draft) {
       return;
     }
     draft.model = "# The positions cannot be halved without a remainder, so there is no U-Net: convolutions alone.\n";
-    const std::string conv = "[[model.layers]]\ntype = \"conv\"\nkernel = 3\npadding = \"same\"\nfilters = ";
+    const std::vector<int> kernel(static_cast<std::size_t>(sample.axes), 3);
+    const std::string conv = fmt::format(
+        "[[model.layers]]\ntype = \"conv\"\nkernel = [{}]\npadding = \"same\"\nfilters = ", fmt::join(kernel, ", "));
     for (int i = 0; i < 2; ++i) draft.model += conv + "16\n[[model.layers]]\ntype = \"relu\"\n";
     draft.model += conv + std::to_string(outputs) + "\n";
     return;
@@ -283,7 +315,7 @@ void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
   collective_try(world, [&] {
-    if (is_pattern(files.front())) throw DataError("no file matches " + files.front());
+    if (is_pattern(files.front())) throw DataError(no_match_text(files.front()));
     if (world.root()) {
       for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
       require_output(options.output, options.replace, all_inputs(options.output, files));

@@ -17,6 +17,7 @@
 #include "src/cli/commands.hpp"
 #include "src/cli/scores.hpp"
 #include "src/cli/trained.hpp"
+#include "src/config/key_table.hpp"
 
 namespace mrmf {
 namespace {
@@ -27,6 +28,7 @@ struct PredictOptions {
   Passes passes;
 };
 
+constexpr std::size_t kMostAttribute = 60000;  // bytes
 const std::vector<std::string> kOwnNames{"prediction", "probability", "deviation", "class", "file", "row", "files"};
 
 // The shape of a data set with so many numbers for each position of every sample's output; 0: without an axis for them.
@@ -106,6 +108,8 @@ class Predictions {
     // What a reader of the labels needs to put them beside these: the axes of samples, and of labels with positions.
     if (!t.spec.axes.empty()) file.write_attribute("label_axes", t.spec.axes);
     if (const auto ignore = t.config.training.ignore) file.write_attribute("ignored_label", std::to_string(*ignore));
+    const std::string values = write_values(t.config.training.class_values);
+    if (!values.empty() && values.size() < kMostAttribute) file.write_attribute("class_values", values);
     appended.create(file);
     others.insert(others.end(), appended.names().begin(), appended.names().end());
     describe(of_outputs, others);

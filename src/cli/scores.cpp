@@ -32,6 +32,7 @@ Scores::Scores(Task task, const Shape& output, Index target_channels)
     : task_(task),
       channels_(output.channels),
       target_channels_(target_channels),
+      target_(static_cast<std::size_t>(product(output.spatial) * target_channels)),
       positions_(output.axes > 0),
       sums_(task, output, target_channels) {
   if (task == Task::classes && channels_ <= kMostPrinted)
@@ -41,6 +42,8 @@ Scores::Scores(Task task, const Shape& output, Index target_channels)
 void Scores::add(ConstSpan y, ConstSpan target, double loss) {
   sums_.add(y, target);
   loss_ += loss;
+  for (std::size_t at = 0; at < target.size(); at += target_)
+    labelled_samples_ += MetricSums::counts(task_, target.subspan(at, target_), target_channels_) ? 1 : 0;
   if (task_ != Task::classes) return;
   for (std::size_t i = 0; i * static_cast<std::size_t>(channels_) < y.size(); ++i) {
     const ConstSpan outputs = piece(y, i, channels_);
@@ -57,23 +60,26 @@ void Scores::sum(Comm& world) {
   world.sum(sums_.values());
   world.sum(std::span(confusion_));
   loss_ = world.sum(loss_);
+  labelled_samples_ = world.sum(labelled_samples_);
   in_first_ = world.sum(in_first_);
   labelled_ = world.sum(labelled_);
 }
 
-std::string Scores::text(Index samples) const {
+double Scores::loss() const { return labelled_samples_ > 0 ? loss_ / labelled_samples_ : kNoScore; }
+
+std::string Scores::text() const {
   if (task_ == Task::regression) return errors_text();
   const std::string of = positions_ ? "positions" : "samples";
-  std::string text = fmt::format("loss {:.6f}\naccuracy {:.6f} of the {} with a label\n",
-                                 loss_ / static_cast<double>(samples), sums_.value(Metric::accuracy), of);
+  std::string text = fmt::format("loss {}\naccuracy {} of the {} with a label\n", score_text(loss(), 6),
+                                 score_text(sums_.value(Metric::accuracy), 6), of);
   if (task_ == Task::classes && channels_ > kFirst && labelled_ > 0)
     text += fmt::format("accuracy {:.6f} of the first {}\n", in_first_ / labelled_, kFirst);
   return text + "\n" + classes_text() + (task_ == Task::classes ? "\n" + confusion_text() : "");
 }
 
-nlohmann::ordered_json Scores::json(Index samples) const {
+nlohmann::ordered_json Scores::json() const {
   if (task_ == Task::regression) return errors_json();
-  Json json{{"loss", loss_ / static_cast<double>(samples)}, {"accuracy", number(sums_.value(Metric::accuracy))}};
+  Json json{{"loss", number(loss())}, {"accuracy", number(sums_.value(Metric::accuracy))}};
   if (task_ == Task::classes && channels_ > kFirst && labelled_ > 0)
     json[fmt::format("accuracy_of_first_{}", kFirst)] = in_first_ / labelled_;
   json.update(classes_json());
@@ -105,12 +111,11 @@ nlohmann::ordered_json Scores::classes_json() const {
   Json classes = Json::array();
   for (Index c = 0; c < channels_; ++c) {
     const ClassCount count = sums_.of_class(c);
-    const auto figure = [&](double value) { return count.either() > 0 ? number(value) : Json(); };
     classes.push_back({{task_ == Task::classes ? "class" : "output", c},
                        {"labels", static_cast<Index>(count.labelled)},
                        {"predictions", static_cast<Index>(count.predicted)},
-                       {"iou", figure(count.iou())},
-                       {"dice", figure(count.dice())}});
+                       {"iou", number(count.iou())},
+                       {"dice", number(count.dice())}});
   }
   return {{task_ == Task::classes ? "classes" : "outputs", classes},
           {"iou", number(sums_.value(Metric::iou))},
@@ -122,8 +127,8 @@ std::string Scores::errors_text() const {
   double mse = 0, mae = 0;
   for (Index c = 0; c < channels_; ++c) {
     const ErrorSum sum = sums_.of_output(c);
-    text += fmt::format("{:>6} {:>12.6g} {:>12.6g} {:>8.4f}\n", c, sum.squares / sum.count, sum.magnitudes / sum.count,
-                        sum.r2());
+    text += fmt::format("{:>6} {:>12.6g} {:>12.6g} {:>8}\n", c, sum.squares / sum.count, sum.magnitudes / sum.count,
+                        score_text(sum.r2(), 4));
     mse += sum.squares / sum.count / static_cast<double>(channels_);
     mae += sum.magnitudes / sum.count / static_cast<double>(channels_);
   }
@@ -135,12 +140,11 @@ std::string Scores::classes_text() const {
                                  "labels", "predictions", "IoU", "Dice");
   for (Index c = 0; c < channels_; ++c) {
     const ClassCount count = sums_.of_class(c);
-    const auto figure = [&](double value) { return count.either() > 0 ? fmt::format("{:.4f}", value) : "-"; };
     text += fmt::format("{:>6} {:>12.0f} {:>12.0f} {:>8} {:>8}\n", c, count.labelled, count.predicted,
-                        figure(count.iou()), figure(count.dice()));
+                        score_text(count.iou(), 4), score_text(count.dice(), 4));
   }
-  return text + fmt::format("{:>6} {:>12} {:>12} {:>8.4f} {:>8.4f}\n", "mean", "", "", sums_.value(Metric::iou),
-                            sums_.value(Metric::dice));
+  return text + fmt::format("{:>6} {:>12} {:>12} {:>8} {:>8}\n", "mean", "", "",
+                            score_text(sums_.value(Metric::iou), 4), score_text(sums_.value(Metric::dice), 4));
 }
 
 std::string Scores::confusion_text() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mpi/comm.hpp"
+#include "src/run/records.hpp"
 #include "src/training/metrics.hpp"
 
 namespace mrmf {
@@ -21,26 +22,31 @@ class Scores {
   /// Adds those of all ranks. Collective.
   void sum(Comm& world);
 
-  /// Tables for people, over so many samples. Regression: MSE, mean absolute error and R^2 per output. Else loss,
-  /// accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest outputs,
-  /// and the numbers of each label and prediction.
-  std::string text(Index samples) const;
+  /// Tables for people, with "-" for what is not defined. Regression: MSE, mean absolute error and R^2 per output. Else
+  /// loss, accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest
+  /// outputs, and the numbers of each label and prediction.
+  std::string text() const;
   /// The same figures. One that is not defined, such as the IoU of a class that does not occur, is null.
-  nlohmann::ordered_json json(Index samples) const;
+  nlohmann::ordered_json json() const;
+  /// How many samples have a label that counts. The loss is their mean.
+  Index labelled() const { return static_cast<Index>(labelled_samples_); }
 
  private:
   nlohmann::ordered_json errors_json() const;
   nlohmann::ordered_json classes_json() const;
   std::string errors_text() const;
   std::string classes_text() const;
+  double loss() const;
   std::string confusion_text() const;
 
   Task task_;
   Index channels_, target_channels_;
+  std::size_t target_;  // numbers of a sample's target
   bool positions_;
   MetricSums sums_;
-  std::vector<double> confusion_;                  // classes: [label][prediction]
-  double loss_ = 0, in_first_ = 0, labelled_ = 0;  // of samples; of labels
+  std::vector<double> confusion_;           // classes: [label][prediction]
+  double loss_ = 0, labelled_samples_ = 0;  // of samples
+  double in_first_ = 0, labelled_ = 0;      // of labels
 };
 
 /// Softmax over the channels of every position (classes), or sigmoids (yes or no).

@@ -22,6 +22,7 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool overwrite = false;
+  bool changed_data = false;
   std::string run;  ///< instead of `config`: the folder of a run that goes on
 };
 
@@ -82,7 +83,9 @@ Asked read_asked(const TrainOptions& options) {
 void run_training(const TrainOptions& options, Comm& world) {
   const Asked asked = read_asked(options);
   train_run(asked.config,
-            {options.overwrite, &std::cout, stdout_is_terminal(), options.config, asked.continued, asked.more}, world);
+            {options.overwrite, &std::cout, stdout_is_terminal(), options.config, asked.continued, asked.more,
+             options.changed_data},
+            world);
 }
 
 }  // namespace
@@ -97,6 +100,8 @@ void add_train(Subcommands& commands) {
                     "folder of a run to go on with, instead of a configuration; with --set training.epochs=N its last "
                     "phase goes on until N epochs are done");
   train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
+  train->add_flag("--allow-changed-data", options->changed_data,
+                  "go on with a run although its data files now hold other numbers than when it was saved");
   add_example(*train,
               "mrmf train mine.toml --set run.folder=runs/new --set training.early_stopping.patience=5\n"
               "mrmf train mine.toml --set run.folder=runs/warm --set model.start=runs/new\n"

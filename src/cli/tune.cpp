@@ -15,6 +15,7 @@
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/tune_text.hpp"
+#include "src/data/data.hpp"
 #include "src/data/normalise.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -95,6 +96,7 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
 void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
+  require_distinct_rows(config.data, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
   Config settled = config;

@@ -106,6 +106,11 @@ bool read_factors(const std::string& text, Extent& factors) {
 
 }  // namespace
 
+std::optional<double> loss_of(const Run& run) {
+  const double loss = run.result.validation_loss;
+  return std::isnan(loss) ? std::nullopt : std::optional(loss);
+}
+
 std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
                                              double Cost::*measure) {
   if (group.first().method == MethodName::baseline && !group.first().automatic) return {};
@@ -163,10 +168,11 @@ std::vector<Group> read_baselines(const std::string& path) {
     if (cells[method] != to_string(MethodName::baseline)) continue;
     Run run;
     run.folder = path;
+    run.result.validation_loss = kNoScore;  // an empty cell
     PhaseRecord phase;
     const bool read = read_number(cells[seed], run.result.seed) &&
-                      read_number(cells[loss], run.result.validation_loss) && read_number(cells[gflop], phase.gflop) &&
-                      read_factors(cells[resolutions], phase.resolution);
+                      (cells[loss].empty() || read_number(cells[loss], run.result.validation_loss)) &&
+                      read_number(cells[gflop], phase.gflop) && read_factors(cells[resolutions], phase.resolution);
     if (!read) throw damaged(number, "not the figures of a run");
     run.result.resolutions = {phase.resolution};
     run.result.phases = {phase};

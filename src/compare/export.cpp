@@ -79,8 +79,7 @@ Json comparison(const Group& group, MethodName method, const std::vector<Group>&
   };
   const auto saving = [](double own, double of) { return 1 - own / of; };
   Json json = Json::object();
-  const auto loss = [](const Run& run) { return std::optional(run.result.validation_loss); };
-  add(json, "loss_difference", loss, std::minus<>());
+  add(json, "loss_difference", loss_of, std::minus<>());
   add(
       json, "seconds_saved", [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
   add(

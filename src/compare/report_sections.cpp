@@ -47,17 +47,17 @@ std::string against_baseline(const Group& group, const std::vector<Group>& group
       group, *baseline, [](const Run& run) { return std::optional(total_cost(run).gflop); }, saving);
   const auto seconds = compared(
       group, *baseline, [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
-  const auto loss = compared(
-      group, *baseline, [](const Run& run) { return std::optional(run.result.validation_loss); }, std::minus<>());
-  if (!gflop || !seconds || !loss) return "";
+  const auto loss = compared(group, *baseline, loss_of, std::minus<>());
+  if (!gflop || !seconds) return "";
   const bool counted = std::isfinite(gflop->spread.mean);  // records of early versions have no arithmetic
   const auto baselines =
       std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
-  const double more = loss->spread.mean;
-  return fmt::format(" Against {}: {}{}, and a loss {} by {:.5f}.",
-                     baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
-                     counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "",
-                     less_text(seconds->spread.mean, "time"), more > 0 ? "higher" : "lower", std::abs(more));
+  const double more = loss ? loss->spread.mean : 0;
+  return fmt::format(
+      " Against {}: {}{}, {}.", baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
+      counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "", less_text(seconds->spread.mean, "time"),
+      loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
+           : "without losses to compare");
 }
 
 std::string metric_words(const Group& group) {
@@ -78,7 +78,7 @@ std::string phase_table(const Run& run, const Plan& plan) {
     rows.push_back({std::to_string(p.stage), to_string(p.role), resolution_text(p.resolution, p.axes),
                     fmt::format("{}{}", p.epochs, most), p.reason, std::to_string(p.last.batch),
                     fmt::format("{:.2f}", p.seconds), fmt::format("{:.2f}", p.gflop),
-                    fmt::format("{:.5f}", p.last.validation_loss)});
+                    score_text(p.last.validation_loss)});
   }
   return html_table(
       {"stage", "model", "resolution", "epochs", "ended by", "batch", "seconds", "GFLOP", "validation loss"}, rows);
@@ -92,7 +92,10 @@ std::string data_words(const DataConfig& data) {
   const auto files = [](const DatasetSpec& spec) { return fmt::format("{}: ", fmt::join(spec.files, ", ")); };
   const std::string train = files(data.train) + names(data.train) + "; ";
   if (data.split.by == SplitBy::column)
-    return train + "rows with another number than 0 in " + data.split.column + " validate";
+    return train + "rows with " +
+           (data.split.validation_roles.empty() ? "another number than 0"
+                                                : fmt::format("{}", fmt::join(data.split.validation_roles, " or "))) +
+           " in " + data.split.column + " validate";
   if (data.split.by == SplitBy::rows)
     return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation);
   if (data.validation.files == data.train.files) return train + names(data.validation) + " validate";
@@ -227,10 +230,10 @@ std::string figures_section(const std::vector<Group>& groups) {
   for (const Group& group : groups)
     for (const Run& run : group.runs) {
       const RunResult& r = run.result;
-      Cells cells{run.folder, method_name(r), std::to_string(r.seed), fmt::format("{:.5f}", r.validation_loss),
+      Cells cells{run.folder, method_name(r), std::to_string(r.seed), score_text(r.validation_loss),
                   fmt::format("{:.5f}", run.epochs.back().train_loss)};
       if (metric)
-        cells.push_back(r.metric ? fmt::format("{:.4f} ({})", r.metric->value, to_string(r.metric->metric)) : "-");
+        cells.push_back(r.metric ? score_text(r.metric->value, 4) + " (" + to_string(r.metric->metric) + ")" : "-");
       cells.emplace_back(!r.target && !r.metric_target ? "none set" : r.target_reached ? "reached" : "NOT reached");
       cells.push_back(std::to_string(run.epochs.size()));
       cells.push_back(fmt::format("{:.2f}", total_cost(run).seconds));

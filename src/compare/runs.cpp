@@ -131,9 +131,8 @@ using Fact = std::function<std::string(const RunResult&)>;
 void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
                std::vector<std::string>& lines) {
   std::map<std::string, int> counts;
-  for (const Group& group : groups) {
+  for (const Group& group : groups)
     for (const Run& run : group.runs) ++counts[fact(run.result)];
-  }
   if (counts.size() < 2) return;
   std::string values;
   for (const auto& [value, count] : counts) {
@@ -167,28 +166,31 @@ void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
     for (const Run& run : group.runs) {
       const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
       numbers.insert(run.result.seed);
-      if (!fresh) {
+      if (!fresh)
         lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
                                     entry->second, run.folder, run.result.seed));
-      }
     }
     sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
   }
   if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
 }
 
+std::string missed_text(const std::string& score, double value, const char* than, double target) {
+  if (std::isnan(value)) return " did NOT reach its target: it has no " + score;
+  return fmt::format(" did NOT reach its target: {} {:.5f} {} {:g}", score, value, than, target);
+}
+
 void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  for (const Group& group : groups) {
+  for (const Group& group : groups)
     for (const Run& run : group.runs) {
       const RunResult& r = run.result;
-      if (r.metric_target && r.metric && !r.target_reached)
-        lines.push_back(fmt::format("{} did NOT reach its target: validation {} {:.5f} < {:g}", run.folder,
-                                    to_string(r.metric->metric), r.metric->value, r.metric_target->least));
-      if (!r.target || r.metric_target || r.target_reached) continue;
-      lines.push_back(fmt::format("{} did NOT reach its target: validation loss {:.5f} > {:g}", run.folder,
-                                  r.validation_loss, *r.target));
+      if (r.target_reached) continue;
+      if (r.metric_target && r.metric)
+        lines.push_back(run.folder + missed_text("validation " + to_string(r.metric->metric), r.metric->value, "<",
+                                                 r.metric_target->least));
+      if (r.target && !r.metric_target)
+        lines.push_back(run.folder + missed_text("validation loss", r.validation_loss, ">", *r.target));
     }
-  }
 }
 
 }  // namespace
@@ -300,7 +302,7 @@ const Group* reference_of(const Group& group, MethodName method, const std::vect
 }
 
 std::string text(const Spread& s, int digits) {
-  if (s.count == 0) return "-";
+  if (s.count == 0 || std::isnan(s.mean)) return "-";
   return s.count == 1 ? fmt::format("{:.{}f}", s.mean, digits)
                       : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
 }

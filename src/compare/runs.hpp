@@ -50,7 +50,7 @@ struct Spread {
   double error() const;  ///< standard error of the mean
 };
 Spread spread(const std::vector<double>& values);
-/// "35", "35.5 +- 0.7": with the spread if there are several values.
+/// "35", "35.5 +- 0.7": with the spread if there are several values. "-" where there are none, or not of all runs.
 std::string text(const Spread& spread, int digits);
 
 /// A figure of a run, if it has one.
@@ -67,6 +67,9 @@ std::optional<Comparison> compared(const Group& own, const Group& other, const F
 /// The first group of this method that ends at the group's last resolution, unless that is the group itself. Null also
 /// for a baseline, with which the others are compared.
 const Group* reference_of(const Group& group, MethodName method, const std::vector<Group>& groups);
+
+/// The validation loss that a run ends with, if it has one.
+std::optional<double> loss_of(const Run& run);
 
 bool after_fusion(Role role);  ///< baseline and finetune
 double epochs_of(const Run& run, Role role);

@@ -201,8 +201,6 @@ std::string waited_text(const Group& group) {
   return seconds.empty() ? kNone : text(spread(seconds), 2);
 }
 
-std::optional<double> loss_of(const Run& run) { return run.result.validation_loss; }
-
 // "-0.00174 +- 0.00030": seed by seed, with the standard error.
 std::string difference_text(const Group& group, MethodName method, const std::vector<Group>& groups) {
   const Group* other = reference_of(group, method, groups);

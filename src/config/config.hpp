@@ -143,7 +143,10 @@ enum class SplitBy { given, rows, files, column };
 struct SplitSettings {
   SplitBy by = SplitBy::given;
   double validation = 0.2;  ///< rows, files: the share that validates
-  std::string column;       ///< column: a data set with a number per row; rows of another number than 0 validate
+  std::string column;       ///< column: a data set with a number or a word per row
+  /// column: values whose rows train or validate, as texts (io/split_column.hpp: roles_of); empty: rows of 0 train,
+  /// those of the one other number validate.
+  std::vector<std::string> train_roles, validation_roles;
   std::uint64_t seed = 1;
   bool operator==(const SplitSettings&) const = default;
 };
@@ -167,6 +170,9 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
+/// What to do where the same rows are named twice, or train and validate.
+enum class DuplicateRule { refuse, allow };
+
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
   SplitSettings split;
@@ -180,6 +186,7 @@ struct DataConfig {
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
   CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
+  DuplicateRule duplicates = DuplicateRule::refuse;
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
 };
@@ -195,9 +202,11 @@ struct ModelConfig {
 
 struct TrainingConfig {
   OptimizerSettings optimizer;
-  LossSettings loss;             ///< with the weights of classes
-  std::optional<int> classes;    ///< labels are 0 to classes - 1; empty: as many as the network has output channels
-  std::optional<int> ignore;     ///< a label that says that there is none
+  LossSettings loss;           ///< with the weights of classes
+  std::optional<int> classes;  ///< labels are 0 to classes - 1; empty: as many as the network has output channels
+  std::optional<int> ignore;   ///< a label that says that there is none
+  /// Labels that stand for class 0, 1, ...: numbers as texts, or words; empty: the classes' numbers.
+  std::vector<std::string> class_values;
   std::optional<Metric> metric;  ///< measured after every epoch; empty: the task's own (src/training/metrics.hpp)
   Monitor monitor = Monitor::loss;
   EarlyStopping early_stopping;

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
 #include "io/axis_order.hpp"
 #include "io/file_patterns.hpp"
+#include "io/foreign_data.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/keys.hpp"
@@ -108,6 +110,39 @@ void add_samples(Keys& keys, const std::string& path, Field field, const std::st
                   }});
 }
 
+// data.split.column and what its values mean; data.split.validation is a share for other splits.
+void add_roles(Keys& keys) {
+  const Rule share = within(0.0001, 0.9999);
+  const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
+  keys.push_back({"split.validation", expected,
+                  "rows, files: the share that validates; column: the values whose rows validate, such as [1] or "
+                  "[\"val\"]; of a column of two numbers, one of them 0, the other one unless set",
+                  [=](DataConfig& data, const Value& value, const std::string& path) {
+                    const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+                    if (!number) {
+                      data.split.validation_roles = read_values(value, path, expected);
+                      return;
+                    }
+                    const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
+                    if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
+                    data.split.validation = x;
+                  },
+                  [](const DataConfig& data) {
+                    if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
+                    return fmt::format("{}", data.split.validation);
+                  }});
+  keys.push_back(
+      {"split.train", "a list of numbers or texts",
+       "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
+       "rows of other values are left out",
+       [](DataConfig& data, const Value& value, const std::string& path) {
+         data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+       },
+       [](const DataConfig& data) { return write_values(data.split.train_roles); }});
+  add(keys, "split.column", MRMF_FIELD(split.column), {},
+      "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
+}
+
 void add_files(Keys& keys) {
   add(keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
@@ -116,16 +151,20 @@ void add_files(Keys& keys) {
   add(keys, "train.labels", MRMF_FIELD(train.labels), {}, "data set of the training labels");
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},
       "files of the validation split; data.files unless set");
+  // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
+  keys.back().write = [](const DataConfig& data) {
+    return data.validation.files == data.train.files ? "" : write(data.validation.files, {});
+  };
   add_samples(keys, "validation.samples", MRMF_FIELD(validation), "data set of the validation samples");
   add(keys, "validation.labels", MRMF_FIELD(validation.labels), {}, "data set of the validation labels");
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
       "names, chosen at random, or the rows that a data set of the files marks");
-  add(keys, "split.validation", MRMF_FIELD(split.validation), within(0.0001, 0.9999),
-      "rows, files: the share that validates");
-  add(keys, "split.column", MRMF_FIELD(split.column), {},
-      "column: a data set of one number per row; rows of 0 train, all others validate");
+  add_roles(keys);
   add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
+  add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
+      "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
+      "end with an error, or go on");
 }
 
 void add_meaning(Keys& keys) {
@@ -221,13 +260,28 @@ void split_files(DataConfig& data, const Place& place) {
     (std::ranges::find(order, i) == order.end() ? data.train : data.validation).files.push_back(all[i]);
 }
 
+// A name that no file has, such as an address, helps nobody further on.
+void require_file_name(const std::string& name, const std::string& where) {
+  const std::string advice = advice_on_name(name);
+  std::error_code unknown;
+  if (advice.empty() || std::filesystem::exists(name, unknown)) return;
+  throw ConfigError(where + ": " + name + " is no file: " + advice);
+}
+
 void complete_split(DataConfig& data, const Place& place) {
-  const SplitSettings& split = data.split;
+  SplitSettings& split = data.split;
+  if (!split.column.empty() && !place.given("data.split.by")) split.by = SplitBy::column;
   const bool by_rows = split.by == SplitBy::rows || split.by == SplitBy::column;
   place.require(split.column.empty() || split.by == SplitBy::column, "data.split.column",
                 "data.split.column goes with data.split.by = \"column\"");
   place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
                 "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  for (const auto& [key, roles] :
+       {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
+    place.require(roles->empty() || split.by == SplitBy::column, key,
+                  fmt::format("{} names values of data.split.column, which is not set; name the data set there", key));
+  place.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",
+                "data.split.train is set, and data.split.validation is not; name the values whose rows validate, too");
   if (split.by == SplitBy::given) return;
   const auto share = [&](std::string& name, const std::string& of_training, const std::string& key) {
     place.require(
@@ -246,8 +300,9 @@ void complete_split(DataConfig& data, const Place& place) {
                 "data.validation.files are files of their own, and data.split.by takes validation samples from "
                 "data.files; remove one");
   const double rows = split.by == SplitBy::rows ? split.validation : 0;
-  data.train.choice = {RowPart::train, split.column, rows, split.seed};
-  data.validation.choice = {RowPart::validation, split.column, rows, split.seed};
+  data.train.choice = {RowPart::train, split.column, rows, split.seed, split.train_roles, split.validation_roles};
+  data.validation.choice = data.train.choice;
+  data.validation.choice.part = RowPart::validation;
 }
 
 void check_normalisation(const Normalisation& units, const std::string& of, const Place& place) {
@@ -292,6 +347,8 @@ void complete_data(DataConfig& data, const Places& places, const std::string& or
     place.require(present, key, key + " is missing; " + hint);
   };
   require("data.files", !data.train.files.empty(), "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
+  for (const std::string& file : data.train.files) require_file_name(file, place.of("data.files"));
+  for (const std::string& file : data.validation.files) require_file_name(file, place.of("data.validation.files"));
   data.train.files = expand_patterns(data.train.files);
   data.validation.files = expand_patterns(data.validation.files);
   const std::string hint = "name the data set inside the files";

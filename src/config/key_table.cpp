@@ -1,6 +1,7 @@
 #include "src/config/key_table.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -168,6 +169,32 @@ std::size_t read_word(const Value& value, const std::string& path, const Rule& r
     return static_cast<std::size_t>(found - rule.words.begin());
   }
   refuse(value, path, expected_word(rule) + did_you_mean(value.text, rule.words, '"'));
+}
+
+std::vector<std::string> read_values(const Value& value, const std::string& path, const std::string& expected) {
+  std::vector<std::string> texts;
+  for (const Value& item : read_list(value)) {
+    switch (item.kind) {
+      case Value::Kind::integer: texts.push_back(fmt::format("{}", item.integer)); break;
+      case Value::Kind::real: texts.push_back(fmt::format("{}", item.real)); break;
+      case Value::Kind::text: texts.push_back(item.text); break;
+      case Value::Kind::boolean: texts.emplace_back(item.boolean ? "1" : "0"); break;  // as files keep them
+      default: refuse(value, path, expected);
+    }
+  }
+  if (texts.empty()) refuse(value, path, expected);
+  return texts;
+}
+
+std::string write_values(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool is_number = error == std::errc{} && end == value.data() + value.size() && std::isfinite(number);
+    text += (text.empty() ? "" : ", ") + (is_number ? value : quoted(value));
+  }
+  return values.empty() ? "" : "[" + text + "]";
 }
 
 bool read_boolean(const Value& value, const std::string& path) {

@@ -53,6 +53,9 @@ std::string read_text(const Value& value, const std::string& path, const Rule& r
 std::size_t read_word(const Value& value, const std::string& path, const Rule& rule);  ///< its position in rule.words
 bool read_boolean(const Value& value, const std::string& path);
 Extent read_extent(const Value& value, const std::string& path, const Rule& rule);
+/// Numbers, or texts, in a list or alone, each as a text; and a list of such texts, numbers without quotes.
+std::vector<std::string> read_values(const Value& value, const std::string& path, const std::string& expected);
+std::string write_values(const std::vector<std::string>& values);
 /// The entries of a list; any other value counts as a list of one.
 std::vector<Value> read_list(const Value& value);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "io/class_values.hpp"
 #include "kernels/check.hpp"
 #include "src/config/keys.hpp"
 
@@ -126,6 +127,28 @@ std::string metric_stop(const MethodConfig& method) {
   return std::ranges::any_of(method.stages, sets) ? "method.stages" : "";
 }
 
+template <class Require>
+void check_class_values(const TrainingConfig& training, const Require& require) {
+  const std::vector<std::string>& values = training.class_values;
+  const std::string key = "training.class_values";
+  if (values.empty()) return;
+  require(values.size() > 1, key, key + " names one class; name two or more");
+  require(!training.classes || std::ssize(values) == *training.classes, key,
+          fmt::format("{} names {} classes, and training.classes = {}; remove that", key, values.size(),
+                      training.classes.value_or(0)));
+  const auto words = std::ranges::count_if(values, [](const std::string& value) { return !class_number(value); });
+  require(words == 0 || words == std::ssize(values), key,
+          key + " mixes words and numbers; the labels are one or the other");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const bool same = words == 0 ? class_number(values[i]) == class_number(values[j]) : values[i] == values[j];
+      require(!same, key, fmt::format("{} has {} twice", key, values[i]));
+    }
+  if (!training.ignore) return;
+  require(std::ranges::none_of(values, [&](const std::string& v) { return class_number(v) == *training.ignore; }), key,
+          fmt::format("{} has {}, which training.ignore takes for no label; keep one", key, *training.ignore));
+}
+
 }  // namespace
 
 template <>
@@ -149,6 +172,14 @@ std::vector<Key<TrainingConfig>> task_keys() {
   };
   add("classes", MRMF_FIELD(classes), within(2, kMostLabel),
       "number of classes, whose labels are 0, 1, ...; as many as the network's last layer has channels unless set");
+  keys.push_back(
+      {"class_values", "a list of numbers or texts",
+       "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; the numbers "
+       "of the classes unless set; one-hot labels, rows of a single 1 and zeros, are recognised without it",
+       [](TrainingConfig& training, const Value& value, const std::string& path) {
+         training.class_values = read_values(value, path, "a list of numbers or texts");
+       },
+       [](const TrainingConfig& training) { return write_values(training.class_values); }});
   add("class_weights", MRMF_FIELD(loss.class_weights), at_least(0),
       "weight of each class, or of each output of yes or no, in the loss; 1 unless set");
   add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),
@@ -191,6 +222,8 @@ void complete_task(Config& config, const Places& places, const std::string& orig
   };
   const std::vector<float>& weights = training.loss.class_weights;
   needs("training.classes", training.classes.has_value(), task == Task::classes, "cross_entropy or dice");
+  needs("training.class_values", !training.class_values.empty(), task == Task::classes, "cross_entropy or dice");
+  check_class_values(training, require);
   needs("training.class_weights", !weights.empty(), task != Task::regression, "cross-entropies and dice");
   needs("training.ignore", training.ignore.has_value(), task != Task::regression, "cross-entropies and dice");
   require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
@@ -219,6 +252,7 @@ void complete_task(Config& config, const Places& places, const std::string& orig
   form.classes = training.classes.value_or(0);
   form.ignore = training.ignore;
   form.coarse = config.data.coarse_labels;
+  form.values = training.class_values;
   config.data.train.form = config.data.validation.form = form;
 }
 

@@ -80,11 +80,17 @@ bool is_like_labels(const std::string& name) {
   return !words.empty() && words.front() == "y";
 }
 
+bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
+
+bool is_like_mark(const std::string& name) {
+  return has_any(name, {"held", "heldout", "holdout"}) || (is_held_out(name) && !is_for_training(name));
+}
+
 bool is_like_row_numbers(const std::string& name) {
-  return has_any(name,
-                 {"split",    "fold",     "held",      "heldout", "id",        "index",     "indices",  "idx",
-                  "row",      "time",     "timestamp", "uid",     "uuid",      "objid",     "objectid", "specobjid",
-                  "sourceid", "sampleid", "galaxyid",  "haloid",  "subjectid", "patientid", "runid"});
+  return is_like_split(name) ||
+         has_any(name, {"held",     "heldout",   "id",       "index",  "indices",   "idx",       "row",
+                        "time",     "timestamp", "uid",      "uuid",   "objid",     "objectid",  "specobjid",
+                        "sourceid", "sampleid",  "galaxyid", "haloid", "subjectid", "patientid", "runid"});
 }
 
 std::vector<std::string> partner_names(const std::string& name, const std::string& word) {

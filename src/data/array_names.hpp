@@ -10,6 +10,10 @@ namespace mrmf {
 bool is_for_training(const std::string& name);
 bool is_held_out(const std::string& name);  ///< validation or test
 bool is_like_labels(const std::string& name);
+/// What rows are for, whatever is in it: "split", "fold", "role", ...
+bool is_like_split(const std::string& name);
+/// A mark of the rows that validate: named as held_out(), or as what is held out.
+bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
 bool is_like_row_numbers(const std::string& name);
 

@@ -40,7 +40,7 @@ class Sums {
   }
 
   /// Of this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.
-  void add(const Comm& comm) {
+  void add(const Comm& comm, RowFacts* rows) {
     const Range mine = piece(blocks_, comm.rank(), comm.size());
     if (mine.count == 0) return;
     const Index first = samples_of_block(mine.first).first;
@@ -48,7 +48,11 @@ class Sums {
     const NumberReader read = numbers_.open({first, last.first + last.count - first});
     for (Index block = mine.first; block < mine.first + mine.count; ++block) {
       const Range samples = samples_of_block(block);
-      for (Index i = 0; i < samples.count; ++i) add(read(samples.first + i), block);
+      for (Index i = 0; i < samples.count; ++i) {
+        const ConstSpan values = read(samples.first + i);
+        add(values, block);
+        if (rows != nullptr) rows->add(samples.first + i, values);
+      }
     }
   }
 
@@ -211,13 +215,14 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
           product(shape.label.spatial)};
 }
 
-ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm) {
+ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFacts* rows) {
   std::optional<Sums> sums;
   collective_try(comm, [&] {
     sums.emplace(numbers, log1p);
-    sums->add(comm);
+    sums->add(comm, rows);
   });
   sums->share(comm);
+  if (rows != nullptr) rows->share(comm);
   ChannelFacts facts = sums->facts();
   facts.all = static_cast<double>(numbers.samples * numbers.positions);
   return facts;

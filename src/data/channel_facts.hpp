@@ -7,6 +7,7 @@
 
 #include "io/dataset.hpp"
 #include "io/sample_order.hpp"
+#include "src/data/row_facts.hpp"
 
 namespace mrmf {
 
@@ -44,7 +45,8 @@ struct ChannelFacts {
   }
 };
 
-/// Reads everything once. The results have the same bits on any number of ranks. Collective.
-ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm);
+/// Reads everything once, and tells `rows`, if given, of every sample on the way. The results have the same bits on any
+/// number of ranks. Collective.
+ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFacts* rows = nullptr);
 
 }  // namespace mrmf

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/distinct_rows.hpp"
 #include "io/labels.hpp"
 #include "src/data/augment.hpp"
 #include "src/data/normalise.hpp"
@@ -33,6 +34,12 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& validat
 }
 
 }  // namespace
+
+std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part) {
+  return fmt::format(
+      "no label of the {} data ('{}' of {}{}) counts: all are {}, which training.ignore takes for no label", part,
+      spec.labels, spec.files.front(), spec.files.size() > 1 ? ", ..." : "", training.ignore.value_or(0));
+}
 
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
     : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
@@ -78,6 +85,11 @@ void Data::read(const DataShare& share) {
   };
   open(train_, config_.data.train, memory.stores[0]);
   open(validation_, config_.data.validation, memory.stores[1]);
+  for (Split* split : {&train_, &validation_}) {
+    const Index own = split->store->labelled();
+    split->labelled = visits_all(split->order) ? own : static_cast<Index>(team.sum(static_cast<double>(own)));
+  }
+  if (train_.labelled == 0) throw DataError(no_label_text(config_.data.train, config_.training, "training"));
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 
@@ -116,6 +128,10 @@ std::vector<Index> Data::class_counts(Comm& team) const {
   std::vector<std::int64_t> counts(here.begin(), here.end());
   if (!counts.empty()) team.sum(counts);
   return {counts.begin(), counts.end()};
+}
+
+void require_distinct_rows(const DataConfig& data, Comm& comm) {
+  if (data.duplicates == DuplicateRule::refuse) require_distinct_rows(data.train, data.validation, comm);
 }
 
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {

@@ -37,8 +37,15 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
                        int sharing = 1);
 
+/// DataError where the same rows are named twice, or train and validate (io/distinct_rows.hpp), unless data.duplicates
+/// allows it. Collective.
+void require_distinct_rows(const DataConfig& data, Comm& comm);
+
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
+
+/// That no label of a part of the data ("training", "validation") counts, and why; no whole line.
+std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part);
 
 /// One split as the training loop sees it.
 struct Split {
@@ -47,6 +54,7 @@ struct Split {
   OrderSettings order;                 ///< batch is set per phase
   std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
   Augmentation augment;                ///< of training samples
+  Index labelled = 0;                  ///< samples of all ranks that have a label that counts; the others have no loss
 };
 
 /// What a rank takes of the data.
@@ -73,12 +81,14 @@ class Data {
 
   bool loaded() const { return train_.store != nullptr; }
   /// Gets this rank its share, unless it has it, and drops everything else. Collective over all ranks of the run: of
-  /// samples that ranks share, all change together from one grid to another. load_seconds() has the time of the first
+  /// samples that ranks share, all change together from one grid to another. DataError where no label of the training
+  /// data counts. load_seconds() has the time of the first
   /// reading; the next require() includes that of later ones. Samples that are augmented or reinterpreted are read
   /// whole.
   void load(const DataShare& share);
   void load(Comm& team) { load(DataShare{team}); }
 
+  const Config& config() const { return config_; }
   Split& train() { return train_; }
   Split& validation() { return validation_; }
   const DatasetShape& shape() const { return train_.shape; }

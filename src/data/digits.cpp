@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "io/axis_order.hpp"
@@ -32,21 +33,49 @@ bool may_lose(const ChannelFacts& facts, std::size_t c) {
   return largest > 0 && facts.deviation[c] < step_at(largest) / kMostError;
 }
 
+bool is_whole(ElementType type) {
+  return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
+}
+
+/// Nothing is counted, and few things are measured in whole numbers, so far.
+bool is_like_identifier(double value) {
+  constexpr double kFar = 9007199254740992;  // 2^53
+  return std::abs(value) >= kFar;
+}
+
 bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
+
+/// A number of a file, exact: double does not tell large integers of 64 bits apart.
+using Number = long double;
+
+Number exact_number(ElementType type, const void* raw, Index place) {
+  Number found = 0;
+  with_elements(type, raw, [&](const auto* from) {
+    using Element = std::remove_cvref_t<decltype(*from)>;
+    if constexpr (std::is_same_v<Element, Half>)
+      found = to_float(from[place]);
+    else
+      found = static_cast<Number>(from[place]);
+  });
+  return found;
+}
 
 /// Of one channel, from the first number on, which keeps the sums exact enough.
 struct Sums {
-  double count = 0, origin = 0, x = 0, xx = 0, errors = 0;
-  void add(double value) {
+  Number origin = 0;
+  double count = 0, x = 0, xx = 0, errors = 0;
+  bool whole = true;  // of an integer type
+  void add(Number value) {
     if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;
-    const double error = value - static_cast<float>(value), from_origin = value - origin;
+    const auto error = static_cast<double>(value - static_cast<float>(value));
+    const auto from_origin = static_cast<double>(value - origin);
     ++count;
     x += from_origin;
     xx += from_origin * from_origin;
     errors += error * error;
   }
-  double mean() const { return origin + x / count; }
+  Number mean() const { return origin + static_cast<Number>(x / count); }
   double deviation() const { return std::sqrt(std::max(0.0, xx / count - x / count * (x / count))); }
   double error() const { return std::sqrt(errors / count); }
 };
@@ -72,18 +101,29 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
     const ChannelBox box = channel_box(own, moves ? order : AxisOrder{});
     values.resize(static_cast<std::size_t>(reader->row_bytes()));
     reader->read(run.rows.first, 1, values.data());
-    for (Index i = 0; i < width; ++i)
-      sums[first + static_cast<std::size_t>(i / box.after % box.channels)].add(
-          number_at(reader->type(), values.data(), i));
+    const bool whole = is_whole(reader->type());
+    for (Index i = 0; i < width; ++i) {
+      Sums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
+      channel.add(exact_number(reader->type(), values.data(), i));
+      channel.whole = channel.whole && whole;
+    }
   };
   for (Index i = 0; i < rows; ++i) add(stored.at(i * shape.samples / rows));
   return own.channels;
 }
 
 /// A round number near the mean, from which the deviation is seen.
-double round_near(double mean, double deviation) {
-  const double unit = std::pow(10.0, std::ceil(std::log10(10 * deviation)));
-  return std::round(mean / unit) * unit;
+std::string round_near(Number mean, double deviation) {
+  const Number unit = std::pow(Number{10}, std::ceil(std::log10(10 * static_cast<Number>(deviation))));
+  const Number round = std::round(mean / unit) * unit;
+  return unit >= 1 ? fmt::format("{:.0f}", round) : fmt::format("{}", static_cast<double>(round));
+}
+
+/// What is to be done. Large whole numbers are rarely measured ones.
+std::string advice(const Sums& sums, double deviation) {
+  const std::string subtract = "subtract " + round_near(sums.mean(), deviation) + " before storing them";
+  if (!sums.whole || !is_like_identifier(static_cast<double>(sums.mean()))) return subtract;
+  return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
 }
 
 }  // namespace
@@ -100,16 +140,30 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
     const Index own = add_rows(spec, shape, name, of, sums, first);
     for (std::size_t c = 0; c < channels; ++c) {
       if (sums[c].count == 0) continue;
+      // In float32, numbers that differ may all be the same.
       const double deviation = std::max(sums[c].deviation(), facts.deviation[c]);
+      if (!(deviation > 0)) continue;
       if (!may_lose(facts, c) || !(sums[c].error() > kMostError * deviation)) continue;
       return fmt::format(
           "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
-          "computes, knows only every {:.3g} there; subtract {} before storing them",
-          spec.files.front(), name, sums[c].mean(), deviation, own > 1 ? fmt::format(" in channel {}", c - first) : "",
-          step_at(sums[c].mean()), round_near(sums[c].mean(), deviation));
+          "computes, knows only every {:.3g} there; {}",
+          spec.files.front(), name, static_cast<double>(sums[c].mean()), deviation,
+          own > 1 ? fmt::format(" in channel {}", c - first) : "", step_at(static_cast<double>(sums[c].mean())),
+          advice(sums[c], deviation));
     }
     first += static_cast<std::size_t>(own);
   }
+  return {};
+}
+
+std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
+  if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
+  for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names())
+    if (is_whole(RowReader(spec.files.front(), name, kMostCached, spec.packing).type()))
+      return fmt::format(
+          "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
+          "them",
+          to_string(of), name, std::ranges::min(facts.least), std::ranges::max(facts.most));
   return {};
 }
 

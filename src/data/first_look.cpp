@@ -4,12 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
+#include "io/axis_order.hpp"
+#include "io/channels_first.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
 #include "src/data/label_guess.hpp"
@@ -19,6 +24,7 @@ namespace {
 
 constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
 constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
+constexpr std::size_t kFewRoles = 12;  // different numbers of a column that may say what rows are for
 constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
 
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
@@ -36,6 +42,10 @@ const FileArray& named(const std::vector<FileArray>& arrays, const std::string& 
 }
 
 // Coordinates and dimensions of netCDF number the positions of others.
+bool may_be_labels(const FileArray& array) {
+  return (array.type != ElementType::other || array.words) && array.rows() > 1 && !array.scale;
+}
+
 bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1 && !array.scale; }
 
 bool may_be_samples(const FileArray& array) {
@@ -77,21 +87,24 @@ Choice choose_samples(const std::vector<FileArray>& arrays) {
 
 // Another array with as many rows: rather one named like labels, then the one with fewer numbers per row. All that are
 // of the same split, and no row numbers, may be meant: of several labels the file does not say which are to be learnt.
-Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes) {
+Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes,
+                     const std::string& split_column) {
   std::vector<const FileArray*> candidates;
   for (const FileArray& array : arrays)
-    if (readable(array) && array.name != samples.name && array.rows() == samples.rows()) candidates.push_back(&array);
+    if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
+        array.name != split_column)
+      candidates.push_back(&array);
   if (candidates.empty()) return {};
   const auto role = [&](const FileArray& array) {
     const bool trains = is_for_training(array.name) == is_for_training(samples.name);
     return std::tuple(!trains, is_like_row_numbers(array.name));
   };
   const auto rank = [&](const FileArray* array) {
-    return std::tuple(role(*array), !is_like_labels(array->name), array->per_row());
+    return std::tuple(role(*array), !is_like_labels(array->name), array->words, array->per_row());
   };
   Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) {
-    return role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
+    return !array.words && role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
            labels_fit(array, samples, axes);
   });
   return choice;
@@ -141,7 +154,7 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
 
 const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
                              FirstLook& look) {
-  const Choice choice = choose_labels(arrays, samples, look.axes);
+  const Choice choice = choose_labels(arrays, samples, look.axes, look.split_column);
   if (choice.best != nullptr) {
     choice.tell("labels", look.reasons);
     return *choice.best;
@@ -151,6 +164,56 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
       fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; there are "
                   "{}; name them with --samples and --labels",
                   path, samples.name, samples.rows(), list(arrays)));
+}
+
+bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
+  return array.rows() == samples.rows() && array.per_row() == 1 && array.name != samples.name;
+}
+
+// The values of a column that says what rows are for; none where the array is none.
+std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path) {
+  try {
+    return read_split_column({path}, array.name, {array.rows()});
+  } catch (const DataError&) {
+    return {};
+  }
+}
+
+// Words such as "train" and "val"; or a mark of 0 and 1 that is named like validation. Other numbers may be folds or
+// roles, which only the user knows.
+void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                       FirstLook& look) {
+  const bool held_out_samples =
+      std::ranges::any_of(arrays, [](const FileArray& array) { return held_out(array) && array.per_row() > 1; });
+  std::vector<std::string> told;
+  for (const FileArray& array : arrays) {
+    if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
+    const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
+    const bool named = is_like_split(array.name);
+    if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
+    const std::optional<SplitColumn> column = read_column(array, path);
+    if (!column) continue;
+    const auto& values = column->values;
+    if (array.words) {
+      std::vector<std::string> validate;
+      std::ranges::copy_if(values, std::back_inserter(validate), is_validation_word);
+      if (validate.empty())
+        std::ranges::copy_if(values, std::back_inserter(validate), [](const std::string& v) { return is_held_out(v); });
+      if (std::ranges::none_of(values, is_training_word) || validate.empty() || !look.split_column.empty()) continue;
+      look.split_column = array.name;
+      look.split_validation = validate;
+    } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
+      look.split_column = array.name;
+    } else if (values.size() > 1 && values.size() <= kFewRoles) {
+      told.push_back(
+          fmt::format("'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = "
+                      "[{}], train = [{}] "
+                      "}}",
+                      array.name, fmt::join(values, ", "), array.name, values.back(),
+                      fmt::join(values.begin(), values.end() - 1, ", ")));
+    }
+  }
+  if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
 }
 
 const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
@@ -199,8 +262,8 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
     const DatasetInfo info = file.info(name);
     const auto other = called.find(name);
     if (!info.shape.empty())
-      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.whole,
-                        info.packing, info.may_miss, info.scale});
+      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
+                        info.whole, info.packing, info.may_miss, info.scale});
   }
   return arrays;
 }
@@ -222,6 +285,9 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
   const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
   if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
   if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
+  if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
+    return say("samples with channels first", first,
+               fmt::format("; if the last axis of {} holds channels, give --axes \"{}\"", sizes.back(), last));
   if (axes == 4) return say("samples with channels last", "");
   // More channels than that: an axis that is far shorter than all others, or may be.
   const bool is_last = sizes.back() < sizes.front();
@@ -253,6 +319,7 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   std::vector<std::string> of_axes;
   look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
+  find_split_column(arrays, samples, path, look);
   const FileArray& labels =
       given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
@@ -262,6 +329,13 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   for (const FileArray* array : {&samples, &labels})
     if (!array->packing.empty()) look.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
   find_validation(arrays, samples, labels, look);
+  if (!look.validation_samples.empty()) look.split_column.clear();  // data sets of their own
+  if (look.split_column == look.labels) look.split_column.clear();  // as the user says
+  if (!look.split_column.empty())
+    look.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", look.split_column,
+                                       look.split_validation.empty()
+                                           ? "another number than 0"
+                                           : fmt::format("{}", fmt::join(look.split_validation, ", "))));
   look.reasons.insert(look.reasons.end(), of_axes.begin(), of_axes.end());
   guess_labels(paths, labels, samples, look);
   return look;

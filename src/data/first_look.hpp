@@ -1,6 +1,7 @@
 // A first look at a file that nothing is known of: which of its data sets are samples and labels, and what these are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
+  bool words = false;     ///< texts
   bool whole = false;     ///< of integers that are not scaled
   std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
   bool may_miss = false;  ///< attributes tell what is missing
@@ -36,8 +38,12 @@ struct FirstLook {
   PackingRule packing = PackingRule::apply;
   bool may_miss = false;  ///< attributes of the samples tell what is missing
   LabelKind kind = LabelKind::numbers;
-  Index outputs = 1;                 ///< classes, or numbers per sample or position
-  std::vector<std::string> reasons;  ///< a line for each guess, for people
+  Index outputs = 1;                            ///< classes, or numbers per sample or position
+  std::vector<std::string> class_values{};      ///< training.class_values, where labels are no numbers from 0 on
+  std::optional<int> ignore{};                  ///< training.ignore
+  std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
+  std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
+  std::vector<std::string> reasons;             ///< a line for each guess, for people
 };
 
 /// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <bitset>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "io/axis_order.hpp"
 #include "io/hdf5_file.hpp"
@@ -29,6 +33,8 @@ struct Values {
   Index count = 0;
   std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
   std::set<float> others;             ///< of all other numbers a few
+  bool one_hot = true;                ///< every label has a single 1, and zeros
+  std::set<std::string> words;        ///< the different ones, of labels that are words
 
   void add(float value) {
     if (!std::isfinite(value)) return;
@@ -43,6 +49,11 @@ struct Values {
     else if (others.size() <= kFewNumbers)
       others.insert(value);
   }
+  /// A label of several numbers.
+  void add_label(ConstSpan label) {
+    const auto ones = std::ranges::count(label, 1.0F), zeros = std::ranges::count(label, 0.0F);
+    one_hot = one_hot && ones == 1 && ones + zeros == std::ssize(label);
+  }
   std::size_t distinct() const { return classes.count() + others.size(); }
   /// The different numbers, where they are few.
   std::vector<float> listed() const {
@@ -54,23 +65,12 @@ struct Values {
   }
 };
 
-void add_values(const std::string& path, const std::string& labels, PackingRule packing, Values& all) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self(), packing);
-  const DatasetInfo info = file.info(labels);
-  const FileArray array{labels, info.shape, info.type, info.type_name};
-  const Index width = array.per_row(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
-  for (Index row = 0; row < array.rows(); row += step) {
-    std::vector<float> values(static_cast<std::size_t>(std::min(step, array.rows() - row) * width));
-    file.read_rows(labels, row, std::min(step, array.rows() - row), values);
-    for (const float value : values) all.add(value);
-  }
-}
-
 /// How labels lie beside samples.
 struct LabelLayout {
-  bool positions = false;  ///< one or more per position
-  Index width = 1;         ///< numbers per sample or position
-  bool single = false;     ///< (n, W) with samples of W positions: one per position if they are classes
+  bool positions = false;             ///< one or more per position
+  Index width = 1;                    ///< numbers per sample or position
+  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
+  std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
 };
 
 Shape shape_of(const FileArray& samples, const AxisOrder& order) {
@@ -109,8 +109,43 @@ LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const s
   layout.width = !last_axis ? 1
                  : first    ? labels.shape[static_cast<std::size_t>(order.channel) + 1]
                             : labels.shape.back();
+  if (first) {
+    Shape label = sample;
+    label.channels = layout.width;
+    layout.moves = channel_box(label, order);
+  }
   layout.single = spatial == 1 && count == 2 && layout.width > 1 && layout.width == sample.spatial[2];
   return layout;
+}
+
+/// Adds the labels of a file, which lie as those of the first.
+void add_values(const std::string& path, const std::string& labels, PackingRule packing, const LabelLayout& layout,
+                Values& all) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self(), packing);
+  const DatasetInfo info = file.info(labels);
+  const FileArray array{labels, info.shape, info.type, info.type_name, info.words};
+  const Index width = array.per_row(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
+  for (Index row = 0; row < array.rows(); row += step) {
+    const Index rows = std::min(step, array.rows() - row);
+    if (info.words) {
+      for (const std::string& word : file.read_words(labels, row, rows))
+        if (++all.count; all.words.size() <= static_cast<std::size_t>(kMostClasses)) all.words.insert(word);
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(rows * width));
+    file.read_rows(labels, row, rows, values);
+    for (const float value : values) all.add(value);
+    if (layout.width == 1) continue;
+    if (layout.moves) {
+      std::vector<float> moved(values.size());
+      move_channels_last(*layout.moves, rows, sizeof(float), reinterpret_cast<const std::byte*>(values.data()),
+                         reinterpret_cast<std::byte*>(moved.data()));
+      values.swap(moved);
+    }
+    const auto wide = static_cast<std::size_t>(layout.width);
+    for (std::size_t at = 0; at < values.size() && all.one_hot; at += wide)
+      all.add_label(ConstSpan(values).subspan(at, wide));
+  }
 }
 
 /// Whether whole numbers are classes: nearly all from 0 to the largest occur. Numbers far apart are marks or counts.
@@ -133,9 +168,74 @@ struct Found {
   bool few() const { return whole() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
 };
 
-bool are_classes(const Found& found) {
+/// Classes, as labels keep them.
+struct Classes {
+  Index count = 0;
+  std::vector<std::string> values{};  ///< training.class_values
+  std::optional<int> ignore{};
+  Index absent = 0;  ///< classes that never occur
+  std::string how;   ///< what the labels hold
+};
+
+// Whole numbers from `first` on, nearly all of which occur, up to a largest that is no more than allowed.
+std::optional<Classes> classes_from(int first, const Values& values, const Found& found) {
   const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
-  return found.whole() && found.one() && dense(found.values) && found.values.most < static_cast<double>(most);
+  const Index count = static_cast<Index>(values.most) + 1 - first;
+  if (values.count == 0 || !values.others.empty() || values.least < first || values.most < first + 1 || count > most)
+    return {};
+  if (static_cast<double>(values.distinct()) < kLeastShare * static_cast<double>(count)) return {};
+  Classes classes{.count = count, .absent = count - static_cast<Index>(values.distinct()), .how = ""};
+  classes.how = fmt::format("whole numbers of {} to {:g}", first, values.most);
+  for (Index c = 0; first != 0 && c < count; ++c) classes.values.push_back(fmt::format("{}", c + first));
+  return classes;
+}
+
+// The same without a number that may stand for no label.
+Values without(const Values& all, float value) {
+  Values rest = all;
+  rest.others.erase(value);
+  if (value >= 0) rest.classes.reset(static_cast<std::size_t>(value));
+  const std::vector<float> left = rest.listed();
+  rest.count = left.empty() ? 0 : all.count;
+  if (!left.empty()) rest.least = left.front(), rest.most = left.back();
+  return rest;
+}
+
+std::optional<Classes> whole_classes(const Found& found) {
+  const Values& values = found.values;
+  if (!found.whole() || !found.one()) return {};
+  for (const int first : {0, 1})
+    if (auto classes = classes_from(first, values, found)) return classes;
+  if (values.listed() == std::vector<float>{-1, 1})
+    return Classes{.count = 2, .values = {"-1", "1"}, .ignore = {}, .absent = 0, .how = "-1 and 1"};
+  constexpr float kMarked = 255;  // the last value of a byte
+  const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
+  if (!negative && (values.most != kMarked || !values.others.empty())) return {};
+  const float lacking = negative ? *values.others.begin() : kMarked;
+  for (const int first : {0, 1})
+    if (auto classes = classes_from(first, without(values, lacking), found)) {
+      classes->ignore = static_cast<int>(lacking);
+      classes->how += fmt::format(", and {:g}, which is taken for no label", lacking);
+      return classes;
+    }
+  return {};
+}
+
+std::optional<Classes> classes_of(const Found& found) {
+  const Values& values = found.values;
+  if (found.labels.words) {
+    const auto count = std::ssize(values.words);
+    if (count < 2 || count > kMostClasses || 2 * count > values.count) return {};
+    return Classes{.count = count,
+                   .values = {values.words.begin(), values.words.end()},
+                   .ignore = {},
+                   .absent = 0,
+                   .how = fmt::format("{} words", count)};
+  }
+  if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
+      values.count > 0)
+    return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
+  return whole_classes(found);
 }
 
 // How to ask for classes where numbers may be some that were not taken for them; "" where they may not.
@@ -144,9 +244,10 @@ std::string hint(const Found& found) {
   const std::size_t distinct = values.distinct();
   if (found.few())
     return fmt::format(
-        "these are only {}; if they are classes, store them as 0 to {}, or name a value without label in "
-        "training.ignore",
-        fmt::join(values.listed(), ", "), distinct - 1);
+        "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = "
+        "[{0}], "
+        "and name a value without label in training.ignore",
+        fmt::join(values.listed(), ", "));
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
   if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
   const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
@@ -170,15 +271,27 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
   const auto& [labels, layout, values] = found;
   const auto say = [&](const std::string& reason) { look.reasons.push_back(reason); };
   look.outputs = layout.width;
-  if (are_classes(found)) {
+  if (const std::optional<Classes> classes = classes_of(found)) {
     look.kind = LabelKind::classes;
-    look.outputs = static_cast<Index>(values.most) + 1;
-    say(fmt::format("'{}' holds whole numbers of 0 to {:g}: {} classes, one {}", labels.name, values.most, look.outputs,
+    look.outputs = classes->count;
+    look.class_values = classes->values;
+    look.ignore = classes->ignore;
+    say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, look.outputs,
                     found.positions() ? "per position" : "per sample"));
-    const Index absent = look.outputs - static_cast<Index>(values.distinct());
-    if (absent > 0) say(fmt::format("{} of these classes never occur{}", absent, absent == 1 ? "s" : ""));
+    if (classes->absent > 0)
+      say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
+    if (classes->ignore && *classes->ignore < 0)
+      say(
+          fmt::format("if {} is a class of its own, leave out training.ignore and name all classes in "
+                      "training.class_values",
+                      *classes->ignore));
     return;
   }
+  if (labels.words)
+    throw DataError(fmt::format(
+        "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
+        "--labels, or write a configuration that names the classes in training.class_values",
+        path, labels.name));
   const std::string per = layout.positions ? "per position" : "per sample";
   if (found.integer() && values.from_0_to_1 && layout.width > 1) {
     look.kind = LabelKind::probabilities;
@@ -186,11 +299,11 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     return;
   }
   if (found.few() && layout.positions)
-    throw DataError(
-        fmt::format("{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
-                    "store them as 0 to {}, or, if one of them says that there is no label, write a configuration that "
-                    "names it in training.ignore",
-                    path, labels.name, fmt::join(values.listed(), ", "), values.distinct() - 1));
+    throw DataError(fmt::format(
+        "{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
+        "write a configuration that names the classes in training.class_values, and one that says that there "
+        "is no label in training.ignore",
+        path, labels.name, fmt::join(values.listed(), ", ")));
   say(fmt::format("'{}' holds numbers of {:g} to {:g}: {} {}", labels.name, values.least, values.most, layout.width,
                   per));
   if (const std::string more = hint(found); !more.empty()) say(more);
@@ -207,7 +320,7 @@ bool labels_fit(const FileArray& labels, const FileArray& samples, const std::st
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   FirstLook& look) {
   const std::string& path = paths.front();
-  if (labels.type == ElementType::other)
+  if (labels.type == ElementType::other && !labels.words)
     throw DataError(
         fmt::format("{}: '{}' holds {} elements, and labels are numbers; store classes as whole numbers 0, "
                     "1, 2 and so on, or name others with --labels",
@@ -215,7 +328,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
   Found found{labels, layout_of(labels, samples, path, look.axes), {}};
   for (const std::string& file : paths)
     for (const std::string& name : {look.labels, look.validation_labels})
-      if (!name.empty()) add_values(file, name, look.packing, found.values);
+      if (!name.empty()) add_values(file, name, look.packing, found.layout, found.values);
   guess(found, path, look);
 }
 

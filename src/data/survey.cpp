@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
 #include "io/not_finite.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
+#include "src/data/data.hpp"
 #include "src/data/digits.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -28,6 +30,10 @@ NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::strin
                      shape.channels > 0 ? to_string(shape) : "", {}, {}};
   for (const std::string& path : spec.files)
     for (const std::string& name : names) {
+      if (name == spec.labels && holds_words(spec.form)) {
+        add_once(found.types, "words");
+        continue;
+      }
       const RowReader reader(path, name, kMostCached, spec.packing);
       add_once(found.types, to_string(reader.packing().stored));
       if (const std::string text = reader.packing().text(); !text.empty()) add_once(found.packing, text);
@@ -97,7 +103,9 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   if (!headers_only) leave_out(split, comm);
   collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
   if (headers_only) return split;
-  split.samples.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm);
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.samples.facts =
+      channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
     if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
@@ -130,6 +138,7 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       advice.push_back(*lost);
       return;
     }
+    if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
     ChannelFacts facts = *numbers.facts;
     if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
@@ -139,16 +148,18 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
   };
   look(split.samples, config.data.normalise_samples, NumbersOf::samples);
   if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
-  for (std::size_t c = 0; split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+  const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
+  const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
+  for (std::size_t c = 0; !given && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
     if (split.samples.facts->count[c] == 0)
       advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
                                    split.samples.name));
     else if (split.samples.facts->least[c] == split.samples.facts->most[c])
-      advice.push_back(
-          config.data.train.mask && c + 1 == split.samples.facts->count.size()
-              ? "no number is missing, so data.mask adds a channel of ones; leave it out"
-              : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing, and mean_std refuses it", c,
-                            split.samples.name, split.samples.facts->least[c]));
+      advice.push_back(config.data.train.mask && c + 1 == split.samples.facts->count.size()
+                           ? "no number is missing, so data.mask adds a channel of ones; leave it out"
+                           : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c,
+                                         split.samples.name, split.samples.facts->least[c],
+                                         divided ? ", and mean_std refuses it" : ""));
   if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
   const std::string fill = split.samples.facts->missing() == 0
                                ? ""
@@ -174,8 +185,34 @@ void advise_on_logarithms(const Config& config, const SplitFound& split, std::ve
   look(split.labels, config.data.normalise_labels, "labels");
 }
 
+// Labels from which nothing can be learnt, or by which nothing can be told.
+void advise_on_constant_labels(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const std::string what = fmt::format("the {} labels '{}'", split.part, split.labels.name);
+  const auto no_label = [&] {
+    advice.push_back(no_label_text(split.spec, config.training, split.part) + "; give it labels, or correct that");
+  };
+  if (!split.class_counts.empty()) {
+    const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 0) return no_label();
+    const auto only = std::ranges::find_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 1)
+      advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
+                                   only - split.class_counts.begin()));
+  }
+  if (!split.labels.facts) return;
+  const ChannelFacts& facts = *split.labels.facts;
+  const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
+  if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  for (std::size_t c = 0; c < facts.least.size(); ++c)
+    if (facts.least[c] == facts.most[c])
+      advice.push_back(fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value",
+                                   what, facts.least[c],
+                                   facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
+}
+
 void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
-  if (split.class_counts.empty()) return;
+  const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+  if (present < 2) return;  // told already
   const auto [least, most] = std::ranges::minmax_element(split.class_counts);
   if (*least == 0)
     advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
@@ -204,11 +241,19 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
+  require_distinct_rows(config.data, comm);
   DataFound found;
   for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
   const SplitFound& train = found.splits.front();
   found.advice = sample_warnings(config, train.shape.sample);
+  const SplitFound& held = found.splits.back();
+  for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
+  if (train.rows && held.rows)
+    for (const std::string& line :
+         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
+      found.advice.push_back(line);
   for (const SplitFound& split : found.splits) {
+    advise_on_constant_labels(config, split, found.advice);
     advise_on_classes(split, found.advice);
     advise_on_logarithms(config, split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);

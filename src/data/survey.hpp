@@ -7,6 +7,7 @@
 
 #include "src/config/config.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/row_facts.hpp"
 
 namespace mrmf {
 
@@ -28,6 +29,7 @@ struct SplitFound {
   double bytes = 0;               ///< of samples in the files, unpacked
   NumbersFound samples, labels;
   std::vector<Index> class_counts;  ///< empty where labels are no classes
+  std::optional<RowFacts> rows;     ///< of samples; missing where nothing was read
 };
 
 struct DataFound {

@@ -31,15 +31,17 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
 }
 
 // Checks every team of every stage. Teams that must first be measured are checked afterwards.
-void check_batches(const Plan& plan, const Config& config, Index samples, int ranks) {
+void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks) {
+  const Index samples = shape.samples;
   const auto require = [&](const Phase& phase) {
     const int groups = ranks / Grid{phase.grid}.ranks();
     require_batches(config.data, samples, phase, groups, config.training.accumulate);
+    require_norms(config, plan, shape.sample, phase, samples, groups);
   };
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) {
       const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
-      if (teams) require_trainable(config, stage, *teams, samples);
+      if (teams) require_trainable(config, plan, stage, *teams, shape);
       continue;
     }
     require(stage.coarse);
@@ -74,7 +76,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
                     config.method.axes, config.method.axes == 1 ? "" : "s", to_string(shape.sample), axes,
                     axes == 1 ? "axis" : "axes"));
   for (const Extent& resolution : plan.resolutions()) require_groups({plan.grid(resolution)}, world.size());
-  check_batches(plan, config, shape.samples, world.size());
+  check_batches(plan, config, shape, world.size());
   const auto backend = make_reference_backend();
   std::vector<Network> networks;
   for (const Extent& resolution : plan.resolutions()) {
@@ -86,9 +88,9 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
 }
 
 // Writes out what "auto" comes to for these data; why, a line each.
-std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Comm& world) {
-  if (config.method.name != MethodName::automatic) return {};
-  AutoSchedule chosen = choose_schedule(config, shape, world);
+std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Index validation, Comm& world) {
+  const RunSize size{static_cast<double>(shape.samples), static_cast<double>(validation), world.size()};
+  AutoSchedule chosen = choose_schedule(config, shape, size, world);
   config = std::move(chosen.config);
   return std::move(chosen.reasons);
 }
@@ -104,19 +106,25 @@ Settled settle(Config config, Warnings& warnings, Comm& world) {
   if (!automatic) warnings.add(config_warnings(config));
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
+  require_distinct_rows(config.data, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
-  std::vector<std::string> reasons = choose_method(config, shape, world);
-  if (automatic) warnings.add(config_warnings(config));
+  std::optional<DatasetShape> validation;
+  std::vector<std::string> reasons;
+  if (automatic) {
+    validation = inspect_dataset(config.data.validation, world);
+    reasons = choose_method(config, shape, validation->samples, world);
+    warnings.add(config_warnings(config));
+  }
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   settle_labels(config, shape, plan.resolutions());
   require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
   settle_normalisation(config, shape, world);
-  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic};
+  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }
 
 }  // namespace mrmf

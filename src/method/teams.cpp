@@ -12,6 +12,7 @@
 #include "io/limits.hpp"
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
+#include "src/training/run_rules.hpp"
 #include "src/training/trainer.hpp"
 
 #define XXH_INLINE_ALL
@@ -168,10 +169,12 @@ TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ra
   return {dense, ranks - dense};
 }
 
-void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples) {
+void require_trainable(const Config& config, const Plan& plan, const Stage& stage, const TeamSizes& teams,
+                       const DatasetShape& shape) {
   const auto require = [&](const Phase& phase, int ranks, const std::string& who) {
     try {
-      require_batches(config.data, samples, phase, ranks, config.training.accumulate);
+      require_batches(config.data, shape.samples, phase, ranks, config.training.accumulate);
+      require_norms(config, plan, shape.sample, phase, shape.samples, ranks);
     } catch (const ConfigError& error) {
       throw ConfigError(who + error.what());
     }
@@ -197,7 +200,7 @@ TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stag
     teams = measure(config, plan, stage, ctx, measured, [&] {
       if (kept) write_measured_teams(measured, config, ctx.team);
     });
-  require_trainable(config, stage, *teams, ctx.data.shape().samples);
+  require_trainable(config, plan, stage, *teams, ctx.data.shape());
   ctx.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
                              stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
   return *teams;

@@ -28,8 +28,9 @@ std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks);
 TeamSizes proportional_teams(double dense_seconds, double coarse_seconds, int ranks);
 
 /// ConfigError when a team could not train its model on this many samples: more ranks than samples, a number of shards
-/// that is not a multiple of its ranks, ...
-void require_trainable(const Config& config, const Stage& stage, const TeamSizes& teams, Index samples);
+/// that is not a multiple of its ranks, a batch norm over a single value, ...
+void require_trainable(const Config& config, const Plan& plan, const Stage& stage, const TeamSizes& teams,
+                       const DatasetShape& shape);
 
 /// The teams of a stage: as given, or as measured by an earlier start of this run. Otherwise times an epoch of a
 /// throwaway model of each kind on all ranks (the report says so). A model's share is the epoch's seconds times its

@@ -17,6 +17,7 @@
 #include "src/plan/plan.hpp"
 #include "src/planner/operation.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/backend_choice.hpp"
@@ -91,6 +92,7 @@ RunReport open_report(const Config& config, const Plan& plan, const ReportSettin
   const std::string text = folder->is_own_config(train.config_file) ? "" : to_toml(config);
   RunReport report(settings, text, to_json(plan), checkpoints.history());
   report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
+  if (!checkpoints.data_line().empty()) report.log(checkpoints.data_line());
   return report;
 }
 
@@ -189,6 +191,7 @@ void tell_data(RunReport& report, const Settled& run, Data& data, const Backend&
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
                          data.validation().shape.samples, to_string(run.shape.sample),
                          by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  if (!data.train().shape.unused.empty()) report.log("data: " + data.train().shape.unused);
   for (const auto& [spec, split] :
        {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
     for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
@@ -228,7 +231,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   world.sum_in_any_order(asked.run.deterministic);
   Warnings warnings(world);
   const Settled run = settle(std::move(asked), warnings, world);
-  const auto& [config, plan, shape, reasons, automatic] = run;
+  const auto& [config, plan, shape, reasons, automatic, validation] = run;
 
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
@@ -237,6 +240,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   }
   Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
+  checkpoints.set_data(record_data(config.data, world), train.changed_data ? DataContents::any : DataContents::same);
   if (!train.overwrite) checkpoints.find(world);
   require_end(train, config.run.folder, checkpoints);
   if (!checkpoints.found()) check_start(plan, config, shape, world);
@@ -247,7 +251,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   if (plan.shares_samples()) grids.emplace(*backend, config, plan, shape.sample, world);
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
-  Data::Known known{shape};
+  const Data::Known known{shape, validation};
   Data data(config, world, by_teams || grids ? Data::Reading::later : Data::Reading::now, &known);
   const DataShare share = grids ? grids->share(first_phase(plan, checkpoints).resolution) : DataShare{world};
   if (grids) data.load(share);
@@ -259,6 +263,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
   RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
+  warnings.add(row_warnings(shape.samples, data.validation().shape.samples));
   if (train.more_epochs) tell_more_epochs(plan, report);
   for (const std::string& line : warnings.take()) report.log("warning: " + line);
   tell_data(report, run, data, *backend, world.size(), by_teams);

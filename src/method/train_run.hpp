@@ -19,6 +19,7 @@ struct TrainRun {
   std::string config_file{};    ///< the file that the configuration was read from; "" when there is none
   bool continued = false;       ///< config is of the run in its folder; its last phase may have more epochs
   bool more_epochs = false;     ///< it has
+  bool changed_data = false;    ///< it may go on although the numbers in its data files have changed
 };
 
 /// Trains as the configuration says, into config.run.folder, or goes on with a run that was stopped there. Returns what

@@ -21,6 +21,7 @@
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/run_rules.hpp"
 #include "src/training/trainer.hpp"
 
 #define XXH_INLINE_ALL
@@ -106,13 +107,19 @@ struct Workshop {
 
   // NaN: it diverged. Stopped: a signal came.
   double train(Config config) {
+    const Plan plan = make_plan(config);
+    for (const Phase& phase : plan.phases())
+      require_norms(config, plan, known.train.sample, phase, known.train.samples, 1);
     config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
     Data data(config, self, Data::Reading::now, &known);
     RunReport silent;
     RunContext ctx{*backend, self, data, silent};
     ctx.stops = &stops;
+    if (data.validation().labelled == 0)
+      throw DataError(no_label_text(config.data.validation, config.training, "validation") +
+                      ": trials cannot be compared; give it labels, or correct training.ignore");
     try {
-      return run_pipeline(make_plan(config), config, ctx).phases.back().last.validation_loss;
+      return run_pipeline(plan, config, ctx).phases.back().last.validation_loss;
     } catch (const DivergedError&) {
       return std::numeric_limits<double>::quiet_NaN();
     }

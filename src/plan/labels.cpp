@@ -14,8 +14,18 @@ namespace {
 
 constexpr Index kMostClasses = 65535;  // held and predicted as uint16, whose largest stands for an ignored label
 
-void settle_classes(Config& config, Index channels) {
+void settle_classes(Config& config, Index channels, Index one_hot) {
   TrainingConfig& training = config.training;
+  if (one_hot > 0 && one_hot != channels)
+    throw ConfigError(
+        fmt::format("the labels '{}' are one-hot rows of {} classes, and the network's last layer has {} channels; it "
+                    "needs one for each class",
+                    config.data.train.labels, one_hot, channels));
+  if (!training.class_values.empty() && std::ssize(training.class_values) != channels)
+    throw ConfigError(
+        fmt::format("training.class_values names {} classes, and the network's last layer has {} channels; it needs "
+                    "one for each class",
+                    training.class_values.size(), channels));
   if (training.classes && *training.classes != channels)
     throw ConfigError(
         fmt::format("training.classes = {}, and the network's last layer has {} channels; it needs one "
@@ -75,7 +85,7 @@ void settle_labels(Config& config, const DatasetShape& shape, const std::vector<
   for (const Extent& resolution : resolutions) {
     const Shape output =
         Network(*backend, network_for(config, resolution, coarse_shape(shape.sample, resolution))).output();
-    if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels);
+    if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels, shape.one_hot);
     const std::vector<float>& weights = config.training.loss.class_weights;
     if (!weights.empty() && std::ssize(weights) != output.channels)
       throw ConfigError(
@@ -99,10 +109,10 @@ std::vector<std::string> class_warnings(const Config& config, const std::vector<
   const bool one = absent.size() == 1;
   const std::string more = absent.size() > 8 ? ", ..." : "";
   if (!more.empty()) absent.resize(8);
-  return {fmt::format(
-      "class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}; are the "
-      "classes numbered from 0?",
-      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels, one ? "it" : "them")};
+  return {fmt::format("class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}{}",
+                      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels,
+                      one ? "it" : "them",
+                      config.training.class_values.empty() ? "; are the classes numbered from 0?" : "")};
 }
 
 }  // namespace mrmf

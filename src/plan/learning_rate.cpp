@@ -26,6 +26,7 @@ double LearningRate::at(int epoch, Index step, Index steps) const {
 void LearningRate::epoch_done(double validation_loss) {
   ++memory_.epochs;
   if (settings_.rule != RateRule::plateau || memory_.epochs <= settings_.warmup) return;
+  if (std::isnan(validation_loss)) return;
   if (validation_loss < memory_.best * (1.0 - settings_.plateau_threshold)) {
     memory_.best = validation_loss;
     memory_.bad_epochs = 0;

@@ -25,7 +25,7 @@ class LearningRate {
   double at(int epoch, Index step, Index steps) const;
 
   /// Call after an epoch: reduce-on-plateau looks at the validation loss (PyTorch's rule, relative threshold,
-  /// cooldown).
+  /// cooldown). NaN: the epoch has none, so that it counts neither as good nor as bad.
   void epoch_done(double validation_loss);
 
   /// What reduce-on-plateau has seen.

@@ -109,6 +109,8 @@ std::vector<std::string> config_warnings(const Config& config);
 /// Further warnings for samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
 /// differently. `config` is as it was read, with its layers not settled.
 std::vector<std::string> sample_warnings(const Config& config, const Shape& sample);
+/// A further one where more samples validate than train.
+std::vector<std::string> row_warnings(Index training, Index validation);
 
 /// ConfigError unless the samples have as many channels as data.channels says.
 void require_channels(const DataConfig& data, const Shape& sample);

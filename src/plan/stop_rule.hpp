@@ -22,7 +22,8 @@ class StopRule {
  public:
   explicit StopRule(const StopSettings& settings) : settings_(settings) {}
 
-  /// Call after an epoch. The first epoch has no reduction and never counts towards patience.
+  /// Call after an epoch. The first epoch has no reduction and never counts towards patience. NaN, as validation loss
+  /// or as metric, says that there was nothing to score: it reaches no target and counts towards no patience.
   StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
   /// Call before update() of the epoch after which the model was looked at: settings.look_epochs says when.

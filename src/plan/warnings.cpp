@@ -113,7 +113,9 @@ class FileSet {
   std::set<FileIdentity> files_;
 };
 
+// Refused unless data.duplicates allows it.
 void same_data(const DataConfig& data, std::vector<std::string>& lines) {
+  if (data.duplicates == DuplicateRule::refuse) return;
   if (data.train.samples != data.validation.samples || data.train.choice != data.validation.choice) return;
   FileSet training;
   for (const std::string& file : data.train.files) training.add(file);
@@ -197,6 +199,14 @@ std::vector<std::string> sample_warnings(const Config& config, const Shape& samp
   odd_shape(config.data, sample, lines);
   widened_sizes(config, sample, lines);
   return lines;
+}
+
+std::vector<std::string> row_warnings(Index training, Index validation) {
+  if (validation <= training) return {};
+  return {fmt::format(
+      "{} samples validate and {} train: more than half of the data teaches nothing; see data.split, or what "
+      "data.train and data.validation name",
+      validation, training)};
 }
 
 void require_channels(const DataConfig& data, const Shape& sample) {

@@ -21,6 +21,7 @@
 #include "src/config/toml.hpp"
 #include "src/run/continuation.hpp"
 #include "src/run/model_file.hpp"
+#include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/run/whole_weights.hpp"
 #include "src/system/host.hpp"
@@ -261,9 +262,12 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const Json json = Json::parse(texts.progress);
   RunStart was{parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
                whole_number<int>(json.at("ranks"))};
+  if (json.contains("data")) was.data = data_record_from_json(json.at("data").dump(), origin);
   const bool more = epochs_ == Epochs::more && last_epochs(was.config) != last_epochs(config_);
   if (more) set_last_epochs(was.config, last_epochs(config_));
-  require_continuable(was, {config_, samples_, ranks_}, epochs_);
+  const RunStart is{config_, samples_, ranks_, data_};
+  require_continuable(was, is, epochs_, contents_);
+  data_line_ = data_news(was, is);
   automatic_ = automatic_ || json.value("automatic", false);  // earlier versions did not save it
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (epochs_ == Epochs::more && phase.last()) go_further(state);
@@ -349,13 +353,14 @@ CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, c
     if (ended.record.stage < phase.stage)
       history.push_back({{"number", number}, {"step", Json::parse(to_json(ended))}});
   const Versions versions = these_versions("");
-  const Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
-                  {"samples", samples_},
-                  {"ranks", ranks_},
-                  {"automatic", automatic_},
-                  {"optimizer_steps", {ages.bottom, ages.top}},
-                  {"state", Json::parse(to_json(state))},
-                  {"history", history}};
+  Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
+            {"samples", samples_},
+            {"ranks", ranks_},
+            {"automatic", automatic_},
+            {"optimizer_steps", {ages.bottom, ages.top}},
+            {"state", Json::parse(to_json(state))},
+            {"history", history}};
+  if (data_) json["data"] = Json::parse(to_json(*data_));
   return {json.dump(), to_toml(config_)};
 }
 

@@ -77,13 +77,19 @@ class Checkpoints {
   /// `samples` is the number of training samples. Does not look for files yet.
   Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks, Epochs epochs = Epochs::same);
 
+  /// What this start's data files hold, which find() compares and save() keeps; unless told, neither does.
+  void set_data(DataRecord record, DataContents contents) { data_ = std::move(record), contents_ = contents; }
+
   /// Looks for an earlier start's files in run.folder. Collective over the world. DataError for a torn or damaged file.
+  /// DataError also for other numbers in the data files.
   /// ConfigError when the run was begun with another configuration, on other data, or on a number of ranks that changes
   /// its mini-batches; and when more epochs are wanted and something else has ended the last phase.
   void find(Comm& world);
   bool found() const { return !found_.empty(); }
   /// The run's position in words. Requires found().
   std::string position() const;
+  /// A line about data files that were moved or written again since; empty where there is nothing to say.
+  const std::string& data_line() const { return data_line_; }
   /// The records so far, in the plan's order.
   std::vector<PhaseHistory> history() const;
   /// Stages of the plan that the run has completed: files saved later include their models.
@@ -124,6 +130,9 @@ class Checkpoints {
   int ranks_;
   Epochs epochs_;
   bool automatic_ = false;
+  std::optional<DataRecord> data_;
+  DataContents contents_ = DataContents::same;
+  std::string data_line_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
   std::map<int, PhaseHistory> ended_;  // of phases that have ended

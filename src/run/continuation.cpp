@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"
+#include "src/run/recorded_data.hpp"
 
 namespace mrmf {
 namespace {
@@ -148,6 +151,34 @@ void require_same_files(const RunStart& was, const Advice& advice) {
       advice.epochs == Epochs::same ? "," : ", or", advice.anew()));
 }
 
+// Files that can be held against each other one by one: both starts have records of as many, in the same order.
+std::optional<std::pair<RecordedData, RecordedData>> records_of(const RunStart& was, const RunStart& is) {
+  if (!was.data || !is.data) return {};
+  const auto recorded = [](const RunStart& start) {
+    return RecordedData{used_files(start.config.data.train, start.config.data.validation), *start.data};
+  };
+  auto both = std::pair(recorded(was), recorded(is));
+  const auto names = [](const RecordedData& of) {
+    std::vector<std::string> paths;
+    for (const UsedFile& file : of.files) paths.push_back(file.path);
+    return paths;
+  };
+  const bool reordered =
+      names(both.first) != names(both.second) && all_files(was.config.data) == all_files(is.config.data);
+  if (reordered || !comparable(both.first, both.second)) return {};
+  return both;
+}
+
+// The numbers in the files, as far as they are recorded.
+void require_same_numbers(const std::pair<RecordedData, RecordedData>& records, const Advice& advice) {
+  const std::string changed = changed_numbers(records.first, records.second);
+  if (changed.empty()) return;
+  throw DataError(fmt::format(
+      "{}on other numbers: {}; restore the files, {}{}, or go on with what is there now: mrmf train --continue {} "
+      "--allow-changed-data",
+      advice.holds(), changed, advice.epochs == Epochs::same ? "" : "or ", advice.anew(), advice.is.config.run.folder));
+}
+
 // Keys that a run sets itself where the user does not, by what it finds in the training data.
 bool may_be_measured(const KeyDifference& difference) {
   static const std::set<std::string> keys{"data.normalise.sample_mean", "data.normalise.sample_std",
@@ -159,8 +190,11 @@ bool may_be_measured(const KeyDifference& difference) {
   const Index now = advice.is.samples;
   const std::string samples = was.samples == now ? "" : fmt::format(": {} samples then, {} now", was.samples, now);
   throw ConfigError(
-      fmt::format("{}on other training data{} ({}; unless you set it, it is measured over the training samples); {}",
-                  advice.holds(), samples, text(measured), advice.back()));
+      fmt::format("{}on other training data{} ({}; unless you set it, it is measured over the training samples); {}{}",
+                  advice.holds(), samples, text(measured), advice.back(),
+                  was.data ? ", or keep what was measured then: mrmf train --continue " + advice.is.config.run.folder +
+                                 " --allow-changed-data"
+                           : ""));
 }
 
 bool holds_key(const std::vector<KeyDifference>& found, const std::string& key) {
@@ -243,20 +277,35 @@ void require_same_keys(const RunStart& was, const Advice& advice, bool by_stage)
 
 }  // namespace
 
-void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs) {
+void require_continuable(const RunStart& before, const RunStart& is, Epochs epochs, DataContents contents) {
   const Advice advice{is, epochs};
+  RunStart was = before;
   const bool by_stage = was.config.run.grid.size() > 1 || is.config.run.grid.size() > 1;
   if (was.ranks != is.ranks && !was.config.training.global_batch_norm)
     throw ConfigError(
         fmt::format("{}on {} with training.batch_norm = \"local\", where every rank has its own "
                     "statistics, and this is a run on {}; continue on {}, or {}",
                     advice.holds(), counted(was.ranks, "rank"), is.ranks, counted(was.ranks, "rank"), advice.anew()));
+  if (const auto records = records_of(was, is)) {
+    if (contents == DataContents::same) require_same_numbers(*records, advice);
+    was.config.data.train.files = is.config.data.train.files;
+    was.config.data.validation.files = is.config.data.validation.files;
+  }
   require_same_files(was, advice);
   require_same_keys(was, advice, by_stage);
   if (by_stage) require_same_batches(was, advice);
   if (was.samples != is.samples)
     throw ConfigError(fmt::format("{}on {} training samples, and the data now has {}; {}", advice.holds(), was.samples,
                                   is.samples, advice.back()));
+}
+
+std::string data_news(const RunStart& was, const RunStart& is) {
+  const auto records = records_of(was, is);
+  if (!records) return "";
+  const std::string changed = changed_numbers(records->first, records->second);
+  if (!changed.empty()) return "warning: the run goes on with other numbers than it was saved with: " + changed;
+  const std::string touched = touched_files(records->first, records->second);
+  return touched.empty() ? "" : "data: " + touched + "; as far as they were compared, the numbers are the same";
 }
 
 }  // namespace mrmf

@@ -85,6 +85,7 @@ enum Summary { kValue = 1 };
 enum Value { kTag = 1, kSimpleValue = 2 };
 
 ProtoMessage& add(ProtoMessage& summary, const std::string& tag, double value) {
+  if (std::isnan(value)) return summary;  // nothing to score
   return summary.message(kValue, ProtoMessage().text(kTag, tag).real32(kSimpleValue, static_cast<float>(value)));
 }
 

@@ -236,12 +236,17 @@ void PhaseRecord::add(const EpochRecord& epoch) {
 std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string to_json(const PhaseRecord& r) { return phase_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+std::string score_text(double score, int digits) {
+  return std::isnan(score) ? "-" : fmt::format("{:.{}f}", score, digits);
+}
+
 std::string to_json(const ModelNote& note) { return note_json(note).dump(); }
 
 std::string to_text(const ModelNote& note) {
   const std::string metric =
-      note.metric ? fmt::format(", {} {:.5f}", to_string(note.metric->metric), note.metric->value) : "";
-  return fmt::format("epoch {} of {}, validation {:.5f}{}", note.epoch, note.epochs, note.validation_loss, metric);
+      note.metric ? fmt::format(", {} {}", to_string(note.metric->metric), score_text(note.metric->value)) : "";
+  return fmt::format("epoch {} of {}, validation {}{}", note.epoch, note.epochs, score_text(note.validation_loss),
+                     metric);
 }
 
 std::string to_json(const RunResult& r) {

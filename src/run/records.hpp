@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,11 @@ T whole_number(const Json& json) {
   throw std::out_of_range("a number is not whole, or too large");
 }
 
+/// A loss or a metric where nothing can be scored: no label counts, or a metric has no value for these labels (R^2 of
+/// labels that are all the same). NaN, so that it compares with nothing; null in JSON, and "-" for people.
+constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
+std::string score_text(double score, int digits = 5);  ///< "0.01234", or "-"
+
 /// Seconds, summarised over the ranks of a team.
 struct RankSeconds {
   double mean = 0, least = 0, most = 0;
@@ -46,21 +52,22 @@ struct TimeSplit {
 /// A metric of the validation data; its key is "validation_accuracy" and so on.
 struct MetricValue {
   Metric metric = Metric::accuracy;
-  double value = 0;
+  double value = 0;  ///< or kNoScore
   bool operator==(const MetricValue&) const = default;
 };
 
-/// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null.
+/// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null. The
+/// validation loss may be kNoScore.
 struct EpochRecord {
   int stage = 1;  ///< 1-based, as in the plan
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own
-  int axes = 1;          ///< of the data
-  int epoch = 1;         ///< 1-based, within its phase
-  Index samples = 0;     ///< training samples seen, over all ranks
-  double train_loss = 0, validation_loss = 0;
-  double seconds = 0;  ///< of the epoch, including validation
+  Extent grid{1, 1, 1};                        ///< blocks of every sample, each on a rank of its own
+  int axes = 1;                                ///< of the data
+  int epoch = 1;                               ///< 1-based, within its phase
+  Index samples = 0;                           ///< training samples seen, over all ranks
+  double train_loss = 0, validation_loss = 0;  ///< means over the samples with a label that counts
+  double seconds = 0;                          ///< of the epoch, including validation
   TimeSplit split{};
   double learning_rate = 0;
   int batch = 0;  ///< per rank, or per group of ranks that share samples

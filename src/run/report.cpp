@@ -37,8 +37,8 @@ std::string data_text(const DataConfig& data) {
 
 std::string target_line(const RunResult& result) {
   if (const auto& target = result.metric_target; target && result.metric)
-    return fmt::format("target validation {} {:g}: {} ({:.5f})", to_string(target->metric), target->least,
-                       result.target_reached ? "reached" : "NOT reached", result.metric->value);
+    return fmt::format("target validation {} {:g}: {} ({})", to_string(target->metric), target->least,
+                       result.target_reached ? "reached" : "NOT reached", score_text(result.metric->value));
   if (!result.target) return "no target validation loss was set";
   return fmt::format("target validation loss {:g}: {}", *result.target,
                      result.target_reached ? "reached" : "NOT reached");
@@ -93,11 +93,12 @@ std::string duration_text(double seconds) {
 
 std::string epoch_line(const EpochRecord& r) {
   const double speed = r.seconds > 0 ? static_cast<double>(r.samples) / r.seconds : 0;
-  const std::string metric = r.metric ? fmt::format(" {} {:.5f}", to_string(r.metric->metric), r.metric->value) : "";
+  const std::string metric =
+      r.metric ? fmt::format(" {} {}", to_string(r.metric->metric), score_text(r.metric->value)) : "";
   return fmt::format(
-      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8.5f}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
-      r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss, r.validation_loss,
-      metric, r.seconds, speed, r.learning_rate);
+      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
+      r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss,
+      score_text(r.validation_loss), metric, r.seconds, speed, r.learning_rate);
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left,
@@ -116,9 +117,9 @@ std::string result_table(const RunResult& result) {
   int epochs = 0;
   double seconds = 0;
   for (const PhaseRecord& s : result.phases) {
-    text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.5f}  {}\n", s.stage,
+    text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11}  {}\n", s.stage,
                         to_string(s.role), resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
-                        s.split.compute.mean, s.split.communication.mean, s.last.validation_loss, s.reason);
+                        s.split.compute.mean, s.split.communication.mean, score_text(s.last.validation_loss), s.reason);
     epochs += s.epochs;
     seconds += s.seconds;
   }
@@ -132,8 +133,8 @@ std::string result_table(const RunResult& result) {
                           to_string(s.role), s.last.ranks, result.ranks, s.waited);
   if (const auto& best = result.best)
     text += best->epoch == best->epochs ? "\nthe last epoch was the best" : "\nthe best model is of " + to_text(*best);
-  text += fmt::format("\n{}, seed {}: final validation loss {:.5f} after {:.2f} s; {}", to_string(result.method),
-                      result.seed, result.validation_loss, result.total_seconds, target_line(result));
+  text += fmt::format("\n{}, seed {}: final validation loss {} after {:.2f} s; {}", to_string(result.method),
+                      result.seed, score_text(result.validation_loss), result.total_seconds, target_line(result));
   return text;
 }
 

@@ -121,6 +121,7 @@ bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor)
                      record.metric ? std::optional(record.metric->value) : std::nullopt);
   };
   const double best = value(epochs.at(static_cast<std::size_t>(epoch) - 1));
+  if (std::isnan(best)) return false;
   return std::ranges::none_of(epochs, [&](const EpochRecord& record) { return value(record) < best; });
 }
 

@@ -24,6 +24,8 @@ Shape with_positions(Shape target, const Extent& positions) {
 void take_box(ConstTensor from, const Box& box, Span to) {
   const Extent& s = from.shape.spatial;
   const Index channels = from.shape.channels, floats = box.count[2] * channels;
+  MRMF_CHECK(contains({.count = s}, box) && std::ssize(to) >= from.shape.n * product(box.count) * channels,
+             "positions that are not there");
   float* target = to.data();
   for (Index n = 0; n < from.shape.n; ++n)
     for (Index i = box.first[0]; i < box.end(0); ++i)
@@ -154,6 +156,9 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
     block_ = *block;
     if (const std::optional<Box>& read = split.shape.block)  // what the store has of a sample
       for (std::size_t a = 0; a < 3; ++a) block_->samples.first[a] -= read->first[a] / resolution[a];
+    MRMF_CHECK(
+        contains({.count = sample.spatial}, block_->samples) && contains({.count = block_->outputs}, block_->labels),
+        "a block of positions that were not read");
     // What the store has is copied once more only where the block is a part of it.
     if (augmenter_ || block_->samples.count != sample.spatial)
       samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/check.hpp"
 
 namespace mrmf {
 namespace {
 
-// Of classes: what counts and what is right, then three numbers per class. Of numbers: five per output.
-constexpr Index kCommon = 2, kPerClass = 3, kPerOutput = 5;
+// Of classes: what counts and what is right, then three numbers per class. Of numbers: six per output.
+constexpr Index kCommon = 2, kPerClass = 3, kPerOutput = 6;
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
 double ErrorSum::r2() const {
-  const double spread = label_squares - labels * labels / count;
-  return spread > 0 ? 1.0 - squares / spread : 0.0;
+  constexpr double same = 1e-14;  // of the squares: relative deviations below float32's epsilon
+  const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
+  return spread > same * all ? 1.0 - squares / spread : kUndefined;
 }
 
 MetricSums::MetricSums(Task task, const Shape& output, Index target_channels)
@@ -48,7 +51,9 @@ void MetricSums::add_errors(ConstSpan y, ConstSpan target) {
     sums[1] += error * error;
     sums[2] += std::abs(error);
     sums[3] += label;
-    sums[4] += label * label;
+    const double square = label * label, sum = sums[4] + square, added = sum - sums[4];
+    sums[5] += (sums[4] - (sum - added)) + (square - added);
+    sums[4] = sum;
   }
 }
 
@@ -95,10 +100,19 @@ ClassCount MetricSums::of_class(Index c) const {
 
 ErrorSum MetricSums::of_output(Index c) const {
   const auto at = static_cast<std::size_t>(kPerOutput * c);
-  return {values_[at], values_[at + 1], values_[at + 2], values_[at + 3], values_[at + 4]};
+  return {values_[at], values_[at + 1], values_[at + 2], values_[at + 3], values_[at + 4], values_[at + 5]};
 }
 
-double MetricSums::accuracy() const { return values_[0] > 0 ? values_[1] / values_[0] : 0; }
+bool MetricSums::counts(Task task, ConstSpan target, Index target_channels) {
+  if (task == Task::regression) return true;
+  if (task == Task::binary) return std::ranges::any_of(target, [](float t) { return !(t < 0); });
+  const auto wide = static_cast<std::size_t>(target_channels);
+  for (std::size_t i = 0; i < target.size(); i += wide)
+    if (label(target.subspan(i, wide)) >= 0) return true;
+  return false;
+}
+
+double MetricSums::accuracy() const { return values_[0] > 0 ? values_[1] / values_[0] : kUndefined; }
 
 double MetricSums::mean_over_classes(double (ClassCount::*metric)() const) const {
   double sum = 0;
@@ -109,7 +123,15 @@ double MetricSums::mean_over_classes(double (ClassCount::*metric)() const) const
     sum += (count.*metric)();
     ++classes;
   }
-  return classes > 0 ? sum / classes : 0;
+  return classes > 0 ? sum / classes : kUndefined;
+}
+
+double MetricSums::mean_r2() const {
+  double sum = 0;
+  int outputs = 0;
+  for (Index c = 0; c < channels_; ++c)
+    if (const double r2 = of_output(c).r2(); !std::isnan(r2)) sum += r2, ++outputs;
+  return outputs > 0 ? sum / outputs : kUndefined;
 }
 
 double MetricSums::value(Metric metric) const {
@@ -117,11 +139,9 @@ double MetricSums::value(Metric metric) const {
     case Metric::accuracy: return accuracy();
     case Metric::iou: return mean_over_classes(&ClassCount::iou);
     case Metric::dice: return mean_over_classes(&ClassCount::dice);
-    case Metric::r2: break;
+    case Metric::r2: return mean_r2();
   }
-  double sum = 0;
-  for (Index c = 0; c < channels_; ++c) sum += of_output(c).r2();
-  return sum / static_cast<double>(channels_);
+  return kUndefined;
 }
 
 std::optional<Metric> metric_of(const TrainingConfig& training, const Shape& output) {

@@ -14,14 +14,17 @@ namespace mrmf {
 struct ClassCount {
   double both = 0, predicted = 0, labelled = 0;
   double either() const { return predicted + labelled - both; }
-  double iou() const { return both / either(); }
+  double iou() const { return both / either(); }  ///< NaN where the class does not occur
   double dice() const { return 2 * both / (predicted + labelled); }
 };
 
 /// Errors of one output.
 struct ErrorSum {
-  double count = 0, squares = 0, magnitudes = 0, labels = 0, label_squares = 0;
-  double r2() const;  ///< 1 less the squared error over the labels' spread; 0 where all labels are the same
+  double count = 0, squares = 0, magnitudes = 0, labels = 0;
+  double label_squares = 0, label_squares_rest = 0;  ///< their sum, and what its additions have rounded off
+  /// 1 less the squared error over the labels' spread. NaN where all labels are the same, as float32 tells them apart:
+  /// there is nothing to explain.
+  double r2() const;
 };
 
 /// Channels of a position of the output in the targets. (Labels without positions may be as many as an output with
@@ -42,10 +45,13 @@ class MetricSums {
   /// All sums, to be added over ranks.
   std::span<double> values() { return values_; }
 
+  /// NaN where the labels leave it undefined: none counts, no class occurs, or no output's labels differ.
   double value(Metric metric) const;
   ClassCount of_class(Index c) const;  ///< binary: of an output's yes
   ErrorSum of_output(Index c) const;   ///< regression: of a channel
 
+  /// Whether a sample's target has a label that counts.
+  static bool counts(Task task, ConstSpan target, Index target_channels);
   /// The class with the largest of values; the label of a position (-1: ignored).
   static Index largest(ConstSpan values);
   static Index label(ConstSpan target);
@@ -57,6 +63,7 @@ class MetricSums {
   double* of(Index c);
   double accuracy() const;
   double mean_over_classes(double (ClassCount::*metric)() const) const;
+  double mean_r2() const;
 
   Task task_;
   Index channels_, target_channels_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "kernels/check.hpp"
+#include "layers/network.hpp"
+#include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
 
@@ -34,6 +36,64 @@ void require_looks(const Plan& plan, Index samples, Index batch, int groups) {
         fmt::format("method.switch = \"slope\" needs two steps or more in an epoch of the last phase, and its batch of "
                     "{} on {} rank{} takes all {} samples at once; use a smaller method.finetune.batch",
                     batch, groups, groups == 1 ? "" : "s", samples));
+}
+
+namespace {
+
+/// Whose rows a batch norm's statistics are of.
+enum class NormRows { team, rank, shard };
+
+NormRows norm_rows(const Config& config) {
+  if (config.training.global_batch_norm) return NormRows::team;
+  return shard_by_shard(config, config.run.device != Device::cuda) ? NormRows::shard : NormRows::rank;
+}
+
+// The fewest rows that one statistic is of, over the parts of all steps of an epoch.
+Index least_rows(const OrderSettings& order, NormRows of, int parts) {
+  const Index steps = steps_per_epoch(order), own = order.shards / order.ranks;
+  Index least = order.samples;
+  const auto take = [&](Index rows) {
+    if (rows > 0) least = std::min(least, rows);
+  };
+  for (Index step = 0; step < steps; ++step) {
+    std::vector<Index> team(static_cast<std::size_t>(parts));
+    for (Index rank = 0; rank < order.ranks; ++rank) {
+      Index rows = 0;
+      for (Index shard = rank * own; shard < (rank + 1) * own; ++shard) {
+        const Index here = piece(piece(order.samples, shard, order.shards).count, step, steps).count;
+        if (of == NormRows::shard) take(here);
+        rows += here;
+      }
+      for (int part = 0; part < parts; ++part) {
+        const Index here = piece(rows, part, parts).count;
+        if (of == NormRows::rank) take(here);
+        team[static_cast<std::size_t>(part)] += here;
+      }
+    }
+    if (of == NormRows::team) std::ranges::for_each(team, take);
+  }
+  return least;
+}
+
+}  // namespace
+
+void require_norms(const Config& config, const Plan& plan, const Shape& sample, const Phase& phase, Index samples,
+                   int groups) {
+  OrderSettings order = order_settings(config.data, samples, groups, 0);
+  order.batch = phase.batch;
+  const NormRows of = norm_rows(config);
+  if (least_rows(order, of, config.training.accumulate) > 1) return;
+  const auto backend = make_reference_backend();
+  const Network network(*backend, network_settings(config, plan, sample, phase.resolution));
+  for (const Entry& entry : network.entries()) {
+    if (entry.kind != LayerKind::batch_norm || product(entry.input.spatial) > 1) continue;
+    const char* whose = of == NormRows::team ? "" : of == NormRows::rank ? " on a rank" : " in a shard";
+    throw ConfigError(fmt::format(
+        "{}: in training a batch norm needs more than one value per channel, and batch {} of {} brings it a single row "
+        "of one position{} in some steps ({} samples); use a larger batch{}, or layer_norm in its place",
+        entry.name, phase.batch, place_text(phase), whose, samples,
+        of == NormRows::team ? "" : " or training.batch_norm = \"global\""));
+  }
 }
 
 }  // namespace mrmf

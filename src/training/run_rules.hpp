@@ -21,4 +21,11 @@ void require_parts(const Config& config, bool on_cpu);
 /// has one step only.
 void require_looks(const Plan& plan, Index samples, Index batch, int groups);
 
+/// ConfigError, naming the layer: a batch norm that training gives a single value per channel in some step of the
+/// phase, on so many groups of ranks. Its output would be the same for every sample. With training.batch_norm = "local"
+/// that is one row on a rank, or in a shard that is computed by itself. requires: batches that require_batches() lets
+/// pass.
+void require_norms(const Config& config, const Plan& plan, const Shape& sample, const Phase& phase, Index samples,
+                   int groups);
+
 }  // namespace mrmf

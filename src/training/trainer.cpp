@@ -142,7 +142,10 @@ PhaseHistory Trainer::go_on(ModelState& model_state, const Phase& phase, TrainSt
 }
 
 PhaseHistory Trainer::finish(ModelState& model_state, const Phase& phase, TrainState& state) {
-  if (!state.finished()) begin(model_state, phase, state);
+  if (!state.finished()) {
+    begin(model_state, phase, state);
+    warn_of_no_score(phase);
+  }
   while (!state.finished()) {
     const double train_loss = run_epoch(model_state, phase, state);
     end_epoch(model_state, phase, state, train_loss);
@@ -158,7 +161,8 @@ PhaseHistory Trainer::finish(ModelState& model_state, const Phase& phase, TrainS
 }
 
 void Trainer::hand_over_best(ModelState& model_state, const Phase& phase, const TrainState& state) {
-  if (model_state.best.empty()) return;
+  if (model_state.best.empty())
+    return ctx_.report.log(place_text(phase) + " hands over the model of its last epoch: no validation tells the best");
   model_state.swap_best(ctx_.backend);
   model_state.best = {};
   ctx_.report.log(fmt::format("{} hands over the model of its best epoch, {} of {}", place_text(phase),
@@ -193,7 +197,7 @@ double Trainer::run_epoch(ModelState& model_state, const Phase& phase, TrainStat
     train_->expect(sampler_.in_parts(sampler_.training(phase, epoch.number + 1)));  // while validation goes on
   take_sum_time();
   count_samples(state);
-  return state.loss / static_cast<double>(state.samples);
+  return state.loss / static_cast<double>(ctx_.data.train().labelled);  // an epoch takes every sample once
 }
 
 void Trainer::take_sum_time() {

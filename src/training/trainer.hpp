@@ -29,7 +29,7 @@ struct DivergedError : FaultError {
 /// The first steps of a phase, and what they were worth (src/plan/slope_rule.hpp).
 struct Probe {
   TrainState state;             ///< after them
-  double halfway = 0, end = 0;  ///< validation losses in their middle and at their end
+  double halfway = 0, end = 0;  ///< validation losses in their middle and at their end; kNoScore: there is none
   double training_gflop = 0;    ///< of all steps...
   double second_gflop = 0;      ///< ...and of the second half
   double look_gflop = 0;        ///< of validation, and of batch norms' new statistics
@@ -61,10 +61,10 @@ class Trainer {
   /// middle and at their end. Saves nothing and looks at no signal. requires: an epoch of two steps or more.
   Probe probe(ModelState& model_state, const Phase& phase, double share);
 
-  /// Mean loss over all validation samples, each counted once, the same on every rank; and the metric, where the phase
-  /// measures one.
+  /// Mean loss over all validation samples with a label that counts, each counted once, the same on every rank: none
+  /// where no label counts. And the metric, where the phase measures one.
   struct Validation {
-    double loss = 0;
+    std::optional<double> loss{};
     std::optional<MetricValue> metric{};
   };
   Validation validate(ModelState& model_state, int batch_size);
@@ -118,6 +118,8 @@ class Trainer {
   EpochRecord new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const;
   void end_epoch(ModelState& model_state, const Phase& phase, TrainState& state, double train_loss);
   void warn_of_spread(const Phase& phase, const EpochRecord& epoch);
+  void warn_of_no_score(const Phase& phase) const;
+  void warn_of_no_metric(const Phase& phase, const EpochRecord& epoch) const;
   void pause(ModelState& model_state, const Phase& phase, TrainState& state);
 
   /// The ranks that share out the samples of the phase under way.

@@ -80,7 +80,8 @@ Trainer::Validation Trainer::validate(ModelState& model_state, int batch_size) {
   if (objective_->measures())
     replicas_ ? replicas_->take_metrics(objective_->sums()) : ctx_.team.sum(objective_->sums());
   clock_.time().communication += timer.lap();
-  return {loss / static_cast<double>(split.shape.samples), objective_->metric()};
+  if (split.labelled == 0) return {{}, objective_->metric()};
+  return {loss / static_cast<double>(split.labelled), objective_->metric()};
 }
 
 EpochRecord Trainer::new_record(const ModelState& model_state, const Phase& phase, const TrainState& state) const {
@@ -106,6 +107,13 @@ void Trainer::look(ModelState& model_state, TrainState& state, EpochRecord& epoc
   complete_moments();
   const Probe probe = look_at_(model_state);
   epoch.gflop += probe.look_gflop;
+  if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
+    epoch.gflop += probe.training_gflop;
+    return ctx_.report.log(
+        fmt::format("look after coarse epoch {}: no finite validation loss at full resolution, so "
+                    "it tells nothing",
+                    epoch.epoch));
+  }
   const Look look{epoch.epoch, state.history.record.gflop + epoch.gflop, probe.halfway, probe.end, probe.second_gflop};
   state.stop.look(look);
   if (!pays_no_more(state.stop.memory().looks)) epoch.gflop += probe.training_gflop;
@@ -123,9 +131,9 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
     clock_.time().communication += timer.seconds();
   }
   const Validation validation = validate(model_state, phase.batch);
-  epoch.validation_loss = validation.loss;
+  epoch.validation_loss = validation.loss.value_or(kNoScore);
   epoch.metric = validation.metric;
-  if (!std::isfinite(epoch.validation_loss))
+  if (validation.loss && !std::isfinite(*validation.loss))
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
@@ -147,7 +155,27 @@ void Trainer::end_epoch(ModelState& model_state, const Phase& phase, TrainState&
   state.loss = 0;
   state.samples = 0;
   ctx_.report.epoch(epoch, state.finished());
-  if (epoch.epoch == 1) warn_of_spread(phase, epoch);
+  if (epoch.epoch > 1) return;
+  warn_of_spread(phase, epoch);
+  warn_of_no_metric(phase, epoch);
+}
+
+void Trainer::warn_of_no_score(const Phase& phase) const {
+  if (ctx_.data.validation().labelled > 0) return;
+  ctx_.report.log(
+      fmt::format("warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
+                  "plateau of the learning rate",
+                  no_label_text(ctx_.data.config().data.validation, config_, "validation"), place_text(phase)));
+}
+
+void Trainer::warn_of_no_metric(const Phase& phase, const EpochRecord& epoch) const {
+  if (!epoch.metric || std::isfinite(epoch.metric->value) || ctx_.data.validation().labelled == 0) return;
+  ctx_.report.log(fmt::format("warning: {} has no validation {}: {}", place_text(phase),
+                              to_string(epoch.metric->metric),
+                              epoch.metric->metric == Metric::r2
+                                  ? "the validation labels of every output are all the same, so there is no spread to "
+                                    "explain"
+                                  : "no class occurs"));
 }
 
 // Of random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of training.

@@ -22,7 +22,7 @@ double Trainer::probe_half(ModelState& model_state, const Phase& phase, const Ep
   if (!config_.global_batch_norm && !replicas_) average_state(ctx_.backend, model_state.model, ctx_.team);
   const double rows = static_cast<double>(statistics_rows_ + ctx_.data.validation().shape.samples);
   probe.look_gflop += 1e-9 * rows * model_state.model.network().flop();
-  return validate(model_state, phase.batch).loss;
+  return validate(model_state, phase.batch).loss.value_or(kNoScore);
 }
 
 Probe Trainer::probe(ModelState& model_state, const Phase& phase, double share) {

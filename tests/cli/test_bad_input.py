@@ -26,6 +26,9 @@ class BadInput(support.MrmfTest):
 
     def test_validation_on_training_samples_is_warned_of(self):
         sets = ["--set", "data.validation.samples=train_frames", "--set", "data.validation.labels=train_unitStar_par"]
+        self.refused(3, "data.validation.samples=train_frames", "data.validation.labels=train_unitStar_par",
+                     message="rows 0 to 95 of 'train_frames' in data.h5 validate, and are trained on as rows 0 to 95")
+        sets += ["--set", "data.duplicates=allow"]
         said = "the validation samples ('train_frames' in data.h5) are training samples too"
         self.assertIn("warning: " + said, self.mrmf("train", "config.toml", "--set", "training.epochs=1", *sets))
         self.assertIn("warning: " + said, self.read("run/log.txt"))

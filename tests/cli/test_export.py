@@ -16,6 +16,7 @@ FIELDS = """
 files = ["data.h5"]
 train = { samples = "x", labels = "y" }
 validation = { samples = "x", labels = "y" }
+duplicates = "allow"
 [training]
 batch = 4
 epochs = 1

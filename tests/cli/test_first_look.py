@@ -190,9 +190,9 @@ class Labels(FirstLook):
                      "with --samples x_test", x_test=x, y_test=y)
         self.made("test", "--samples", "x_test", x_test=x, y_test=y)
         self.trains("test")
-        words = np.array(["a", "b"] * 30, dtype="S1")
+        words = np.array([f"{i}" for i in range(60)], dtype="S2")
         for more in ((), ("--labels", "species")):
-            self.refused("words", "store classes as whole numbers 0, 1, 2 and so on", *more, x=x, species=words)
+            self.refused("words", "more different words than classes would have", *more, x=x, species=words)
         for more in ((), ("--labels", "y")):
             self.refused("column", "'y' (1, 60) has the 60 rows of 'x' (60, 8, 8) in its last axis; store it transposed",
                          *more, x=x, y=y[None])

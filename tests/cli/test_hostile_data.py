@@ -371,6 +371,7 @@ class Sizes(Hostile):
 files = ["many.h5"]
 train = { samples = "x", labels = "y" }
 validation = { samples = "x", labels = "y" }
+duplicates = "allow"
 [training]
 batch = 1
 epochs = 1
@@ -473,7 +474,7 @@ class Limits(Hostile):
             names.append(f"{i}.h5")
             support.make_data(self.path(names[-1]), train=2, validation=1) if i == 0 else \
                 os.link(self.path("0.h5"), self.path(names[-1]))
-        self.config(replace=[('files = ["data.h5"]', f"files = {json.dumps(names)}")])
+        self.config(replace=[('files = ["data.h5"]', f'files = {json.dumps(names)}\nduplicates = "allow"')])
         self.under("ulimit -n 64", "train config.toml", code=3, message="raise `ulimit -n`")
         self.under("ulimit -n 12", "plan config.toml", code=3, message="only 12 files may be open at once; raise `ulimit -n`")
 

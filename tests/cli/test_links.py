@@ -161,5 +161,86 @@ class Links(support.MrmfTest):
         self.fails(2, "init", "master.h5", "-o", "run.h5", "--overwrite", message="run.h5: is read by this very command")
 
 
+class Copies(support.MrmfTest):
+    """What `mrmf coarsen` makes of a file whose data sets have several names."""
+
+    def setUp(self):
+        super().setUp()
+        self.x, self.y = values(0, 3)
+        with h5py.File(self.path("far.h5"), "w") as file:
+            file["x"], file["g/y"] = self.x + 1, self.y
+            file["g/again"] = h5py.SoftLink("/x")
+        with h5py.File(self.path("nexus.h5"), "w") as file:
+            file["entry/instrument/detector/data"] = self.x
+            file["entry/instrument"].attrs["NX_class"] = "NXinstrument"
+            file["entry/sample/strain"] = self.y
+            file["entry/data/data"] = file["entry/instrument/detector/data"]
+            file["entry/data/strain"] = h5py.SoftLink("/entry/sample/strain")
+            file["entry/data/near"] = h5py.SoftLink("data")
+            file["entry/nothing"] = h5py.SoftLink("/gone")
+            file["latest"] = file["entry"]
+            file["entry/around"] = file["/"]
+            file.create_group("empty").attrs["why"] = "not yet"
+            file["far"] = h5py.ExternalLink("far.h5", "/")
+            file["far_x"] = h5py.ExternalLink("far.h5", "/x")
+            file["lost"] = h5py.ExternalLink("gone.h5", "/x")
+            file["kind"] = np.dtype("f8")
+            file["entry/sample/strain"].attrs["axis"] = file["entry/data/data"].ref
+            file["entry/sample/pointers"] = np.array([file["far_x"].ref], dtype=h5py.ref_dtype)
+
+    def test_links_stay_links(self):
+        said = self.mrmf("coarsen", "nexus.h5", "--factor", "2", "-o", "coarse/deep")
+        means = self.x.reshape(64, 16, 2, 2).mean(2)
+        os.rename(self.path("far.h5"), self.path("gone-far.h5"))
+        with h5py.File(self.path("coarse/deep/nexus.h5")) as file:
+            detector, data = file["entry/instrument/detector/data"], file["entry/data/data"]
+            self.assertEqual(detector, data)
+            np.testing.assert_allclose(data, means, rtol=1e-6)
+            np.testing.assert_array_equal(file["latest/data/near"], data)
+            np.testing.assert_array_equal(file["entry/around/latest/data/strain"], self.y)
+            for name, target in (("entry/data/strain", "/entry/sample/strain"), ("entry/data/near", "data"),
+                                 ("entry/nothing", "/gone")):
+                link = file.get(name, getlink=True)
+                self.assertIsInstance(link, h5py.SoftLink)
+                self.assertEqual(link.path, target)
+            self.assertEqual(file["entry/instrument"].attrs["NX_class"], "NXinstrument")
+            self.assertEqual(file["empty"].attrs["why"], "not yet")
+            np.testing.assert_allclose(file["far/x"], means + 1, rtol=1e-6)
+            self.assertEqual(file["far_x"], file["far/x"])
+            np.testing.assert_array_equal(file["far/g/again"], file["far/x"])
+            np.testing.assert_array_equal(file["far/g/y"], self.y)
+            self.assertNotIn("lost", file)
+            # A data set is stored once.
+            self.assertLess(os.path.getsize(self.path("coarse/deep/nexus.h5")), 3 * means.nbytes)
+        for text in ("'lost' leads to '/x' of gone.h5, which is not there", "the type 'kind'",
+                     "the references in attribute 'axis' of 'entry/sample/strain'",
+                     "the references that 'entry/sample/pointers' holds"):
+            self.assertIn(f"coarse/deep/nexus.h5: not in the copy: {text}", said)
+
+    def test_the_copy_is_the_same_on_any_number_of_ranks_and_by_any_name(self):
+        for folder, ranks, name in (("a", 0, "entry/data/data"), ("b", 2, "latest/instrument/detector/data"),
+                                    ("c", 3, "entry/data/near")):
+            self.mrmf("coarsen", "nexus.h5", "--factor", "2", "-o", folder, "--samples", name, ranks=ranks)
+            self.assertEqual(support.digest(self.path(f"{folder}/nexus.h5")), support.digest(self.path("a/nexus.h5")))
+
+    def test_every_name_works(self):
+        for name, label in (("entry/data/data", "entry/data/strain"), ("latest/data/near", "entry/sample/strain"),
+                            ("entry/instrument/detector/data", "entry/around/latest/data/strain")):
+            with self.subTest(name):
+                self.mrmf("init", "nexus.h5", "--samples", name, "--labels", label, "-o", "i.toml", "--overwrite")
+                self.assertIn(f'train = {{ samples = "{name}", labels = "{label}" }}', self.read("i.toml"))
+                found = json.loads(self.mrmf("data", "i.toml", "--json"))
+                self.assertEqual(found["training"]["samples"] + found["validation"]["samples"], 64)
+                self.mrmf("train", "i.toml", "--set", "training.epochs=1", "--overwrite")
+                self.mrmf("predict", "runs/i", "-o", "p.h5", "--overwrite")
+                shutil.rmtree(self.path("runs"))
+
+    def test_a_data_set_is_one_candidate_however_many_names_it_has(self):
+        os.remove(self.path("far.h5"))
+        said = self.mrmf("init", "nexus.h5", "-o", "i.toml")
+        self.assertIn("'entry/data/data' (64, 32, 2) is taken for samples", said)
+        self.assertNotIn("would do as well", said)
+
+
 if __name__ == "__main__":
     support.main()

@@ -274,7 +274,8 @@ class Models(Outputs):
         for name in files:
             os.link(self.path("data.h5"), self.path(name))
         self.write("config.toml", support.CONFIG.replace('["data.h5"]', str([os.path.join(self.folder, f) for f in files])))
-        self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", 'data.validation.files=["data.h5"]')
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", 'data.validation.files=["data.h5"]', "--set",
+                  "data.duplicates=allow")
         with h5py.File(self.path("run/checkpoints/final.h5")) as model:
             self.assertIn(files[-1], model["config"][0].decode())
         self.mrmf("evaluate", "run")

@@ -216,7 +216,7 @@ class Streaming(support.MrmfTest):
         self.fails(2, "coarsen", "whole.h5", "--factor", "2,2,2", "-o", "new",
                    message="the samples of 'cubes' are 64-bit integer elements, which may be classes; ")
         with h5py.File(self.path("odd.h5"), "w") as file:
-            file["cubes"] = np.zeros((2, 4, 4, 4, 1), "complex64")
+            file["cubes"] = np.zeros((2, 4, 4, 4, 1), [("mass", "f4"), ("charge", "f4")])
         self.fails(2, "coarsen", "odd.h5", "--factor", "2,2,2", "-o", "new",
                    message="the samples of 'cubes' are compound elements; ")
         self.fails(3, "coarsen", TRAIN[0], "--factor", "2,2,2", "--samples", "3Dmaps", "-o", "new", message="'3Dmap'")
@@ -340,7 +340,7 @@ class Streaming(support.MrmfTest):
     def test_more_ranks_than_files_but_not_than_samples(self):
         # Files of one and of three samples; three for validation leave one rank without.
         few = ("data.files=" + json.dumps([TRAIN[0], TRAIN[2]]), "data.validation.files=" + json.dumps([TRAIN[2]]),
-               "training.batch=1", "training.epochs=1")
+               "data.duplicates=allow", "training.batch=1", "training.epochs=1")
         for load in ("memory", "stream"):
             self.assertEqual(len(self.train(load, *few, f"data.load={load}", ranks=4)), 1)
         self.refused(2, *few, 'data.files=["cubes02.h5"]', message="3 samples cannot be cut into 4 shards", ranks=4)

@@ -400,6 +400,41 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
   }
 }
 
+TEST_CASE("grid: a batch norm of the input counts what no window behind it reads") {
+  const LayerKind average = LayerKind::average_pool, max = LayerKind::max_pool;
+  const Shape line{.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1},
+      square{.n = 0, .spatial = {1, 31, 29}, .channels = 1, .axes = 2};
+  std::vector<LayerSpec> twice{named(LayerKind::batch_norm, "norm"), conv(2, {1, 1, 2}, {1, 1, 3}),
+                               pool(average, {1, 1, 2}, {1, 1, 3}), named(LayerKind::concat, "both", {"a", "b"})};
+  twice[1].name = "a", twice[2].name = "b";
+  twice[2].from = {"norm"};
+  struct Case {
+    Shape sample;
+    std::vector<LayerSpec> behind;
+  };
+  const Case cases[] = {{square, {pool(average, {1, 2, 2}, {1, 2, 2})}},
+                        {square, {pool(max, {1, 3, 2}, {1, 4, 3}), conv(3, {1, 2, 2})}},
+                        {square, {conv(3, {1, 1, 1}, {1, 3, 4})}},
+                        {line, {conv(4, {1, 1, 3}, {1, 1, 2})}},
+                        {line, {conv(4, {1, 1, 2}, {1, 1, 5}), layer(LayerKind::relu)}},
+                        {line, {twice[1], twice[2], twice[3]}},
+                        {line, {layer(LayerKind::relu), pool(average, {1, 1, 3}, {1, 1, 3})}}};
+  std::size_t number = 0;
+  for (const Case& c : cases)
+    for (const On on : all_backends())
+      for (const bool fuse : {false, true}) {
+        CAPTURE(number);
+        CAPTURE(static_cast<int>(on));
+        CAPTURE(fuse);
+        number += on == On::reference && !fuse ? 1 : 0;
+        std::vector<LayerSpec> layers = c.behind;
+        layers.insert(layers.begin(), twice[0]);
+        Experiment e = experiment(layers, c.sample, on);
+        e.settings.fuse = fuse;
+        for (const Extent& grid : grids(e.world.size(), c.sample.axes)) e.check(grid);
+      }
+}
+
 TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, several of them, and not at all") {
   const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 8, .axes = 2};
   LayerSpec drop = layer(LayerKind::dropout);
@@ -478,6 +513,21 @@ struct Chain {
     return all;
   }
 
+  LayerSpec any_pool(Index most_stride) {
+    const LayerKind kind = rng.below(2) == 0 ? LayerKind::max_pool : LayerKind::average_pool;
+    return pool(kind, sizes(1, 3), sizes(1, most_stride));
+  }
+  /// Often one that leaves positions unread, between its windows or at the end.
+  LayerSpec any_window() {
+    const Index most_stride = axes == 3 ? 2 : 4;
+    return rng.below(2) == 0 ? any_pool(most_stride) : conv(4, sizes(1, 3), sizes(1, most_stride), rng.below(4) == 0);
+  }
+  /// A convolution, or a batch norm and what is behind it.
+  std::vector<LayerSpec> beginning(bool norm) {
+    if (!norm) return {conv(4, sizes(1, 3))};
+    return {layer(LayerKind::batch_norm), rng.below(4) == 0 ? any() : any_window()};
+  }
+
   LayerSpec any() {
     switch (rng.below(8)) {
       case 0: return layer(LayerKind::tanh);
@@ -487,7 +537,7 @@ struct Chain {
         groups.groups = 2;
         return groups;
       }
-      case 3: return pool(rng.below(2) == 0 ? LayerKind::max_pool : LayerKind::average_pool, sizes(1, 3), sizes(1, 2));
+      case 3: return any_pool(2);
       case 4: {
         LayerSpec up = layer(LayerKind::upsample);
         up.window = sizes(1, 2);
@@ -525,13 +575,13 @@ bool fits(const Network& network, const Extent& blocks) {
 
 TEST_CASE("grid: random chains of every kind of layer, of any size, on random grids") {
   std::uint64_t run = 0;
-  const std::uint64_t chains = fast_backend() == On::cuda ? 15 : 45;  // an emulated device is slow
+  const std::uint64_t chains = fast_backend() == On::cuda ? 16 : 48;  // an emulated device is slow
   for (std::uint64_t key = 1; key <= chains; ++key) {
     CAPTURE(key);
     const int axes = 1 + static_cast<int>(key % 3);
     Chain chain{axes, Rng(key)};
     Shape sample{.n = 0, .spatial = chain.sizes(axes == 3 ? 9 : 17, axes == 3 ? 13 : 31), .channels = 2, .axes = axes};
-    std::vector<LayerSpec> layers{conv(4, chain.sizes(1, 3))};
+    std::vector<LayerSpec> layers = chain.beginning(key % 2 == 0);
     for (Index count = chain.within(2, 5); count > 0; --count) {
       layers.push_back(chain.any());
       try {

@@ -19,6 +19,7 @@ CONFIG = """
 files = ["%(folder)s/data.h5"]
 train = { samples = "x", labels = "y" }
 validation = { samples = "x", labels = "y" }
+duplicates = "allow"
 layout = "%(layout)s"
 %(data)s
 [training]

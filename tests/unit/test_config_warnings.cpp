@@ -92,12 +92,15 @@ TEST_CASE("keys of a random split are read by random splits alone") {
   CHECK(has(lines[1], "data.split.seed is set, and data.split.by is \"column\""));
 }
 
-TEST_CASE("validation data that is training data is named") {
-  const auto lines = warned({"data.validation.samples=x"});
+TEST_CASE("validation data that is training data, and is allowed to be, is named") {
+  CHECK(warned({"data.validation.samples=x"}).empty());  // refused where the files are opened
+  const auto lines = warned({"data.validation.samples=x", "data.duplicates=allow"});
   REQUIRE(lines.size() == 1);
   CHECK(has(lines[0], "the validation samples ('x' in neuron.h5) are training samples too"));
-  CHECK(warned({"data.validation.samples=x", "data.validation.files=other.h5"}).empty());
-  CHECK(warned({"data.validation.samples=x", "data.validation.files=[\"other.h5\", \"neuron.h5\"]"}).size() == 1);
+  CHECK(warned({"data.validation.samples=x", "data.duplicates=allow", "data.validation.files=other.h5"}).empty());
+  CHECK(warned({"data.validation.samples=x", "data.duplicates=allow",
+                "data.validation.files=[\"other.h5\", \"neuron.h5\"]"})
+            .size() == 1);
 }
 
 TEST_CASE("validation data that is training data by another name is named") {
@@ -107,7 +110,7 @@ TEST_CASE("validation data that is training data by another name is named") {
   std::filesystem::create_hard_link(one, link);
   const auto with = [&](const std::string& validation) {
     return warned({"data.files=[\"" + other + "\", \"" + one + "\"]", "data.validation.samples=x",
-                   "data.validation.files=" + validation});
+                   "data.duplicates=allow", "data.validation.files=" + validation});
   };
   REQUIRE(with(link).size() == 1);
   CHECK(has(with(link)[0], "in " + link + ") are training samples too"));

@@ -87,5 +87,8 @@ TEST_CASE("learning rate: reduce on plateau counts bad epochs beyond patience, t
   rate.epoch_done(0.99995);  // better by less than the relative threshold of 1e-4: still bad (in cool-down)
   rate.epoch_done(0.5);      // a new best
   rate.epoch_done(0.6);      // bad 1
+  for (int epoch = 0; epoch < 5; ++epoch) rate.epoch_done(std::nan(""));  // nothing to score: neither good nor bad
   CHECK(now() == doctest::Approx(0.2));
+  rate.epoch_done(0.6);  // bad 2: halve
+  CHECK(now() == doctest::Approx(0.1));
 }

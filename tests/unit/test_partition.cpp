@@ -108,6 +108,70 @@ TEST_CASE("partition: a halo of one position all around, with its corners, is wh
   }
 }
 
+TEST_CASE("partition: a batch norm of the input counts each position once, where a block has it") {
+  struct Case {
+    Index positions;
+    LayerSpec behind;
+    Intervals counted, held;
+  };
+  const LayerKind conv = LayerKind::conv, average = LayerKind::average_pool;
+  const Case cases[] = {
+      // Needed are [0, 32) and [32, 62): the pool drops the last position.
+      {63, window(average, {1, 1, 2}, {1, 1, 2}), {{0, 32}, {32, 31}}, {{0, 32}, {32, 31}}},
+      // Needed are [0, 33) and [32, 63).
+      {64, window(conv, {1, 1, 3}, {1, 1, 2}), {{0, 32}, {32, 32}}, {{0, 33}, {32, 32}}},
+      // Needed are 0, [3, 7) and 9: between its windows of one position it leaves two unread.
+      {11, window(conv, {1, 1, 1}, {1, 1, 3}), {{0, 3}, {3, 6}, {9, 2}}, {{0, 3}, {3, 6}, {9, 2}}},
+      // A halo on both sides: what is owned.
+      {12, window(conv, {1, 1, 3}, {1, 1, 1}, true), {{0, 4}, {4, 4}, {8, 4}}, {{0, 5}, {3, 6}, {7, 5}}}};
+  for (const Case& c : cases) {
+    CAPTURE(c.positions);
+    const Grid grid{{1, 1, std::ssize(c.held)}};
+    const Network net = network({1, 1, c.positions}, 1, {layer(LayerKind::batch_norm), c.behind});
+    const Partition p(net, grid);
+    CHECK(p.tensor(0).made.axes[2] == c.held);
+    CHECK(p.tensor(1).made.axes[2] == c.held);
+    CHECK(p.tensor(1).owned.axes[2] == c.counted);
+    CHECK(p.at_hand(0, 0));
+    CHECK(p.at_hand(1, 0));  // so the two are fused
+    for (std::size_t b = 0; b < c.held.size(); ++b) {
+      const std::optional<Box> counted = p.place_at(0, {0, 0, static_cast<Index>(b)}).counted;
+      CHECK(counted.has_value() == (c.counted[b] != c.held[b]));
+      if (counted) CHECK(counted->first[2] == c.counted[b].first - c.held[b].first);
+      if (counted) CHECK(counted->count[2] == c.counted[b].count);
+    }
+  }
+}
+
+TEST_CASE("partition: a batch norm of the input in front of every window; each block makes its part of the output") {
+  const auto backend = make_reference_backend();
+  Index models = 0;
+  for (Index positions = 4; positions <= 19; ++positions)
+    for (Index size = 1; size <= 3; ++size)
+      for (Index stride = 1; stride <= 4; ++stride)
+        for (const Index blocks : {2, 3})
+          for (const LayerKind kind : {LayerKind::conv, LayerKind::average_pool}) {
+            ModelSettings settings;
+            settings.network.sample = {.n = 0, .spatial = {1, 1, positions}, .channels = 1, .axes = 1};
+            settings.network.max_rows = 1;
+            settings.network.layers = {layer(LayerKind::batch_norm), window(kind, {1, 1, size}, {1, 1, stride})};
+            name_layers(settings.network.layers);
+            settings.grid = {{1, 1, blocks}};
+            CAPTURE(positions);
+            CAPTURE(size);
+            CAPTURE(stride);
+            CAPTURE(blocks);
+            Index counted = 0;
+            for (settings.block = 0; settings.block < blocks; ++settings.block, ++models) {
+              const Model model(*backend, settings);  // checks that every box lies within what it is cut from
+              const Partition p(model.network(), settings.grid);
+              counted += p.tensor(1).owned.axes[2][static_cast<std::size_t>(settings.block)].count;
+            }
+            CHECK(counted == positions);
+          }
+  CHECK(models > 1000);
+}
+
 TEST_CASE("partition: uneven blocks and halos that are wider than a block") {
   const Network net =
       network({1, 1, 11}, 1,

@@ -9,6 +9,7 @@
 #include "io/channel_map.hpp"
 #include "io/file_patterns.hpp"
 #include "io/row_choice.hpp"
+#include "io/split_column.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "tests/support/data_files.hpp"
@@ -73,10 +74,36 @@ TEST_CASE("rows: both parts of a split make up all rows, by seed") {
   const std::vector<Index> more = choose_rows({RowPart::validation, "", 0.25, 3}, 44, {});
   CHECK(std::ranges::count_if(b, [&](Index row) { return std::ranges::binary_search(more, row); }) >= 8);
 
-  const std::vector<float> column{0, 1, 0, 2, 0};
+  const SplitColumn column{"column", false, {"0", "2.5"}, {0, 1, 0, 1, 0}};
   CHECK(choose_rows({RowPart::train, "column", 0, 1}, 5, column) == std::vector<Index>{0, 2, 4});
   CHECK(choose_rows({RowPart::validation, "column", 0, 1}, 5, column) == std::vector<Index>{1, 3});
   CHECK(choose_rows({}, 3, {}) == std::vector<Index>{0, 1, 2});
+}
+
+TEST_CASE("rows: the values of a column say what rows are for, or it is refused") {
+  using enum RowRole;
+  const auto numbers = [](std::vector<std::string> values) { return SplitColumn{"c", false, std::move(values), {}}; };
+  const auto words = [](std::vector<std::string> values) { return SplitColumn{"c", true, std::move(values), {}}; };
+  const auto choice = [](std::vector<std::string> validation, std::vector<std::string> train = {}) {
+    return RowChoice{RowPart::train, "c", 0, 1, std::move(train), std::move(validation)};
+  };
+  using Roles = std::vector<RowRole>;
+  CHECK(roles_of(choice({}), numbers({"0", "1"})) == Roles{train, validation});
+  CHECK(roles_of(choice({}), numbers({"0"})) == Roles{train});
+  CHECK(roles_of(choice({"1"}), numbers({"0", "1", "2"})) == Roles{train, validation, neither});
+  CHECK(roles_of(choice({"1.0"}), numbers({"1", "7"})) == Roles{validation, train});
+  CHECK(roles_of(choice({"2"}, {"3", "4"}), numbers({"0", "2", "3", "4"})) == Roles{neither, validation, train, train});
+  CHECK(roles_of(choice({"dev"}), words({"Train", "dev", "test"})) == Roles{train, validation, neither});
+  CHECK(roles_of(choice({"b"}), words({"a", "b"})) == Roles{train, validation});
+  const auto refused = [](const RowChoice& c, const SplitColumn& column) {
+    return message<DataError>([&] { roles_of(c, column); });
+  };
+  CHECK(refused(choice({}), numbers({"0", "1", "2"})).find("data.split.validation = [2]") != std::string::npos);
+  CHECK(refused(choice({}), words({"train", "val"})).find("data.split.validation = [\"val\"]") != std::string::npos);
+  CHECK(refused(choice({"4"}), numbers({"0", "1", "2", "4"})).find("data.split.train = [0, 1, 2]") !=
+        std::string::npos);
+  CHECK(refused(choice({"b"}), words({"a", "b", "c"})).find("data.split.train = [\"a\", \"c\"]") != std::string::npos);
+  CHECK(refused(choice({"x"}), words({"a", "b"})).find("and not x") != std::string::npos);
 }
 
 TEST_CASE("rows: samples are runs of rows of files") {

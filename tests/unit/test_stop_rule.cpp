@@ -30,6 +30,30 @@ TEST_CASE("stop rule: patience counts consecutive epochs below the threshold") {
   CHECK(rule.epochs() == 5);
 }
 
+TEST_CASE("stop rule: an epoch without anything to score reaches no target and counts towards no patience") {
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  StopSettings settings;
+  settings.epochs = 9;
+  settings.target = 0.5;
+  settings.early_stopping.patience = 2;
+  StopRule rule(settings);
+  CHECK(rule.update(1, 0.8) == StopReason::none);
+  CHECK(rule.update(1, 0.9) == StopReason::none);  // unimproved 1
+  for (int epoch = 0; epoch < 4; ++epoch) CHECK(rule.update(1, none) == StopReason::none);
+  CHECK(rule.memory().unimproved == 1);
+  CHECK(rule.update(1, 0.9) == StopReason::early_stopping);
+  settings.monitor = Monitor::metric;
+  settings.metric_target = MetricTarget{Metric::r2, 0.1};
+  settings.early_stopping.patience = 1;
+  StopRule by_metric(settings);
+  for (int epoch = 0; epoch < 8; ++epoch) CHECK(by_metric.update(1, 0.9, none) == StopReason::none);
+  CHECK(by_metric.update(1, none, none) == StopReason::epochs);
+  BestEpoch best;
+  CHECK(!best.update(1, monitored(Monitor::loss, none, {})));
+  CHECK(!best.update(2, monitored(Monitor::metric, 1, none)));
+  CHECK(best.epoch == 0);
+}
+
 TEST_CASE("stop rule: one good epoch starts the count again") {
   StopRule rule(plateau(0.25, 2));
   rule.update(8.0, 0);

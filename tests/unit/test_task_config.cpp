@@ -1,6 +1,11 @@
 // Keys of the task: losses and their sums, what labels are, metrics as targets; and the metrics themselves.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
 #include "kernels/check.hpp"
 #include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
@@ -154,7 +159,7 @@ TEST_CASE("metrics: what evaluate prints of classes") {
   // The label's output is the largest, the fifth and the sixth.
   const std::vector<float> y{0, 9, 1, 1, 1, 1, 3, 4, 5, 6, 7, 2, 3, 4, 5, 6, 7, 2};
   scores.add(y, std::vector<float>{1, 0, 5}, 3);
-  const std::string text = scores.text(3);
+  const std::string text = scores.text();
   CHECK(text.starts_with("loss 1.000000\naccuracy 0.333333 of the samples with a label\n"));
   CHECK(text.find("\naccuracy 0.666667 of the first 5\n") != std::string::npos);
   CHECK(text.find("\n     5         0         0         0         0         1         0\n") != std::string::npos);
@@ -175,6 +180,43 @@ TEST_CASE("metrics: yes or no, shares of classes, and R^2") {
   MetricSums numbers(Task::regression, {4, {1, 1, 1}, 1, 0}, 1);
   numbers.add(std::vector<float>{1, 2, 3, 5}, std::vector<float>{1, 2, 3, 4});
   CHECK(numbers.value(Metric::r2) == doctest::Approx(1 - 1.0 / 5));
+}
+
+TEST_CASE("metrics: without labels that count, or of labels that do not vary, there is no value") {
+  MetricSums classes(Task::classes, {2, {1, 1, 1}, 2, 0}, 1);
+  classes.add(std::vector<float>{1, 2, 3, 4}, std::vector<float>{-1, -1});
+  for (const Metric metric : {Metric::accuracy, Metric::iou, Metric::dice}) CHECK(std::isnan(classes.value(metric)));
+  Scores none(Task::classes, {2, {1, 1, 1}, 2, 0}, 1);
+  none.add(std::vector<float>{1, 2, 3, 4}, std::vector<float>{-1, -1}, 0);
+  CHECK(none.labelled() == 0);
+  CHECK(none.text().starts_with("loss -\naccuracy - of the samples with a label\n"));
+  CHECK(none.json().at("loss").is_null());
+  Scores one(Task::binary, {2, {1, 1, 1}, 2, 0}, 2);
+  one.add(std::vector<float>{1, 2, 3, 4}, std::vector<float>{-1, -1, -1, 1}, 0.5);
+  CHECK(one.labelled() == 1);
+  CHECK(one.json().at("loss") == 0.5);  // of the one sample that has a label
+}
+
+TEST_CASE("metrics: R^2 of many labels tells none from little spread") {
+  constexpr int count = 100000;
+  const auto r2_of = [](const std::vector<float>& first, const std::vector<float>& second) {
+    MetricSums sums(Task::regression, {1, {1, 1, 1}, 2, 0}, 2);
+    for (int i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i % 2);
+      sums.add(std::vector<float>{0.5F, first[at]}, std::vector<float>{first[at], second[at]});
+    }
+    return std::pair(sums.value(Metric::r2), sums.of_output(1).r2());
+  };
+  // 0.1, 1e-6 and 12345.678 have no exact squares, whose sums drift by more than their last digit.
+  for (const float same : {0.1F, 1e-6F, 12345.678F, -3.3F}) {
+    const auto [mean, r2] = r2_of({same, same}, {same, same});
+    CHECK(std::isnan(r2));
+    CHECK(std::isnan(mean));
+  }
+  const auto [mean, r2] = r2_of({7, 7}, {100, 100.01F});  // the output that varies alone
+  CHECK(mean == r2);
+  CHECK(r2 < 0);
+  CHECK(std::isnan(r2_of({0, 0}, {0, 0}).first));
 }
 
 }  // namespace mrmf

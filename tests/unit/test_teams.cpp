@@ -55,10 +55,12 @@ TEST_CASE("teams: each team must be able to train its model on the samples") {
   stage.coarse.batch = 4;
   stage.dense = stage.coarse;
   stage.dense->role = Role::dense;
-  CHECK_NOTHROW(require_trainable(config, stage, {3, 2}, 41));
   const auto refused = [&](TeamSizes teams, Index samples) {
-    return message<ConfigError>([&] { require_trainable(config, stage, teams, samples); });
+    DatasetShape shape;
+    shape.samples = samples;
+    return message<ConfigError>([&] { require_trainable(config, {}, stage, teams, shape); });
   };
+  CHECK(refused({3, 2}, 41) == "");
   stage.coarse.batch = stage.dense->batch = 1;
   CHECK(refused({5, 2}, 4).find("the dense team of stage 1, 5 of 7 ranks: 4 samples cannot be cut into 5 shards") == 0);
   CHECK(refused({2, 5}, 4).find("the coarse team of stage 1, 5 of 7 ranks: ") == 0);

@@ -1,0 +1,84 @@
+#include "io/data_record.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "io/hdf5_library.hpp"
+#include "io/input_file.hpp"
+#include "io/row_digest.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index most_files = 64;              // that are looked into
+constexpr Index most_bytes = Index{1} << 26;  // of all files' data sets of one name
+
+std::vector<std::string> names_of(const DatasetSpec& spec) {
+  std::vector<std::string> names = spec.sample_names();
+  for (const std::string& name : {spec.labels, spec.choice.column})
+    if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+/// So many of `count` files, evenly: the first and the last among them.
+std::vector<Index> chosen_files(Index count) {
+  const Index wanted = std::min(count, most_files);
+  std::vector<Index> chosen;
+  for (Index i = 0; i < wanted; ++i) chosen.push_back(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
+  return chosen;
+}
+
+h5::Glance glance_at_each(Index files) {
+  const Index share = most_bytes / files, places = files > 8 ? 4 : 8;
+  return {share, places, std::min(share / places, Index{1} << 18)};
+}
+
+void look_into(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
+  const h5::Lock lock;
+  h5::silence();
+  h5::check_readable(used.path);
+  const h5::File file = h5::open_to_read(used.path);
+  h5::require(bool(file), used.path + ": cannot be opened");
+  for (const std::string& name : used.datasets) {
+    const h5::Rows rows(used.path, file.get(), name, kMostCached, used.packing);
+    h5::Digest digest;
+    digest.add(to_string(rows.type()));
+    add_numbers(digest, rows, glance);
+    arrays.push_back({position, name, rows.shape(), digest.sum()});
+  }
+}
+
+}  // namespace
+
+std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& validation) {
+  const bool shared = train.files == validation.files;
+  std::vector<std::string> names = names_of(train), more = names_of(validation);
+  std::vector<UsedFile> files;
+  if (shared) std::ranges::copy(more, std::back_inserter(names));
+  for (std::vector<std::string>* list : {&names, &more}) {
+    std::ranges::sort(*list);
+    list->erase(std::ranges::unique(*list).begin(), list->end());
+  }
+  for (const std::string& path : train.files) files.push_back({path, names, train.packing});
+  for (const std::string& path : validation.files)
+    if (!shared) files.push_back({path, more, validation.packing});
+  return files;
+}
+
+DataRecord record_of(const std::vector<UsedFile>& files) {
+  DataRecord record;
+  for (const UsedFile& file : files) {
+    struct stat facts {};
+    if (::stat(file.path.c_str(), &facts) != 0) InputFile reason(file.path);
+    record.bytes.push_back(facts.st_size);
+    record.modified.push_back(facts.st_mtim.tv_sec);
+  }
+  const std::vector<Index> chosen = chosen_files(std::ssize(files));
+  for (const Index i : chosen)
+    look_into(files[static_cast<std::size_t>(i)], i, glance_at_each(std::ssize(chosen)), record.arrays);
+  return record;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,19 @@
+// Where the rows of a data set truly lie: in which array of which file, whatever names and links lead there, and behind
+// virtual data sets. Private to io/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/hdf5_library.hpp"
+#include "io/same_rows.hpp"
+
+namespace mrmf::h5 {
+
+/// The origins of all rows of a data set, ascending. Rows of a virtual data set lie where its sources lie, row by row,
+/// wherever its mappings take whole rows or the same part of each; rows that it puts together in another way (points,
+/// rows made of several, other axes first) lie in the virtual data set itself. Rows without a source have none.
+/// Requires sound sources (io/hdf5_sources.hpp).
+std::vector<RowOrigin> row_origins(const Dataset& dataset);
+
+}  // namespace mrmf::h5

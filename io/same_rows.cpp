@@ -1,0 +1,97 @@
+#include "io/same_rows.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace mrmf {
+namespace {
+
+/// What rows are made of, all but how far along they are: for each piece its name, its array, how many rows further it
+/// is there than the first piece, and its part of the row.
+using Make = std::vector<std::tuple<std::size_t, ObjectIdentity, Index, std::vector<Index>>>;
+
+/// Rows of one make, by how far along the first piece's array they are.
+struct Stretch {
+  Index start = 0, count = 0;
+  RowPlace place;
+};
+
+bool covers(const RowOrigin& origin, Index row) { return origin.first <= row && row < origin.first + origin.count; }
+
+// What the rows from `row` on are made of, and where.
+std::pair<Make, Index> make_of(const FileRows& file, Index row) {
+  Make make;
+  Index start = 0;
+  for (std::size_t name = 0; name < file.names.size(); ++name) {
+    const std::vector<RowOrigin>& origins = file.names[name];
+    // Those that begin at or before the row; of overlapping ones (parts of a row) all.
+    for (const RowOrigin& origin : origins) {
+      if (origin.first > row) break;
+      if (!covers(origin, row)) continue;
+      const Index at = origin.row + row - origin.first;
+      if (make.empty()) start = at;
+      make.emplace_back(name, origin.array, at - start, origin.part);
+    }
+  }
+  return {std::move(make), start};
+}
+
+bool has_all_names(const Make& make, std::size_t names) {
+  std::set<std::size_t> there;
+  for (const auto& piece : make) there.insert(std::get<0>(piece));
+  return there.size() == names;
+}
+
+using Makes = std::map<Make, std::vector<Stretch>>;
+
+void add_file(const FileRows& file, std::size_t number, Makes& makes) {
+  if (file.names.size() == 1) {  // the usual case, without a search for each stretch
+    const std::vector<RowOrigin>& origins = file.names.front();
+    const bool apart = std::ranges::adjacent_find(origins, [](const RowOrigin& a, const RowOrigin& b) {
+                         return a.first + a.count > b.first;
+                       }) == origins.end();
+    if (apart) {
+      for (const RowOrigin& origin : origins)
+        makes[{{0, origin.array, 0, origin.part}}].push_back(
+            {origin.row, origin.count, {number, origin.first, origin.count}});
+      return;
+    }
+  }
+  std::set<Index> cuts{0, file.rows};
+  for (const std::vector<RowOrigin>& origins : file.names)
+    for (const RowOrigin& origin : origins) cuts.insert(origin.first), cuts.insert(origin.first + origin.count);
+  for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+    const Index count = *std::next(cut) - *cut;
+    auto [make, start] = make_of(file, *cut);
+    if (has_all_names(make, file.names.size())) makes[std::move(make)].push_back({start, count, {number, *cut, count}});
+  }
+}
+
+}  // namespace
+
+std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files) {
+  Makes makes;
+  for (std::size_t i = 0; i < files.size(); ++i) add_file(files[i], i, makes);
+  std::optional<SameRows> first;
+  const auto order = [](const RowPlace& place) { return std::pair(place.file, place.first); };
+  for (auto& [make, stretches] : makes) {
+    std::ranges::sort(stretches, {}, &Stretch::start);
+    const Stretch* longest = nullptr;  // of those before, the one that ends last
+    for (const Stretch& next : stretches) {
+      if (longest != nullptr && next.start < longest->start + longest->count) {
+        const Index count = std::min(next.start + next.count, longest->start + longest->count) - next.start;
+        RowPlace one{longest->place.file, longest->place.first + next.start - longest->start, count};
+        RowPlace other{next.place.file, next.place.first, count};
+        if (order(other) < order(one)) std::swap(one, other);
+        if (!first || order(other) < order(first->again)) first = {one, other};
+      }
+      if (longest == nullptr || next.start + next.count > longest->start + longest->count) longest = &next;
+    }
+  }
+  return first;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,44 @@
+// Rows that are the same, whatever names lead to them. Plain arithmetic on where rows lie.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "io/hdf5_names.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// Consecutive rows of a data set that are consecutive rows of an array.
+struct RowOrigin {
+  Index first = 0, count = 0;  ///< rows of the data set
+  ObjectIdentity array;
+  Index row = 0;  ///< of the array, which is the first of them
+  std::vector<Index>
+      part{};  ///< which numbers of its row, and where they stand in the data set's; empty: all, in place
+  bool operator==(const RowOrigin&) const = default;
+};
+
+/// The rows of one file of a data set: for each name of which a row is made, where its rows lie.
+struct FileRows {
+  Index rows = 0;
+  std::vector<std::vector<RowOrigin>> names;  ///< ascending
+};
+
+/// Some rows of one of several files.
+struct RowPlace {
+  std::size_t file = 0;
+  Index first = 0, count = 0;
+  bool operator==(const RowPlace&) const = default;
+};
+/// The same rows, twice.
+struct SameRows {
+  RowPlace once, again;  ///< `again` is the later one of the list
+  bool operator==(const SameRows&) const = default;
+};
+
+/// The first file with rows that are also another's before it, or its own: rows of which all names' numbers lie in the
+/// same places. Rows without an origin are nobody's.
+std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
+
+}  // namespace mrmf

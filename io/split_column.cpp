@@ -1,0 +1,213 @@
+#include "io/split_column.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "io/element.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/limits.hpp"
+#include "io/row_reader.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::size_t kMostListed = 12;  // values in a message
+
+std::string number_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value + 0.0).ptr};  // the sum is never -0
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+std::string list_text(const std::vector<std::string>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(values.size(), kMostListed); ++i) text += (i > 0 ? ", " : "") + values[i];
+  return values.size() > kMostListed ? text + ", ..." : text;
+}
+
+/// Different values as they come, and which one each row has.
+template <class Value>
+struct Distinct {
+  std::map<Value, std::int32_t> places;
+  std::vector<std::int32_t> of_row;  // by the order of coming
+
+  void add(const Value& value, const std::string& where) {
+    const auto [found, fresh] = places.try_emplace(value, static_cast<std::int32_t>(places.size()));
+    if (fresh && places.size() > kMostRoles)
+      throw DataError(where + " has more than " + std::to_string(kMostRoles) +
+                      " different values; data.split.column wants one that says of each row what it is for");
+    of_row.push_back(found->second);
+  }
+  void finish(SplitColumn& column, const auto& text_of) const {
+    std::vector<std::int32_t> sorted(places.size());
+    for (const auto& [value, place] : places) {
+      sorted[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(column.values.size());
+      column.values.push_back(text_of(value));
+    }
+    for (const std::int32_t place : of_row) column.of_row.push_back(sorted[static_cast<std::size_t>(place)]);
+  }
+};
+
+void add_numbers(const RowReader& reader, const std::string& where, Distinct<double>& distinct) {
+  const Index rows = reader.shape().front(), step = Index{1} << 20;
+  std::vector<std::byte> raw;
+  for (Index first = 0; first < rows; first += step) {
+    const Index count = std::min(step, rows - first);
+    raw.resize(static_cast<std::size_t>(count * reader.row_bytes()));
+    reader.read(first, count, raw.data());
+    for (Index row = 0; row < count; ++row) {
+      const double value = number_at(reader.type(), raw.data(), row);
+      if (!std::isfinite(value))
+        throw DataError(where + ", row " + std::to_string(first + row) + " holds " + not_finite_reason(value) +
+                        "; data.split.column wants a number or a word for each row");
+      distinct.add(value, where);
+    }
+  }
+}
+
+bool same(const std::string& named, const std::string& value, bool words) {
+  if (words) return named == value;
+  const std::optional<double> a = number_of(named), b = number_of(value);
+  return a && b && *a == *b;
+}
+
+bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
+  return std::ranges::any_of(named, [&](const std::string& one) { return same(one, value, words); });
+}
+
+// What to write for a value in a configuration.
+std::string key_text(const std::string& value, bool words) { return words ? "\"" + value + "\"" : value; }
+
+void require_there(const SplitColumn& column, const std::vector<std::string>& named, const std::string& key) {
+  for (const std::string& one : named)
+    if (std::ranges::none_of(column.values, [&](const std::string& v) { return same(one, v, column.words); }))
+      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " +
+                      key + " names; name one of them");
+}
+
+// Which of the values that do not validate trains, where nobody has said so; none where it cannot be told.
+std::optional<std::size_t> training_value(const SplitColumn& column, const std::vector<std::size_t>& others) {
+  if (others.size() == 1) return others.front();
+  std::optional<std::size_t> found;
+  for (const std::size_t i : others) {
+    const bool trains =
+        column.words ? is_training_word(column.values[i]) : number_of(column.values[i]).value_or(1) == 0;
+    if (!trains) continue;
+    if (found) return {};
+    found = i;
+  }
+  // 0, 1, 2 are roles; of more numbers each may be a fold, of which all but one train.
+  if (!column.words && others.size() > 2) return {};
+  return found;
+}
+
+std::string in_small_letters(std::string word) {
+  for (char& c : word)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return word;
+}
+
+bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
+  const std::string small = in_small_letters(word);
+  return std::ranges::any_of(words, [&](const char* one) { return small == one; });
+}
+
+}  // namespace
+
+bool is_training_word(const std::string& word) { return is_one_of(word, {"train", "training", "trn", "tr"}); }
+
+bool is_validation_word(const std::string& word) {
+  return is_one_of(word, {"val", "valid", "validation", "validate", "dev"});
+}
+
+SplitColumn read_split_column(const std::vector<std::string>& files, const std::string& name,
+                              const std::vector<Index>& rows_of_file, PackingRule packing) {
+  SplitColumn column;
+  column.name = name;
+  Distinct<double> numbers;
+  Distinct<std::string> words;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const Hdf5File file = Hdf5File::open(files[i], Comm::self(), packing);
+    const DatasetInfo info = file.info(name);
+    const std::string where = files[i] + ": data set '" + name + "'";
+    if (info.type == ElementType::other && !info.words)
+      throw DataError(where + " holds " + info.type_name + " elements; " + readable_types());
+    if (info.rows() != rows_of_file[i] || info.shape.size() > 2 || (info.shape.size() == 2 && info.shape[1] != 1))
+      throw DataError(where + " has shape " + shape_text(info.shape) + ", and data.split.column wants one number for " +
+                      "each of " + std::to_string(rows_of_file[i]) + " samples, or one word");
+    if (i > 0 && info.words != column.words)
+      throw DataError(where + " holds " + (info.words ? "words" : "numbers") + ", and in " + files.front() +
+                      (info.words ? " numbers" : " words") + "; make them alike");
+    column.words = info.words;
+    if (!info.words)
+      add_numbers({files[i], name, kMostCached, packing}, where, numbers);
+    else
+      for (const std::string& word : file.read_words(name, 0, info.rows())) words.add(word, where);
+  }
+  if (column.words)
+    words.finish(column, [](const std::string& word) { return word; });
+  else
+    numbers.finish(column, number_text);
+  return column;
+}
+
+std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column) {
+  const auto& values = column.values;
+  const std::string what = "'" + column.name + "' holds ";
+  const auto example = [&](const std::string& value) { return "[" + key_text(value, column.words) + "]"; };
+  if (choice.validation_roles.empty() && (column.words || values.size() > 2)) {
+    const auto usual = std::ranges::find_if(values, is_validation_word);
+    throw DataError(what + (column.words ? "the words " : "more than two different numbers, ") + list_text(values) +
+                    ": name those whose rows validate, such as data.split.validation = " +
+                    example(usual != values.end() ? *usual : values.back()) +
+                    ", and in data.split.train those whose rows train, if that is not plain");
+  }
+  require_there(column, choice.validation_roles, "data.split.validation");
+  require_there(column, choice.train_roles, "data.split.train");
+  std::vector<RowRole> roles(values.size(), RowRole::neither);
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool validates = choice.validation_roles.empty()
+                               ? number_of(values[i]).value_or(0) != 0
+                               : is_any_of(values[i], choice.validation_roles, column.words);
+    if (validates) roles[i] = RowRole::validation;
+    if (!validates) others.push_back(i);
+    if (!is_any_of(values[i], choice.train_roles, column.words)) continue;
+    if (validates)
+      throw DataError(what + list_text(values) + ", and " + values[i] +
+                      " is named in both data.split.train and data.split.validation; remove one");
+    roles[i] = RowRole::train;
+  }
+  if (!choice.train_roles.empty() || others.empty()) return roles;
+  const std::optional<std::size_t> trains = training_value(column, others);
+  if (!trains) {
+    std::string rest;
+    for (const std::size_t i : others) rest += (rest.empty() ? "" : ", ") + key_text(values[i], column.words);
+    throw DataError(what + list_text(values) +
+                    ", and it is not plain which of them train; name these, such as data.split.train = [" + rest + "]");
+  }
+  roles[*trains] = RowRole::train;
+  return roles;
+}
+
+std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
+  const std::vector<RowRole> roles = roles_of(choice, column);
+  std::vector<std::string> unused;
+  for (std::size_t i = 0; i < roles.size(); ++i)
+    if (roles[i] == RowRole::neither) unused.push_back(key_text(column.values[i], column.words));
+  if (unused.empty()) return "";
+  const auto rows = std::ranges::count_if(
+      column.of_row, [&](std::int32_t value) { return roles[static_cast<std::size_t>(value)] == RowRole::neither; });
+  return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) + " neither train nor validate";
+}
+
+}  // namespace mrmf

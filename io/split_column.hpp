@@ -1,0 +1,43 @@
+// A data set that says of every row what it is for: a mark, the number of a role, or a word such as "val".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/row_choice.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+struct SplitColumn {
+  std::string name;  ///< of the data set
+  bool words = false;
+  std::vector<std::string> values;   ///< the different ones: numbers ascending, as texts; words in alphabetic order
+  std::vector<std::int32_t> of_row;  ///< of each row: its place among the values
+};
+
+/// Reads the column of all files, which have so many rows. Not collective. DataError: another shape than a number or a
+/// word for each row, a number that is not finite, words in one file and numbers in another, more than kMostRoles
+/// different values.
+SplitColumn read_split_column(const std::vector<std::string>& files, const std::string& name,
+                              const std::vector<Index>& rows_of_file, PackingRule packing = PackingRule::apply);
+constexpr std::size_t kMostRoles = 4096;
+
+enum class RowRole { train, validation, neither };
+
+/// What rows of each of the column's values are for. The values that the choice names for validation validate; without
+/// any, all numbers but 0. The values that it names for training train; without any, 0 does, or the word "train" or one
+/// like it, or the only value that is left. All others are for neither. DataError, with the key to set, where that does
+/// not tell: words without a choice, more than two values without one, a named value that no row has, several values of
+/// which none is known to train.
+std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
+
+/// The words that usually stand for training and validation; in small letters.
+bool is_training_word(const std::string& word);
+bool is_validation_word(const std::string& word);
+
+/// "20 rows of 'role' = 2 neither train nor validate"; empty: all rows do.
+std::string unused_text(const RowChoice& choice, const SplitColumn& column);
+
+}  // namespace mrmf

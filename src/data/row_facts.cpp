@@ -1,0 +1,111 @@
+#include "src/data/row_facts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "io/stored_rows.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+constexpr Index kMostRows = Index{1} << 22;  // whose hashes are kept
+
+std::string of_how_many(Index looked, Index samples) {
+  return looked == samples ? fmt::format("{}", samples) : fmt::format("{} looked at (of {})", looked, samples);
+}
+
+// "14 of 64 rows (11 training, 3 validation)"
+std::string parts_text(Index train, Index validation, const RowsOfPart& a, const RowsOfPart& b) {
+  return fmt::format("{} of {} rows ({} training, {} validation)", train + validation,
+                     of_how_many(a.rows.looked() + b.rows.looked(), a.rows.samples() + b.rows.samples()), train,
+                     validation);
+}
+
+// "row 50 of chunk.h5"
+std::string place_text(const RowsOfPart& part, Index sample) {
+  const RowRun at = StoredRows(part.shape).at(sample);
+  return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
+}
+
+}  // namespace
+
+RowFacts::RowFacts(Index samples, Index per_sample)
+    : samples_(samples), step_(std::max<Index>(1, (samples + kMostRows - 1) / kMostRows)) {
+  hashes_.resize(per_sample > 1 ? static_cast<std::size_t>((samples + step_ - 1) / step_) : 0);
+}
+
+void RowFacts::add(Index sample, ConstSpan values) {
+  if (hashes_.empty() || sample % step_ != 0) return;
+  std::int64_t& hash = hashes_[static_cast<std::size_t>(sample / step_)];
+  if (std::ranges::all_of(values, [&](float value) { return value == values[0]; })) {
+    ++constant_;
+    zeros_ += values[0] == 0 ? 1 : 0;
+    if (first_constant_ < 0 || sample < first_constant_) first_constant_ = sample;
+    return;
+  }
+  hash = static_cast<std::int64_t>(XXH3_64bits(values.data(), values.size_bytes()));
+  if (hash == 0) hash = 1;
+}
+
+void RowFacts::share(Comm& comm) {
+  comm.sum(hashes_);
+  std::vector<std::int64_t> counts{constant_, zeros_};
+  comm.sum(counts);
+  constant_ = counts[0], zeros_ = counts[1];
+  const double none = static_cast<double>(samples_);
+  const double first = comm.min(first_constant_ < 0 ? none : static_cast<double>(first_constant_));
+  first_constant_ = first < none ? static_cast<Index>(first) : -1;
+}
+
+std::vector<std::int64_t> RowFacts::sorted() const {
+  std::vector<std::int64_t> hashes;
+  std::ranges::copy_if(hashes_, std::back_inserter(hashes), [](std::int64_t hash) { return hash != 0; });
+  std::ranges::sort(hashes);
+  return hashes;
+}
+
+Index RowFacts::repeated() const {
+  const std::vector<std::int64_t> hashes = sorted();
+  Index repeated = 0;
+  for (std::size_t i = 1; i < hashes.size(); ++i) repeated += hashes[i] == hashes[i - 1] ? 1 : 0;
+  return repeated;
+}
+
+Index RowFacts::also_in(const RowFacts& other) const {
+  const std::vector<std::int64_t> there = other.sorted();
+  return std::ranges::count_if(hashes_,
+                               [&](std::int64_t hash) { return hash != 0 && std::ranges::binary_search(there, hash); });
+}
+
+std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& validation) {
+  std::vector<std::string> advice;
+  const Index constant = train.rows.constant() + validation.rows.constant();
+  if (constant > 0) {
+    const RowsOfPart& part = train.rows.constant() > 0 ? train : validation;
+    advice.push_back(fmt::format(
+        "{} of '{}' hold one number throughout, which is 0 in {} of them, such as {}: were they allocated and never "
+        "filled? leave them out",
+        parts_text(train.rows.constant(), validation.rows.constant(), train, validation), train.spec.samples,
+        train.rows.zeros() + validation.rows.zeros(), place_text(part, part.rows.first_constant())));
+  }
+  const Index twice = train.rows.repeated(), again = validation.rows.repeated();
+  if (twice + again > 0)
+    advice.push_back(
+        fmt::format("{} of '{}' occur before in the same part: they count twice or more; leave them out "
+                    "if they are not meant to",
+                    parts_text(twice, again, train, validation), train.spec.samples));
+  const Index both = validation.rows.also_in(train.rows);
+  if (both > 0)
+    advice.push_back(
+        fmt::format("{} of {} validation rows of '{}' are training rows, too, so validation does not say "
+                    "how new samples are learned; leave them out of one part",
+                    both, validation.rows.looked(), validation.spec.samples));
+  return advice;
+}
+
+}  // namespace mrmf

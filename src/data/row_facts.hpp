@@ -1,0 +1,52 @@
+// Facts of whole samples: rows of one number throughout, as files have that were allocated ahead, and rows that occur
+// more than once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/sample_order.hpp"
+#include "kernels/tensor.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+/// Of a data set's samples, as float32. Looks at all of them, or, of very many, at one of every few.
+class RowFacts {
+ public:
+  /// Of so many samples; those of a single number are always the same throughout, and are not looked at.
+  RowFacts(Index samples, Index per_sample);
+
+  /// A sample that this rank has read.
+  void add(Index sample, ConstSpan values);
+  /// Brings together what all ranks have seen, each sample on one of them. Collective.
+  void share(Comm& comm);
+
+  Index looked() const { return std::ssize(hashes_); }
+  Index samples() const { return samples_; }
+  Index constant() const { return constant_; }  ///< rows of one number throughout...
+  Index zeros() const { return zeros_; }        ///< ...of which it is 0
+  Index first_constant() const { return first_constant_; }
+  Index repeated() const;  ///< rows, not constant, that equal an earlier one
+  /// Rows, not constant, that equal one of the other's.
+  Index also_in(const RowFacts& other) const;
+
+ private:
+  std::vector<std::int64_t> sorted() const;
+
+  Index samples_, step_;              // looks at one of so many
+  std::vector<std::int64_t> hashes_;  // of those looked at; 0: constant, or not this rank's
+  Index constant_ = 0, zeros_ = 0, first_constant_ = -1;
+};
+
+/// What is to be said of the samples of training and validation; a line each.
+struct RowsOfPart {
+  const DatasetSpec& spec;
+  const DatasetShape& shape;
+  const RowFacts& rows;
+};
+std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& validation);
+
+}  // namespace mrmf

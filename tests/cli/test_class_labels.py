@@ -1,0 +1,166 @@
+"""Classes as files keep them: one-hot rows, from 1 on, -1 and 255 for no label, -1 and 1, words; and what is no class."""
+import json
+
+import h5py
+import numpy as np
+import support
+from people_files import InitTest
+
+N = 120
+CONFIG = """
+[data]
+files = ["FILE.h5"]
+train = { samples = "x", labels = "y" }
+split = { by = "rows", validation = 0.25 }
+[training]
+loss = "cross_entropy"
+optimizer = { name = "adam", learning_rate = 1e-2 }
+epochs = 2
+batch = 16
+[run]
+folder = "RUN"
+threads = 1
+"""
+SAMPLES = support.layers("conv filters=4 kernel=3", "relu", "flatten", "dense units=3")
+POSITIONS = support.layers("conv filters=4 kernel=3 padding=\"same\"", "relu", "conv filters=3 kernel=1")
+
+
+class ClassLabels(InitTest):
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(0)
+        self.kinds = self.rng.integers(0, 3, N)
+        self.x = (self.kinds[:, None, None] + 0.3 * self.rng.normal(0, 1, (N, 32, 2))).astype("f4")
+
+    def labels(self, name, y, x=None):
+        with h5py.File(self.path(name + ".h5"), "w") as file:
+            file["x"], file["y"] = self.x if x is None else x, y
+
+    def config(self, name, layers=SAMPLES, more=""):
+        text = CONFIG.replace("FILE", name).replace("RUN", name).replace("[training]\n", "[training]\n" + more)
+        self.write(name + ".toml", text + layers)
+
+    def epochs(self, name, *more, ranks=0):
+        self.mrmf("train", name + ".toml", "--overwrite", *more, ranks=ranks)
+        return [{key: e[key] for key in ("train_loss", "validation_loss", "validation_accuracy") if key in e}
+                for e in self.lines(name + "/epochs.jsonl")]
+
+    def as_kept(self):
+        return {"onehot_u1": (np.eye(3)[self.kinds].astype("u1"), ""),
+                "onehot_f4": (np.eye(3)[self.kinds].astype("f4"), ""),
+                "from1": (self.kinds + 1, "class_values = [1, 2, 3]\n"),
+                "halves": (self.kinds * 0.5, "class_values = [0, 0.5, 1]\n"),
+                "words": (np.array(["a", "b", "c"], "S1")[self.kinds], "class_values = [\"a\", \"b\", \"c\"]\n"),
+                "texts": (np.array([("ash", "beech", "oak")[k] for k in self.kinds], dtype=h5py.string_dtype()),
+                          "class_values = [\"ash\", \"beech\", \"oak\"]\n"),
+                "column": (self.kinds[:, None], "")}
+
+    def test_every_way_of_keeping_classes_trains_alike(self):
+        self.labels("plain", self.kinds)
+        self.config("plain")
+        expected = self.epochs("plain")
+        for name, (y, more) in self.as_kept().items():
+            self.labels(name, y)
+            self.config(name, more=more)
+            self.assertEqual(self.epochs(name), expected, name)
+            found = json.loads(self.mrmf("data", name + ".toml", "--json"))
+            self.assertEqual([a + b for a, b in zip(found["training"]["class_counts"], found["validation"]["class_counts"])],
+                             np.bincount(self.kinds).tolist(), name)
+        self.assertEqual(self.epochs("onehot_u1", "--set", "data.load=stream"), expected)
+        accuracy = expected[-1]["validation_accuracy"]
+        self.assertAlmostEqual(json.loads(self.mrmf("evaluate", "words", "--json"))["accuracy"], accuracy, delta=1e-6)
+        for name in "plain", "onehot_f4", "words", "texts", "from1":
+            self.mrmf("predict", name, "-o", f"{name}-out.h5")
+            self.mrmf("plot", f"{name}-out.h5", "--what", "confusion", "--labels", f"{name}.h5:y", "-o", f"{name}.svg")
+            drawn = self.read(f"{name}.svg")
+            self.assertIn(f"accuracy {accuracy:.4f}", drawn)
+            self.assertNotIn("left out", drawn)
+        for name in "onehot_f4", "words":
+            for a, b in zip(self.epochs(name, ranks=2), self.epochs("plain", "--set", "training.batch=16", ranks=2)):
+                self.assertEqual(a, b)
+
+    def test_labels_that_are_ignored(self):
+        lacking = np.arange(N) % 7 == 0
+        self.labels("plain", np.where(lacking, -1, self.kinds))
+        self.config("plain", more="ignore = -1\n")
+        expected = self.epochs("plain")
+        one_hot = np.eye(3)[self.kinds]
+        one_hot[lacking] = -100
+        from_0 = np.where(lacking, 0, self.kinds + 1)  # 0 says that there is none
+        for name, y, more in (("hot", one_hot, "ignore = -100\n"), ("hundred", np.where(lacking, -100, self.kinds), "ignore = -100\n"),
+                              ("zero", from_0, "ignore = 0\nclass_values = [1, 2, 3]\n")):
+            self.labels(name, y)
+            self.config(name, more=more)
+            self.assertEqual(self.epochs(name), expected, name)
+
+    def test_one_hot_masks(self):
+        masks = self.rng.integers(0, 3, (40, 8, 8))
+        x = (masks[..., None] + 0.1 * self.rng.normal(0, 1, (40, 8, 8, 1))).astype("f4")
+        hot = np.eye(3)[masks].astype("u1")
+        mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]")
+        self.labels("plain", masks, x)
+        self.labels("hot", hot, x)
+        self.labels("first", np.moveaxis(hot, -1, 1), np.moveaxis(x, -1, 1))
+        for name in "plain", "hot", "first":
+            self.config(name, POSITIONS)
+        self.assertEqual(self.epochs("hot"), self.epochs("plain"))
+        self.assertEqual(self.epochs("hot", *mrmf), self.epochs("plain", *mrmf))
+        self.assertEqual(self.epochs("first", "--set", "data.axes=n c y x"), self.epochs("plain"))
+        text, said = self.made("made", x=x, y=hot)
+        self.assertIn("outputs = 3", text)
+        self.assertIn('loss = "cross_entropy"', text)
+        self.trains("made")
+
+    def test_what_is_no_class(self):
+        hot = np.eye(3)[self.kinds]
+        for bad, count in ((np.array([0, 1, 1.0]), 2), (np.zeros(3), 0), (np.array([0, 0.5, 0]), 1)):
+            rows = hot.copy()
+            rows[100] = bad  # behind those that are looked at first
+            self.labels("bad", rows)
+            self.config("bad")
+            self.fails(3, "train", "bad.toml", message="bad.h5: data set 'y', row 100 is not one-hot, as the first rows "
+                       f"are: it has {count} numbers other than 0")
+        self.labels("bad", np.where(np.arange(N) == 90, 4, self.kinds + 1))
+        self.config("bad", more="class_values = [1, 2, 3]\n")
+        self.fails(3, "train", "bad.toml", ranks=2, message="row 90 holds 4, and training.class_values are 1, 2, 3")
+        self.labels("bad", np.array(["a", "b", "c"], "S1")[self.kinds])
+        self.config("bad")
+        self.fails(3, "train", "bad.toml", message="holds words; name them in training.class_values")
+        self.config("bad", more="class_values = [\"a\", \"b\", \"x\"]\n")
+        self.fails(3, "train", "bad.toml", message="holds \"c\", and training.class_values are a, b, x")
+        self.labels("bad", np.eye(4)[self.kinds])
+        self.config("bad")
+        self.fails(2, "train", "bad.toml", message="one-hot rows of 4 classes, and the network's last layer has 3 channels")
+        self.labels("bad", self.rng.integers(0, 2, (N, 5)))
+        self.fails(3, "train", "bad.toml", message="one-hot rows")  # several may hold: no class
+        for more, message in (("class_values = [1]\n", "names one class"), ("class_values = [1, 1.0, 2]\n", "twice"),
+                              ("class_values = [1, \"b\", 2]\n", "mixes words and numbers"),
+                              ("class_values = [1, 2]\n", "names 2 classes, and the network's last layer has 3"),
+                              ("class_values = [1, 2, 3]\nignore = 2\n", "which training.ignore takes"),
+                              ("class_values = []\n", "it must be a list of numbers or texts")):
+            self.config("bad", more=more)
+            self.labels("bad", self.kinds + 1)
+            self.fails(2, "train", "bad.toml", message=message)
+
+    def test_init_recognises_classes(self):
+        cases = {name: (y, 3, more, None) for name, (y, more) in self.as_kept().items() if name != "halves"}
+        for name, lacking in ("minus1", -1), ("minus100", -100), ("byte", 255):
+            labels = self.kinds.copy()
+            labels[::7] = lacking
+            cases[name] = (labels.astype("u1" if lacking == 255 else "i8"), 3, "", lacking)
+        cases["plusminus"] = (np.where(self.kinds > 0, 1, -1).astype("i4"), 2, "class_values = [-1, 1]\n", None)
+        for name, (y, count, values, ignore) in cases.items():
+            text, said = self.made(name, x=self.x, y=y)
+            self.assertIn(f": {count} classes, one per sample", said, name)
+            self.assertIn('loss = "cross_entropy"', text, name)
+            self.assertIn(f"outputs = {count}", text, name)
+            self.assertIn(values, text, name)
+            self.assertEqual("class_values" in text, bool(values), name)
+            self.assertEqual(f"ignore = {ignore}\n" in text, ignore is not None, name)
+            self.trains(name)
+        text, said = self.made("several", x=self.x, y=np.tile([[1, 1, 0], [0, 1, 0]], (N // 2, 1)).astype("u1"))
+        self.assertIn("yes or no for 3 outputs", said)
+
+
+if __name__ == "__main__":
+    support.main()

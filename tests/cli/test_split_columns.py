@@ -1,0 +1,179 @@
+"""Columns that say what rows are for: marks, roles, words, folds; and what is said of parts and of rows."""
+import json
+
+import h5py
+import numpy as np
+import support
+from people_files import InitTest
+
+N = 100
+CONFIG = """
+[data]
+files = ["s.h5"]
+train = { samples = "x", labels = "y" }
+split = { SPLIT }
+[training]
+batch = 8
+epochs = 1
+[run]
+folder = "run"
+threads = 1
+""" + support.layers("conv filters=4 kernel=3", "relu", "flatten", "dense units=1")
+WORDS = ["train", "val", "train", "test", "train"] * 20
+
+
+class SplitColumns(InitTest):
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(0)
+        self.x, self.y = rng.normal(0, 1, (N, 32, 2)).astype("f4"), rng.normal(0, 1, N)
+        self.columns = {"split": np.array(WORDS, dtype=h5py.string_dtype()), "part": np.array(WORDS, "S5"),
+                        "padded": np.array([word.ljust(6) for word in WORDS], "S6"),
+                        "fold": np.arange(N) % 5, "role": np.array([0, 1, 0, 2, 0] * 20, "u1"),
+                        "signed": np.array([-1, 0, -1, 1, -1] * 20, "i1"), "mark": np.arange(N) % 4 == 3,
+                        "share": np.where(np.arange(N) % 4 == 3, 0.5, 0), "most": np.arange(N) % 4 != 3,
+                        "two": np.array(["a", "b", "a", "a", "a"] * 20, "S1")}
+        self.data("s.h5", **self.columns)
+
+    def data(self, name, **columns):
+        with h5py.File(self.path(name), "w") as file:
+            file["x"], file["y"] = self.x, self.y
+            for column, values in columns.items():
+                file[column] = values
+
+    def found(self, split, *more, ranks=0):
+        self.write("s.toml", CONFIG.replace("SPLIT", split))
+        return json.loads(self.mrmf("data", "s.toml", "--json", *more, ranks=ranks))
+
+    def counts(self, split, **options):
+        found = self.found(split, **options)
+        return found["training"]["samples"], found["validation"]["samples"], found["training"]["unused"]
+
+    def test_named_roles_and_no_others(self):
+        unused = "20 rows of '{}' = {} neither train nor validate"
+        for split, expected in (('column = "role", validation = [1]', (60, 20, unused.format("role", 2))),
+                                ('column = "role", validation = 2', None),
+                                ('column = "role", validation = [1], train = [0, 2]', (80, 20, "")),
+                                ('column = "role", validation = [1, 2]', (60, 40, "")),
+                                ('column = "split", validation = ["val"]', (60, 20, unused.format("split", '"test"'))),
+                                ('column = "part", validation = "val"', (60, 20, unused.format("part", '"test"'))),
+                                ('column = "padded", validation = ["test"]', (60, 20, unused.format("padded", '"val"'))),
+                                ('column = "part", validation = ["val", "test"]', (60, 40, "")),
+                                ('column = "two", validation = ["b"]', (80, 20, "")),
+                                ('column = "fold", validation = [4], train = [0, 1, 2, 3]', (80, 20, "")),
+                                ('column = "signed", validation = [0], train = [-1]', (60, 20, unused.format("signed", 1))),
+                                ('by = "column", column = "mark"', (75, 25, "")),
+                                ('column = "mark", validation = [true]', (75, 25, "")),
+                                ('column = "share"', (75, 25, ""))):
+            if expected is None:
+                self.write("s.toml", CONFIG.replace("SPLIT", split))
+                self.fails(2, "data", "s.toml", message="or a list of numbers or texts")
+                continue
+            self.assertEqual(self.counts(split), expected, split)
+        self.assertEqual(self.counts('column = "part", validation = ["val"]', ranks=2)[:2], (60, 20))
+
+    def test_the_rows_are_those_of_the_role(self):
+        for name, rows in ("kept", self.columns["role"] == 0), ("held", self.columns["role"] == 1):
+            with h5py.File(self.path(name + ".h5"), "w") as file:
+                file["x"], file["y"] = self.x[rows], self.y[rows]
+        text = CONFIG.replace('files = ["s.h5"]', 'files = ["kept.h5"]').replace(
+            "split = { SPLIT }", 'validation = { files = ["held.h5"], samples = "x", labels = "y" }')
+        losses = []
+        self.write("apart.toml", text)
+        for split in None, 'column = "role", validation = [1]', 'column = "split", validation = ["val"]':
+            name = "apart.toml"
+            if split:
+                name = "s.toml"
+                self.write(name, CONFIG.replace("SPLIT", split))
+            self.mrmf("train", name, "--overwrite")
+            [epoch] = self.lines("run/epochs.jsonl")
+            losses.append((epoch["train_loss"], epoch["validation_loss"], epoch["samples"]))
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(losses[0], losses[2])
+        self.assertIn("20 rows of 'split' = \"test\" neither train nor validate", self.read("run/log.txt"))
+        kept = self.read("run/config.toml")
+        self.assertIn('validation = ["val"]', kept)
+        self.mrmf("train", "--continue", "run", "--set", "training.epochs=2")
+
+    def test_what_does_not_say_it(self):
+        for split, code, message in (
+                ('column = "fold"', 3, "'fold' holds more than two different numbers, 0, 1, 2, 3, 4: name those whose "
+                 "rows validate, such as data.split.validation = [4]"),
+                ('column = "role"', 3, "such as data.split.validation = [2]"),
+                ('column = "part"', 3, "'part' holds the words test, train, val: name those whose rows validate, such as "
+                 'data.split.validation = ["val"]'),
+                ('column = "fold", validation = [4]', 3, "it is not plain which of them train; name these, such as "
+                 "data.split.train = [0, 1, 2, 3]"),
+                ('column = "signed", validation = [0]', 3, "data.split.train = [-1, 1]"),
+                ('column = "role", validation = [3]', 3, "'role' holds 0, 1, 2, and not 3, which data.split.validation"),
+                ('column = "part", validation = ["valid"]', 3, "and not valid"),
+                ('column = "role", validation = ["val"]', 3, "and not val"),
+                ('column = "role", validation = [1], train = [0, 1]', 3, "1 is named in both"),
+                ('column = "role", validation = [1], train = [7]', 3, "and not 7, which data.split.train"),
+                ('column = "role", train = [0]', 2, "data.split.validation is not"),
+                ('column = "role", validation = [[1]]', 2, "a list of numbers or texts"),
+                ('by = "rows", validation = [1]', 2, "names values of data.split.column, which is not set"),
+                ('by = "rows", column = "role"', 2, "data.split.column goes with"),
+                ('column = "y", validation = [1]', 3, "and not 1"),
+                ('column = "x", validation = [1]', 3, "one number for each of 100 samples, or one word")):
+            self.write("s.toml", CONFIG.replace("SPLIT", split))
+            self.fails(code, "train", "s.toml", message=message)
+        self.fails(3, "train", "s.toml", ranks=2, message="one number for each of 100 samples, or one word")
+
+    def test_more_rows_validate_than_train(self):
+        line = "75 samples validate and 25 train"
+        self.write("s.toml", CONFIG.replace("SPLIT", 'column = "most"'))
+        self.assertIn("warning: " + line, self.mrmf("train", "s.toml"))
+        self.assertIn("advice: " + line, self.mrmf("data", "s.toml"))
+        self.assertNotIn("samples validate and", self.mrmf("data", "s.toml", "--set", "data.split.column=mark"))
+
+    def test_init_takes_words_and_marks_but_no_folds(self):
+        text, said = self.made("all", x=self.x, y=self.y, split=self.columns["split"], fold=self.columns["fold"])
+        self.assertIn('split = { column = "split", validation = ["val"] }', text)
+        self.assertIn("'split' says what rows are for: those of val validate", said)
+        self.assertIn("20 rows of 'split' = \"test\" neither train nor validate", said)
+        self.assertIn('labels = "y"', text)
+        self.trains("all")
+        text, said = self.made("roles", x=self.x, y=self.y, fold=self.columns["fold"], role=self.columns["role"])
+        self.assertIn('split = { by = "rows"', text)
+        self.assertIn("'fold' holds 0, 1, 2, 3, 4: if these say what rows are for, set split = { column = \"fold\", "
+                      "validation = [4], train = [0, 1, 2, 3] }", said)
+        self.trains("roles")
+        text, said = self.made("marked", x=self.x, y=self.y, held_out=self.columns["mark"])
+        self.assertIn('split = { column = "held_out" }', text)
+        self.trains("marked")
+
+    def test_rows_of_one_number_and_rows_twice(self):
+        x, y = self.x[:64].copy(), self.y[:64].copy()
+        x[50:], y[50:] = 0, 0  # allocated, never written
+        x[7] = 3
+        x[9], x[11] = x[8], x[8]
+        self.file("s", x=x, y=y, mark=np.arange(64) >= 48)
+        found = self.found('column = "mark"')
+        self.assertEqual([found[part]["rows"] for part in ("training", "validation")],
+                         [{"looked_at": 48, "constant": 1, "zeros": 0, "repeated": 2},
+                          {"looked_at": 16, "constant": 14, "zeros": 14, "repeated": 0}])
+        output = self.mrmf("data", "s.toml")
+        self.assertIn("15 of 64 rows (1 training, 14 validation) of 'x' hold one number throughout, which is 0 in 14 of "
+                      "them, such as row 7 of s.h5", output)
+        self.assertIn("2 of 64 rows (2 training, 0 validation) of 'x' occur before in the same part", output)
+        self.assertEqual(self.mrmf("data", "s.toml", ranks=3), output)
+        x[60] = x[8]
+        self.file("s", x=x, y=y, mark=np.arange(64) >= 48)
+        self.assertIn("1 of 16 validation rows of 'x' are training rows, too", self.mrmf("data", "s.toml"))
+        self.file("s", x=self.x, y=np.full(N, 0.1), mark=self.columns["mark"])
+        output = self.mrmf("data", "s.toml")
+        for part in "training", "validation":
+            self.assertIn(f"the {part} labels 'y' are all 0.1: there is nothing to learn", output)
+        self.assertNotIn("one number throughout", output)
+        self.assertNotIn("occur before", output)
+        classes = ("--set", "training.loss=cross_entropy", "--set", "model.layers[3].units=2")
+        self.file("s", x=self.x, y=np.ones(N, "u1"), mark=self.columns["mark"])
+        self.assertIn("the training labels 'y' are all of class 1", self.mrmf("data", "s.toml", *classes))
+        self.file("s", x=self.x, y=np.full(N, 255, "u1"), mark=self.columns["mark"])
+        self.assertIn("no label of the training data ('y' of s.h5) counts",
+                      self.mrmf("data", "s.toml", *classes, "--set", "training.ignore=255"))
+
+
+if __name__ == "__main__":
+    support.main()
