@@ -53,8 +53,8 @@ wheel: program ## pack build/mrmf-*.whl for pip: the program with its libraries,
 bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CUDA's, for nodes that have none
 	@jobs/bundle.sh $(BUILD)
 
-gpu-check: all ## on a GPU: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
-	@tests/gpu/check.sh $(BUILD)
+gpu-check: all ## on a GPU, in ten minutes: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
+	@tests/gpu/check.py both --build $(BUILD)
 
 check: style test ## what CI and a careful committer run
 

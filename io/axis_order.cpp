@@ -61,6 +61,14 @@ AxisOrder parse_axes(const std::string& text, const std::string& key) {
   return order;
 }
 
+std::string axes_with_rows(const std::string& text) {
+  const std::vector<std::string> names = names_of(text);
+  if (names.empty() || names.front() == "n") return text;
+  std::string all = "n";
+  for (const std::string& name : names) all += " " + name;
+  return all;
+}
+
 std::vector<Index> channels_last(const std::vector<Index>& stored, const AxisOrder& order, const std::string& where) {
   if (!order.given()) return stored;
   if (std::ssize(stored) != order.axes + 1)

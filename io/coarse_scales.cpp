@@ -47,7 +47,7 @@ std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder
     const DatasetInfo info = source.info(name);
     const bool numbers = info.type != ElementType::other && info.shape.size() == 1;
     if (factor > 1 && numbers && info.rows() % factor == 0) {
-      scales.push_back({name, means_of(RowReader(copy.source, name, kMostCached, copy.packing), factor)});
+      scales.push_back({name, means_of(RowReader(copy.source, name, {.packing = copy.packing}), factor)});
       made.notes.push_back("'" + name + "' numbers an averaged axis: it holds the means of " + std::to_string(factor) +
                            " neighbours");
     } else {

@@ -17,7 +17,7 @@
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_reader.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -224,7 +224,7 @@ void refuse_channels_first(const std::string& path, const std::string& name, con
 }
 
 Samples open_samples(const CoarseCopy& copy, const AxisOrder& order, const std::string& name) {
-  RowReader reader(copy.source, name, kMostCached, copy.packing);
+  RowReader reader(copy.source, name, {.packing = copy.packing});
   require_samples(copy.source, name, reader.shape());
   if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
   Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
@@ -254,14 +254,13 @@ std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std
   return text.str();
 }
 
-std::vector<std::uint16_t> rounded(ConstSpan means, const RowPlace& first, Index per_row) {
+std::vector<std::uint16_t> rounded(ConstSpan means, const RowReader& reader, Index first, Index per_row) {
   std::vector<std::uint16_t> result(means.size());
   for (std::size_t i = 0; i < means.size(); ++i) {
     const float value = std::nearbyint(means[i]);
     if (!(value >= 0 && value <= 65535))
-      throw DataError(first.path + ": data set '" + first.dataset + "', row " +
-                      std::to_string(first.row + static_cast<Index>(i) / per_row) + " has a mean of " +
-                      std::to_string(means[i]) + ", which uint16 cannot hold; use --type float32");
+      throw DataError(reader.where() + ", row " + std::to_string(first + static_cast<Index>(i) / per_row) +
+                      " has a mean of " + std::to_string(means[i]) + ", which uint16 cannot hold; use --type float32");
     result[i] = static_cast<std::uint16_t>(value);
   }
   return result;
@@ -298,7 +297,7 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     for (Index line = 0; line < part.count * lines; ++line)
       coarsen_lines(stored, copy.factor, {line, 1}, means.data() + line * (width / lines));
     if (copy.type == ElementType::uint16)
-      target.write_rows(samples.name, part.first, rounded(means, {copy.source, samples.name, part.first}, width));
+      target.write_rows(samples.name, part.first, rounded(means, samples.reader, part.first, width));
     else
       target.write_rows(samples.name, part.first, means);
   }

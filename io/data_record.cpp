@@ -3,10 +3,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
 
-#include "io/hdf5_library.hpp"
 #include "io/input_file.hpp"
 #include "io/row_digest.hpp"
+#include "io/row_source.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -17,8 +18,8 @@ constexpr Index most_bytes = Index{1} << 26;  // of all files' data sets of one 
 
 std::vector<std::string> names_of(const DatasetSpec& spec) {
   std::vector<std::string> names = spec.sample_names();
-  for (const std::string& name : {spec.labels, spec.choice.column})
-    if (!name.empty()) names.push_back(name);
+  std::ranges::copy(spec.label_names(), std::back_inserter(names));
+  if (!spec.choice.column.empty()) names.push_back(spec.choice.column);
   return names;
 }
 
@@ -36,24 +37,29 @@ h5::Glance glance_at_each(Index files) {
 }
 
 void look_into(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
-  const h5::Lock lock;
-  h5::silence();
-  h5::check_readable(used.path);
-  const h5::File file = h5::open_to_read(used.path);
-  h5::require(bool(file), used.path + ": cannot be opened");
-  for (const std::string& name : used.datasets) {
-    const h5::Rows rows(used.path, file.get(), name, kMostCached, used.packing);
+  DatasetSpec spec;
+  spec.files = {used.path};
+  spec.name_samples(used.datasets);
+  spec.rows = used.rows;
+  spec.groups = used.groups;
+  spec.packing = used.packing;
+  const auto open = RowSources(spec, nullptr, used.datasets, {.words = true}).open(0);
+  for (std::size_t i = 0; i < used.datasets.size(); ++i) {
+    const RowSource& rows = *(*open)[i];
     h5::Digest digest;
-    digest.add(to_string(rows.type()));
-    add_numbers(digest, rows, glance);
-    arrays.push_back({position, name, rows.shape(), digest.sum()});
+    digest.add(rows.holds_words() ? "words" : to_string(rows.type()));
+    if (rows.holds_words())
+      for (const std::string& word : rows.words(0, rows.shape().front())) digest.add(word);
+    else
+      add_numbers(digest, rows, glance);
+    arrays.push_back({position, used.datasets[i], rows.shape(), digest.sum()});
   }
 }
 
 }  // namespace
 
 std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& validation) {
-  const bool shared = train.files == validation.files;
+  const bool shared = train.files == validation.files && train.groups == validation.groups;
   std::vector<std::string> names = names_of(train), more = names_of(validation);
   std::vector<UsedFile> files;
   if (shared) std::ranges::copy(more, std::back_inserter(names));
@@ -61,9 +67,9 @@ std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& va
     std::ranges::sort(*list);
     list->erase(std::ranges::unique(*list).begin(), list->end());
   }
-  for (const std::string& path : train.files) files.push_back({path, names, train.packing});
+  for (const std::string& path : train.files) files.push_back({path, names, train.rows, train.groups, train.packing});
   for (const std::string& path : validation.files)
-    if (!shared) files.push_back({path, more, validation.packing});
+    if (!shared) files.push_back({path, more, validation.rows, validation.groups, validation.packing});
   return files;
 }
 

@@ -14,6 +14,8 @@ namespace mrmf {
 struct UsedFile {
   std::string path;
   std::vector<std::string> datasets;
+  RowForm rows = RowForm::axis;
+  std::string groups{};  ///< as DatasetSpec's
   PackingRule packing = PackingRule::apply;
 };
 

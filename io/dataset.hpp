@@ -1,6 +1,7 @@
 // Description of a data set: its files, the names in them, its shape.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ enum class MissingRule { refuse, fill };
 /// infinity, and NaN in labels, are refused.
 enum class NotFiniteRule { refuse, skip, fill };
 
+/// What one sample is in the files. axis: one step along the first axis of its data sets. files: all that a file's data
+/// sets hold. groups: all that those of a group hold; a file has many of them.
+enum class RowForm { axis, files, groups };
+
 /// What labels are. numbers: any. probabilities: from 0 to 1, of yes or no. classes: whole numbers from 0 on.
 enum class LabelKind { numbers, probabilities, classes };
 
@@ -44,8 +49,9 @@ struct LabelForm {
 };
 
 struct DatasetSpec {
-  std::vector<std::string> files;  ///< read as one data set, concatenated along the first axis
-  std::string samples, labels;     ///< data set names; labels empty: there are none (prediction)
+  std::vector<std::string> files;  ///< read as one data set: the rows of one after those of the other
+  /// Names as in io/row_source.hpp. Labels empty: there are none (prediction).
+  std::string samples, labels;
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
@@ -55,11 +61,30 @@ struct DatasetSpec {
   PackingRule packing = PackingRule::apply;
   bool mask = false;  ///< samples have one more channel, the last: 1 where all others are there, 0 where one is missing
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
+  std::vector<std::string> more_labels{};   ///< the same of labels
+  RowForm rows = RowForm::axis;
+  std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/sample_groups.hpp)
   bool operator==(const DatasetSpec&) const = default;
 
-  std::vector<std::string> sample_names() const {
-    std::vector<std::string> names{samples};
-    names.insert(names.end(), more_samples.begin(), more_samples.end());
+  std::vector<std::string> sample_names() const { return names_of(samples, more_samples); }
+  std::vector<std::string> label_names() const { return names_of(labels, more_labels); }  ///< none: empty
+  void name_samples(const std::vector<std::string>& names) { set(names, samples, more_samples); }
+  void name_labels(const std::vector<std::string>& names) { set(names, labels, more_labels); }
+  std::string labels_text() const {  ///< "a, b", for messages
+    std::string text = labels;
+    for (const std::string& name : more_labels) text += ", " + name;
+    return text;
+  }
+
+ private:
+  static void set(const std::vector<std::string>& names, std::string& first, std::vector<std::string>& more) {
+    first = names.empty() ? "" : names.front();
+    more.assign(names.begin() + (names.empty() ? 0 : 1), names.end());
+  }
+  static std::vector<std::string> names_of(const std::string& first, const std::vector<std::string>& more) {
+    std::vector<std::string> names;
+    if (!first.empty()) names.push_back(first);
+    names.insert(names.end(), more.begin(), more.end());
     return names;
   }
 };
@@ -71,6 +96,21 @@ struct ChunkMemory {
   bool operator==(const ChunkMemory&) const = default;
 };
 constexpr Index kMostCached = Index{1} << 28;  ///< bytes of unpacked chunks in all open data sets together
+
+/// How a data set is opened.
+struct RowsOpening {
+  Index most_cached = kMostCached;  ///< bytes of unpacked chunks
+  bool whole = false;  ///< all of it is one row, with an axis of 1 before its own; else along its first axis
+  PackingRule packing = PackingRule::apply;
+};
+
+/// The groups of a file of which each is a row, by name. Copies share them.
+struct RowGroups {
+  std::shared_ptr<const std::vector<std::string>> names;
+  bool operator==(const RowGroups& other) const {
+    return names == other.names || (names && other.names && *names == *other.names);
+  }
+};
 
 /// A data set's contents, read from the files' headers on the root and broadcast.
 struct DatasetShape {
@@ -89,6 +129,7 @@ struct DatasetShape {
   Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
+  std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
   /// The shape of what is read of a sample.
   Shape read_sample() const {
     Shape part = sample;

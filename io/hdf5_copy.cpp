@@ -158,7 +158,9 @@ void copy_names(const CopyPlaces& places, const FileNames& names) {
       places.left_out.others.push_back("'" + name.name + "', another name of '" + name.of + "'");
   }
   for (const std::string& type : names.types) places.left_out.others.push_back("the type '" + type + "'");
-  for (const std::string& link : names.broken) places.left_out.others.push_back(link);
+  for (const BrokenLink& link : names.broken)
+    if (std::ranges::find(names.further, link.name, &FurtherName::name) == names.further.end())
+      places.left_out.others.push_back(link.text());
 }
 
 std::vector<std::string> texts_of(const LeftOut& left_out) {

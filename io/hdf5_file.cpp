@@ -149,6 +149,60 @@ std::string string_of(hid_t file_type, hid_t space, const std::string& what, Rea
 
 }  // namespace
 
+namespace {
+
+/// Texts of a memory space. `read` fills a buffer, given the type.
+template <typename Read>
+std::vector<std::string> words_in(hid_t type, hid_t memory, const std::string& what, Read&& read) {
+  const auto elements = static_cast<std::size_t>(H5Sget_simple_extent_npoints(memory));
+  std::vector<std::string> words;
+  const auto add = [&](std::string word) {
+    word.resize(word.find_last_not_of(std::string(" \0", 2)) + 1);
+    words.push_back(std::move(word));
+  };
+  if (elements == 0) return words;
+  if (H5Tis_variable_str(type) > 0) {
+    std::vector<char*> texts(elements);
+    h5::require(read(type, texts.data()) >= 0, what + " cannot be read");
+    for (const char* text : texts) add(text == nullptr ? "" : text);
+    H5Dvlen_reclaim(type, memory, H5P_DEFAULT, texts.data());
+    return words;
+  }
+  const std::size_t size = H5Tget_size(type);
+  std::string texts(elements * size, '\0');
+  h5::require(read(type, texts.data()) >= 0, what + " cannot be read");
+  for (std::size_t i = 0; i < elements; ++i) add(std::string(texts.substr(i * size, size).c_str()));
+  return words;
+}
+
+template <typename Read>
+std::optional<h5::StoredWords> all_words(hid_t type, hid_t space, const std::string& what, Read&& read) {
+  if (H5Tget_class(type) != H5T_STRING) return {};
+  return h5::StoredWords{h5::shape_of(space, {}), words_in(type, space, what, read)};
+}
+
+}  // namespace
+
+std::optional<h5::StoredWords> h5::words_of(const Dataset& dataset, const std::string& what) {
+  const Space space(H5Dget_space(dataset.get()));
+  const Type type(H5Dget_type(dataset.get()));
+  return all_words(type.get(), space.get(), what, [&](hid_t memory, void* to) {
+    return H5Dread(dataset.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
+  });
+}
+
+std::optional<h5::StoredWords> h5::words_of(const Attribute& attribute, const std::string& what) {
+  const Space space(H5Aget_space(attribute.get()));
+  const Type type(H5Aget_type(attribute.get()));
+  return all_words(type.get(), space.get(), what,
+                   [&](hid_t memory, void* to) { return H5Aread(attribute.get(), memory, to); });
+}
+
+std::string h5::text_of(const Attribute& attribute) {
+  const auto stored = words_of(attribute, "attribute");
+  return stored && stored->words.size() == 1 ? stored->words.front() : "";
+}
+
 bool Hdf5File::has(const std::string& dataset) const {
   const h5::Lock lock;
   return h5::is_dataset(h5::follow(state_->file.get(), dataset));
@@ -193,7 +247,7 @@ void Hdf5File::require_written(const std::string& name) const {
 
 void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span out) const {
   const h5::Lock lock;
-  const h5::Rows rows(state_->path, state_->file.get(), name, kMostCached, state_->packing);
+  const h5::Rows rows(state_->path, state_->file.get(), name, {.packing = state_->packing});
   rows.require(first, count);
   const bool direct = rows.type() == ElementType::float32;
   const bool whole = direct && rows.packing().in_place();
@@ -253,35 +307,18 @@ std::vector<std::string> Hdf5File::read_words(const std::string& name, Index fir
   const h5::Space space(H5Dget_space(dataset.get()));
   const h5::Type file_type(H5Dget_type(dataset.get()));
   const std::string what = state_->at(name);
-  h5::Block rows{{}, h5::shape_of(space.get()), 0};
+  h5::Block rows{{}, h5::shape_of(space.get(), {}), 0};
   if (H5Tget_class(file_type.get()) != H5T_STRING || rows.count.empty()) throw DataError(what + " holds no words");
   rows.first.resize(rows.count.size());
   if (first < 0 || count < 0 || first + count > rows.count.front())
     throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
   rows.first.front() = first;
   rows.count.front() = count;
-  std::vector<std::string> words;
-  if (count == 0) return words;
+  if (count == 0) return {};
   const h5::Space memory = h5::select(space.get(), rows);
-  const auto elements = static_cast<std::size_t>(H5Sget_simple_extent_npoints(memory.get()));
-  const auto add = [&](std::string word) {
-    word.resize(word.find_last_not_of(std::string(" \0", 2)) + 1);
-    words.push_back(std::move(word));
-  };
-  if (H5Tis_variable_str(file_type.get()) > 0) {
-    std::vector<char*> texts(elements);
-    h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
-                what + " cannot be read");
-    for (const char* text : texts) add(text == nullptr ? "" : text);
-    H5Dvlen_reclaim(file_type.get(), memory.get(), H5P_DEFAULT, texts.data());
-    return words;
-  }
-  const std::size_t size = H5Tget_size(file_type.get());
-  std::string texts(elements * size, '\0');
-  h5::require(H5Dread(dataset.get(), file_type.get(), memory.get(), space.get(), H5P_DEFAULT, texts.data()) >= 0,
-              what + " cannot be read");
-  for (std::size_t i = 0; i < elements; ++i) add(std::string(texts.substr(i * size, size).c_str()));
-  return words;
+  return words_in(file_type.get(), memory.get(), what, [&](hid_t type, void* to) {
+    return H5Dread(dataset.get(), type, memory.get(), space.get(), H5P_DEFAULT, to);
+  });
 }
 
 std::string h5::attribute_text(hid_t object, const std::string& name, const std::string& object_text) {

@@ -5,6 +5,7 @@
 #include <hdf5.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,6 +123,16 @@ std::string attribute_text(hid_t object, const std::string& name, const std::str
 void check_readable(const std::string& path);
 /// The names of a group's data sets, those that links lead to included. Alphabetical.
 std::vector<std::string> dataset_names(hid_t file, const std::string& group);
+/// Texts of an array or attribute, without what fills them up at the end.
+struct StoredWords {
+  std::vector<Index> shape;
+  std::vector<std::string> words;
+};
+/// None where it does not hold texts.
+std::optional<StoredWords> words_of(const Dataset& dataset, const std::string& what);
+std::optional<StoredWords> words_of(const Attribute& attribute, const std::string& what);
+/// The text of an attribute; "" where it is not one text.
+std::string text_of(const Attribute& attribute);
 /// Selects a block in the file's space and returns the matching memory space.
 Space select(hid_t file_space, const Block& block);
 

@@ -67,7 +67,7 @@ class Listing {
     std::vector<Link> links;
     hsize_t next = 0;
     if (!group || H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, &next, add_link, &links) < 0) {
-      names_.broken.push_back("'" + prefix + "' cannot be listed");
+      damaged(file, prefix, here);
       return;
     }
     const FileIdentity owner = identity_of_file(file);
@@ -82,8 +82,16 @@ class Listing {
         add({file, path == "/" ? "/" + link.name : path + "/" + link.name, name, here}, identity(owner, object),
             object.type);
       else
-        names_.broken.push_back("'" + name + "' cannot be opened");
+        damaged(file, name, here);
     }
+  }
+
+  /// Of another file, it is for those who ask for the object.
+  void damaged(hid_t file, const std::string& name, bool here) {
+    const std::string reason = h5::last_error();
+    const std::string why = "cannot be opened" + (reason.empty() ? "" : "; " + reason);
+    if (here) throw DataError(h5::file_of(file) + ": its contents cannot be listed: '" + name + "' " + why);
+    names_.broken.push_back({name, why});
   }
 
   struct Found {
@@ -111,9 +119,9 @@ class Listing {
     try {
       h5::Target found = h5::follow(file_, name);
       if (found.there) return found;
-      names_.broken.push_back("'" + name + "' " + (found.broken.empty() ? "leads nowhere" : found.broken));
+      names_.broken.push_back({name, found.broken.empty() ? "leads nowhere" : found.broken});
     } catch (const DataError& error) {
-      names_.broken.push_back("'" + name + "' leads to what is no file: " + error.what());
+      names_.broken.push_back({name, std::string("leads to what is no file: ") + error.what()});
     }
     return {};
   }
@@ -123,7 +131,7 @@ class Listing {
     H5O_info_t object{};
     if (!found) return;
     if (H5Oget_info_by_name2(found->file, found->name.c_str(), &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-      names_.broken.push_back("'" + name + "' cannot be opened");
+      damaged(found->file, name, false);
     else
       add({found->file, found->name, name, false}, identity(identity_of_file(found->file), object), object.type);
   }

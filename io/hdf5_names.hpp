@@ -21,6 +21,12 @@ struct FurtherName {
   bool soft = false;  ///< a soft link; else a hard one, or a link to another file, whose object has a name here already
 };
 
+/// A link that leads nowhere.
+struct BrokenLink {
+  std::string name, why;                                        ///< "leads to 'x' of b.h5, which is not there; ..."
+  std::string text() const { return "'" + name + "' " + why; }  ///< for people
+};
+
 /// All names of a file. The first name of an object in the file itself is one with hard links alone; what lies in other
 /// files has the name of the link that leads there.
 struct FileNames {
@@ -28,11 +34,12 @@ struct FileNames {
   std::vector<std::string> groups;    ///< first names of all but the root, parents before children
   std::vector<std::string> types;     ///< first names of named types
   std::vector<FurtherName> further;
-  std::vector<std::string> broken;  ///< links that lead nowhere: "'b_x' leads to 'x' of b.h5, which is not there; ..."
+  std::vector<BrokenLink> broken;
   std::map<ObjectIdentity, std::string> first;  ///< the first name of every object
 };
 
-/// Looks into all groups, and into other files as far as links lead there. DataError when the file cannot be opened.
+/// Looks into all groups, and into other files as far as links lead there. DataError when the file cannot be opened, or
+/// is damaged.
 FileNames names_of(const std::string& path);
 
 /// The first name of what this name leads to; the name itself where that is no object of the file. DataError when the

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/limits.hpp"
+#include "io/hdf5_types.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -136,10 +136,10 @@ struct ChunkCache {
   }
 };
 
-Index whole(double bytes) { return static_cast<Index>(std::min(bytes, static_cast<double>(kMostElements))); }
+Index whole_bytes(double bytes) { return static_cast<Index>(std::min(bytes, static_cast<double>(kMostElements))); }
 
 ChunkMemory chunk_memory(const Storage& storage, const ChunkCache& cache) {
-  return {whole(cache.memory()), whole(cache.reading() + (storage.filtered ? 2 * cache.bytes : 0))};
+  return {whole_bytes(cache.memory()), whole_bytes(cache.reading() + (storage.filtered ? 2 * cache.bytes : 0))};
 }
 
 std::string missing(const std::string& path, const std::string& name, hid_t file) {
@@ -175,7 +175,7 @@ Properties chunk_access(const ChunkCache& cache) {
   return access;
 }
 
-Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector<Index>& shape,
+Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector<Index>& shape, bool whole,
                    const std::string& what) {
   const Properties creation(H5Dget_create_plist(dataset.get()));
   const Type file_type(H5Dget_type(dataset.get()));
@@ -187,6 +187,7 @@ Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector
     std::vector<hsize_t> sizes(H5S_MAX_RANK);
     sizes.resize(static_cast<std::size_t>(std::max(H5Pget_chunk(creation.get(), H5S_MAX_RANK, sizes.data()), 0)));
     storage.chunk.assign(sizes.begin(), sizes.end());
+    if (whole) storage.chunk.insert(storage.chunk.begin(), 1);
     const bool sound =
         storage.chunk.size() == shape.size() && std::ranges::find(storage.chunk, 0) == storage.chunk.end();
     if (!sound) throw DataError(what + " has chunks of shape " + shape_text(storage.chunk) + "; make the file again");
@@ -239,8 +240,8 @@ Dataset open_dataset(const std::string& path, hid_t file, const std::string& nam
   return open_target(find_dataset(path, file, name), path, name);
 }
 
-Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached, PackingRule packing)
-    : what_(path + ": data set '" + name + "'") {
+Rows::Rows(const std::string& path, hid_t file, const std::string& name, const RowsOpening& opening)
+    : whole_(opening.whole), what_(path + ": data set '" + name + "'") {
   const Target target = find_dataset(path, file, name);
   dataset_ = open_target(target, path, name);
   space_ = Space(H5Dget_space(dataset_.get()));
@@ -248,17 +249,20 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index m
   element_ = element_of(file_type.get());
   if (element_.type == ElementType::other)
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
-  packing_ =
-      packing == PackingRule::ignore ? Packing{.stored = element_.type} : packing_of(dataset_, element_.type, what_);
+  packing_ = opening.packing == PackingRule::ignore ? Packing{.stored = element_.type}
+                                                    : packing_of(dataset_, element_.type, what_);
   memory_ = memory_type(file_type.get());
-  shape_ = shape_of(space_.get(), element_);
+  std::vector<Index> stored = shape_of(space_.get(), {});
+  if (whole_) stored.insert(stored.begin(), 1);
+  shape_ = stored;
+  if (!stored.empty()) shape_.insert(shape_.end(), element_.axes.begin(), element_.axes.end());
   require_countable(shape_, what_);
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
   require_filters(dataset_, what_);
-  storage_ = storage_of(dataset_, memory_, shape_of(space_.get(), {}), what_);
+  storage_ = storage_of(dataset_, memory_, stored, whole_, what_);
   if (storage_.chunk.empty()) return;
   ChunkCache cache(storage_, shape_);
-  cache.fit(most_cached);
+  cache.fit(opening.most_cached);
   const Properties access = chunk_access(cache);
   dataset_.close();
   dataset_ = Dataset(H5Dopen2(target.file, target.name.c_str(), access.get()));
@@ -266,6 +270,12 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, Index m
 }
 
 void Rows::require_written() const { h5::require_written(dataset_, what_); }
+
+std::string Rows::units() const {
+  if (H5Aexists(dataset_.get(), "units") <= 0) return "";
+  const Attribute attribute(H5Aopen(dataset_.get(), "units", H5P_DEFAULT));
+  return attribute ? text_of(attribute) : "";
+}
 
 std::unique_ptr<InputFile> Rows::plain_file() const {
   return storage_.offset ? plain_file_of(dataset_.get()) : nullptr;
@@ -277,6 +287,20 @@ void Rows::require(Index first, Index count) const {
                   std::to_string(first + count - 1) + " were asked for");
 }
 
+Block Rows::in_file(Block block) const {
+  if (!whole_) return block;
+  block.first.erase(block.first.begin());
+  block.count.erase(block.count.begin());
+  return block;
+}
+
+Space Rows::selected(const Block& block) const {
+  const Block own = in_file(block);
+  if (!own.count.empty()) return select(space_.get(), own);
+  H5Sselect_all(space_.get());  // of a single value
+  return Space(H5Screate(H5S_SCALAR));
+}
+
 std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
   std::optional<std::string> reason;
   const auto read_into = [&](const Space& target) {
@@ -284,16 +308,17 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
     reason = last_error();
   };
   if (storage_.chunk.empty() || chunks_of(block, storage_.chunk) <= most_chunks) {
-    read_into(select(space_.get(), block));
+    read_into(selected(block));
     return reason;
   }
   for_each_chunk_group(block, storage_.chunk, most_chunks, [&](const Block& part) {
-    select(space_.get(), part);
+    selected(part);
     Block in_memory = part;
     for (std::size_t axis = 0; axis < part.first.size(); ++axis) in_memory.first[axis] -= block.first[axis];
-    const std::vector<hsize_t> sizes(block.count.begin(), block.count.end());
+    const std::vector<Index> count = in_file(block).count;
+    const std::vector<hsize_t> sizes(count.begin(), count.end());
     const Space target(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-    select(target.get(), in_memory);
+    select(target.get(), in_file(in_memory));
     read_into(target);
   });
   return reason;
@@ -354,8 +379,8 @@ void Rows::read_elements(const Block& block, void* to) const {
     break;
   }
   if (const auto missing = missing_filter(dataset_, false)) throw DataError(what_ + " " + *missing);
-  throw DataError(what_ + " cannot be read from row " + std::to_string(row) + (reason->empty() ? "" : "; " + *reason) +
-                  "; copy the file or make it again");
+  throw DataError(what_ + " cannot be read" + (whole_ ? "" : " from row " + std::to_string(row)) +
+                  (reason->empty() ? "" : "; " + *reason) + "; copy the file or make it again");
 }
 
 }  // namespace mrmf::h5

@@ -52,13 +52,13 @@ struct Storage {
   ChunkMemory memory;
 };
 
-/// An open data set. Callers hold a Lock while they use it.
+/// An open data set, as rows along its first axis; or as one row, with an axis of 1 before its own, below and in its
+/// Storage. Callers hold a Lock while they use it.
 class Rows {
  public:
   /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when the data set is missing, not an array, or of
   /// an unreadable type.
-  Rows(const std::string& path, hid_t file, const std::string& name, Index most_cached = kMostCached,
-       PackingRule packing = PackingRule::apply);
+  Rows(const std::string& path, hid_t file, const std::string& name, const RowsOpening& opening = {});
 
   ElementType type() const { return packing_.type(); }  ///< of the numbers from read()
   const Packing& packing() const { return packing_; }
@@ -70,6 +70,8 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
+  /// The text of its attribute "units"; "" where it has none.
+  std::string units() const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
   std::unique_ptr<InputFile> plain_file() const;
   /// Reads a block, unpacked, in this machine's own format. Where numbers cannot be unpacked in place, as many as the
@@ -82,9 +84,14 @@ class Rows {
   void read_elements(const Block& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
   std::optional<std::string> try_read(const Block& block, void* to) const;
+  /// A block of rows in the data set's own axes.
+  Block in_file(Block block) const;
+  /// Selects a block of rows in the file's space and returns the matching memory space.
+  Space selected(const Block& block) const;
 
   Dataset dataset_;
   Space space_;
+  bool whole_;
   Type memory_;
   Packing packing_;
   Element element_;

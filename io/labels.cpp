@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "io/coarsen.hpp"
-#include "io/hdf5_file.hpp"
+#include "io/not_finite.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
@@ -21,10 +22,6 @@ constexpr Index kReadElements = Index{1} << 22;  // converted at once
 
 bool has_shares(const LabelForm& form, const Extent& resolution) {
   return form.kind == LabelKind::classes && form.coarse == CoarseLabels::shares && resolution != kOriginal;
-}
-
-std::string place(const RowPlace& first, Index row) {
-  return first.path + ": data set '" + first.dataset + "', row " + std::to_string(first.row + row);
 }
 
 std::string number(float value) {
@@ -128,21 +125,26 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 
 namespace {
 
+/// Numbers of some rows as float32, with their channels last.
+void read_numbers(const RowSource& source, Range rows, const Shape& label, const AxisOrder* order, Span values) {
+  std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.row_bytes()));
+  MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(source.type())), source.where());
+  source.read(rows.first, rows.count, raw.data());
+  if (order == nullptr) return to_float32(source.type(), raw.data(), values);
+  std::vector<float> stored(values.size());
+  to_float32(source.type(), raw.data(), stored);
+  move_channels_last(channel_box(label, *order), rows.count, size_of(ElementType::float32),
+                     reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
+}
+
 // Whether labels of this shape are one-hot in most of a file's first rows: one that is not is then named when it is
 // read.
-bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shape& label, bool moves) {
+bool starts_one_hot(const RowSource& labels, const DatasetSpec& spec, const Shape& label, bool moves) {
   constexpr Index first_rows = 64;
-  const RowReader reader(path, spec.labels, kMostCached, spec.packing);
-  const Index rows = std::min(first_rows, reader.shape().front());
-  std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
-  reader.read(0, rows, raw.data());
-  std::vector<float> values(raw.size() / static_cast<std::size_t>(size_of(reader.type()))), moved(values.size());
-  to_float32(reader.type(), raw.data(), values);
-  if (moves) {
-    move_channels_last(channel_box(label, parse_axes(spec.axes)), rows, size_of(ElementType::float32),
-                       reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(moved.data()));
-    values.swap(moved);
-  }
+  const Index rows = std::min(first_rows, labels.shape().front());
+  std::vector<float> values(static_cast<std::size_t>(rows * labels.row_elements()));
+  const AxisOrder order = parse_axes(spec.axes);
+  read_numbers(labels, {0, rows}, label, moves ? &order : nullptr, values);
   const ClassValues classes(spec.form);
   const auto width = static_cast<std::size_t>(label.channels);
   std::size_t one_hot = 0;
@@ -153,119 +155,99 @@ bool starts_one_hot(const std::string& path, const DatasetSpec& spec, const Shap
 
 }  // namespace
 
-Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
-                    const DatasetSpec& spec) {
-  if (spec.form.kind != LabelKind::classes || labels.words || labels.shape.size() < 2) return 0;
+Index one_hot_width(const RowSource& labels, const DatasetShape& shape, const DatasetSpec& spec) {
+  if (spec.form.kind != LabelKind::classes || labels.holds_words() || labels.shape().size() < 2) return 0;
   const AxisOrder order = parse_axes(spec.axes);
-  const bool moves = labels_move(labels.shape, shape.sample, order);
-  const std::vector<Index> all = moves ? channels_last(labels.shape, order, "labels") : labels.shape;
+  const bool moves = labels_move(labels.shape(), shape.sample, order);
+  const std::vector<Index> all = moves ? channels_last(labels.shape(), order, "labels") : labels.shape();
   const auto axes = std::ssize(all) - 1;
   const bool positions = axes == shape.sample.axes + 1 && axes > 1;
   const bool each = axes == 1 && shape.sample.axes == 1 && all[1] == shape.sample.spatial[2];
   if ((axes != 1 && !positions) || each || all.back() < 2) return 0;
   Shape label{0, {1, 1, 1}, all.back(), positions ? shape.sample.axes : 0};
   std::copy(all.begin() + 1, all.end() - 1, label.spatial.end() - label.axes);
-  return starts_one_hot(path, spec, label, moves) ? all.back() : 0;
+  return starts_one_hot(labels, spec, label, moves) ? all.back() : 0;
 }
 
 Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
     : label_(shape.label),
+      sample_(shape.sample),
       one_hot_(shape.one_hot),
       form_(spec.form),
       classes_(spec.form),
       order_(parse_axes(spec.axes)),
       type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
-  if (one_hot_ > 0 && one_hot_ != form_.classes)
-    throw DataError(spec.files.front() + ": data set '" + spec.labels + "' holds one-hot rows of " +
-                    std::to_string(one_hot_) + " classes, and there are " + std::to_string(form_.classes));
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
   const StoredRows stored(shape);
-  const bool words = holds_words(form_);
-  std::vector<std::string> of_file;
-  std::size_t open = spec.files.size();
-  std::optional<RowReader> reader;
+  const RowSources sources(spec, &shape, spec.label_names(), {.words = holds_words(form_)});
+  std::size_t seen = spec.files.size();
   Index done = 0;
   stored.for_each_run(owned, [&](const RowRun& run) {
-    const std::string& path = spec.files[run.file];
-    if (words) {
-      if (run.file != open)
-        of_file = Hdf5File::open(path, Comm::self()).read_words(spec.labels, 0, stored.rows_of_file(run.file));
-      open = run.file;
-      keep_words({path, spec.labels, run.rows.first}, run.rows.count, of_file, done);
-    } else {
-      if (run.file != open) {
-        reader.emplace(path, spec.labels, kMostCached, spec.packing);
-        if (spec.missing == MissingRule::refuse) reader->require_written();
-      }
-      open = run.file;
-      read({path, spec.labels, *reader, labels_move(reader->shape(), shape.sample, order_)}, run.rows, done);
-    }
+    const auto open = sources.at(run.file);
+    if (run.file != seen && spec.missing == MissingRule::refuse)
+      for (const auto& source : *open) source->require_written();
+    seen = run.file;
+    read(*open, run.rows, done);
     done += run.rows.count;
   });
 }
 
-void Labels::read(const Source& source, Range rows, Index to) {
-  const Index width = label_.per_sample(), stored = width * std::max<Index>(1, one_hot_);
-  const Index step = std::max<Index>(1, kReadElements / stored);
-  std::vector<float> converted;
+void Labels::read(const OpenRows& open, Range rows, Index to) {
+  const Index width = label_.per_sample(), positions = width / label_.channels;
+  const Index step = std::max<Index>(1, kReadElements / (width * std::max<Index>(1, one_hot_)));
+  std::vector<float> all, one;  // of all names, and of one
   for (Index done = 0; done < rows.count; done += step) {
     const Index count = std::min(step, rows.count - done);
-    std::byte* const place = stored_.data() + (to + done) * width * size_of(type_);
-    Span values{reinterpret_cast<float*>(place), static_cast<std::size_t>(count * width)};
-    if (form_.kind == LabelKind::classes) {
-      converted.resize(static_cast<std::size_t>(count * stored));
-      values = converted;
+    all.resize(static_cast<std::size_t>(count * width));
+    Index channel = 0;
+    for (const auto& source : open) {
+      Rows part{*source, rows.first + done, count, label_, labels_move(source->shape(), sample_, order_)};
+      part.label.channels = source->row_elements() / positions;
+      read_checked(part, one);
+      const Index own = std::ssize(one) / (count * positions);
+      MRMF_CHECK(channel + own <= label_.channels, source->where());
+      for (Index p = 0; p < count * positions; ++p)
+        std::copy_n(one.data() + p * own, own, all.data() + p * label_.channels + channel);
+      channel += own;
     }
-    const RowPlace first{source.path, source.dataset, rows.first + done};
-    read_values(source, {first.row, count}, values);
-    const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
-    if (bad < std::ssize(values))
-      throw DataError(not_finite_text({source.path, source.dataset, first.row + bad / stored}, source.reader));
-    if (form_.kind == LabelKind::classes) {
-      to_classes(first, converted);
-      values = converted;
-    }
-    keep(first, values, place);
+    MRMF_CHECK(channel == label_.channels, open.front()->where());
+    keep(all, stored_.data() + (to + done) * width * size_of(type_));
   }
 }
 
-void Labels::keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to) {
-  const Index width = label_.per_sample();
-  std::vector<float> values(static_cast<std::size_t>(rows * width));
-  for (Index i = 0; i < rows * width; ++i) {
-    const std::string& word = of_file.at(static_cast<std::size_t>(first.row * width + i));
+void Labels::read_checked(const Rows& rows, std::vector<float>& values) const {
+  if (rows.source.holds_words()) return read_words(rows, values);
+  const Index width = rows.label.per_sample();
+  values.resize(static_cast<std::size_t>(rows.count * width));
+  const bool moves = label_.axes > 0 && rows.moves;
+  read_numbers(rows.source, {rows.first, rows.count}, rows.label, moves ? &order_ : nullptr, values);
+  const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
+  if (bad < std::ssize(values)) throw DataError(not_finite_text(rows.source, rows.first + bad / width));
+  if (form_.kind == LabelKind::classes) to_classes(rows, values);
+  if (form_.kind == LabelKind::probabilities) take_probabilities(rows, values);
+}
+
+void Labels::read_words(const Rows& rows, std::vector<float>& values) const {
+  const std::vector<std::string> words = rows.source.words(rows.first, rows.count);
+  values.clear();
+  for (const std::string& word : words) {
     const std::optional<float> found = classes_.of(word);
     if (!found)
-      throw DataError(place(first, i / width) + " holds \"" + word + "\", and " + classes_.expected() +
-                      "; correct the label, or name it there");
-    values[static_cast<std::size_t>(i)] = *found;
+      throw DataError(rows.source.place(rows.first + std::ssize(values) / label_.per_sample()) + " holds \"" + word +
+                      "\", and " + classes_.expected() + "; correct the label, or name it there");
+    values.push_back(*found);
   }
-  keep(first, values, stored_.data() + to * width * size_of(type_));
-}
-
-void Labels::read_values(const Source& source, Range rows, Span values) const {
-  const ElementType type = source.reader.type();
-  std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.reader.row_bytes()));
-  MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(type)), source.path);
-  source.reader.read(rows.first, rows.count, raw.data());
-  if (label_.axes == 0 || !source.moves) return to_float32(type, raw.data(), values);
-  std::vector<float> stored(values.size());
-  to_float32(type, raw.data(), stored);
-  Shape label = label_;
-  label.channels *= std::max<Index>(1, one_hot_);
-  move_channels_last(channel_box(label, order_), rows.count, size_of(ElementType::float32),
-                     reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
 }
 
 // From labels as the file has them to numbers of classes, kIgnoredLabel where there is none.
-void Labels::to_classes(const RowPlace& first, std::vector<float>& values) const {
+void Labels::to_classes(const Rows& rows, std::vector<float>& values) const {
   const std::size_t wide = static_cast<std::size_t>(std::max<Index>(1, one_hot_));
   for (std::size_t i = 0; i * wide < values.size(); ++i) {
     const ConstSpan label = ConstSpan(values).subspan(i * wide, wide);
     const std::optional<float> found = one_hot_ > 0 ? classes_.of_one_hot(label) : classes_.of(label[0]);
-    if (!found) refuse_class(place(first, static_cast<Index>(i) / label_.per_sample()), label);
+    if (!found) refuse_class(rows.source.place(rows.first + static_cast<Index>(i) / label_.per_sample()), label);
     values[i] = *found;
   }
   values.resize(values.size() / wide);
@@ -284,9 +266,11 @@ void Labels::refuse_class(const std::string& where, ConstSpan label) const {
 }
 
 // Of values that are classes or probabilities already.
-void Labels::keep(const RowPlace& first, Span values, std::byte* to) {
-  if (form_.kind == LabelKind::classes) keep_classes(values, to);
-  if (form_.kind == LabelKind::probabilities) keep_probabilities(first, values);
+void Labels::keep(ConstSpan values, std::byte* to) {
+  if (form_.kind == LabelKind::classes)
+    keep_classes(values, to);
+  else
+    std::ranges::copy(values, reinterpret_cast<float*>(to));
   const auto width = static_cast<std::size_t>(label_.per_sample());
   for (std::size_t row = 0; row < values.size(); row += width)
     labelled_ += form_.kind == LabelKind::numbers ||
@@ -312,12 +296,13 @@ void Labels::keep_classes(ConstSpan values, std::byte* to) {
     keep(reinterpret_cast<std::uint16_t*>(to));
 }
 
-void Labels::keep_probabilities(const RowPlace& first, Span values) const {
+void Labels::take_probabilities(const Rows& rows, Span values) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (form_.ignore && values[i] == static_cast<float>(*form_.ignore))
       values[i] = -1;
     else if (!(values[i] >= 0 && values[i] <= 1))
-      throw DataError(place(first, static_cast<Index>(i) / label_.per_sample()) + " holds " + number(values[i]) +
+      throw DataError(rows.source.place(rows.first + static_cast<Index>(i) / rows.label.per_sample()) + " holds " +
+                      number(values[i]) +
                       ", and labels of yes or no are from 0 to 1; correct the label, or name its value in "
                       "training.ignore");
   }

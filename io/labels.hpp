@@ -8,8 +8,7 @@
 #include "io/axis_order.hpp"
 #include "io/class_values.hpp"
 #include "io/dataset.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/tensor.hpp"
 
@@ -27,8 +26,7 @@ ElementType label_storage(const LabelForm& form);
 /// zeros, or of the form's ignored value alone; 0: they are not. The file's first rows tell, where there is an axis
 /// more than classes need; (n, W) beside 1-D samples of W positions are a class for each. `shape` has the shape of
 /// samples. DataError when the rows cannot be read.
-Index one_hot_width(const std::string& path, const DatasetInfo& labels, const DatasetShape& shape,
-                    const DatasetSpec& spec);
+Index one_hot_width(const RowSource& labels, const DatasetShape& shape, const DatasetSpec& spec);
 
 /// Whether the channels of labels, stored as (n, ...), must be moved to the end as those of samples. Labels with as
 /// many axes are stored as the samples are, unless their positions are the samples' with channels last alone.
@@ -50,23 +48,24 @@ class Labels {
   Index labelled() const { return labelled_; }
 
  private:
-  /// Of one file.
-  struct Source {
-    const std::string& path;
-    const std::string& dataset;
-    const RowReader& reader;
-    bool moves;  // its channels, to the end
+  /// Consecutive rows of one name in one file.
+  struct Rows {
+    const RowSource& source;
+    Index first, count;
+    Shape label;  // of a row
+    bool moves;   // its channels, to the end
   };
-  void read(const Source& source, Range rows, Index to);
-  void keep_words(const RowPlace& first, Index rows, const std::vector<std::string>& of_file, Index to);
-  void keep(const RowPlace& first, Span values, std::byte* to);
-  void to_classes(const RowPlace& first, std::vector<float>& values) const;
-  void read_values(const Source& source, Range rows, Span values) const;
+  void read(const OpenRows& open, Range rows, Index to);
+  /// Reads and checks them. Classes become numbers from 0 on, in `values`, of which there may be fewer then.
+  void read_checked(const Rows& rows, std::vector<float>& values) const;
+  void read_words(const Rows& rows, std::vector<float>& values) const;
+  void to_classes(const Rows& rows, std::vector<float>& values) const;
+  void keep(ConstSpan values, std::byte* to);
   void keep_classes(ConstSpan values, std::byte* to);
-  void keep_probabilities(const RowPlace& first, Span values) const;
+  void take_probabilities(const Rows& rows, Span values) const;
   [[noreturn]] void refuse_class(const std::string& where, ConstSpan label) const;
 
-  Shape label_;
+  Shape label_, sample_;
   Index one_hot_;  // numbers of each label in the file; 0: one
   LabelForm form_;
   ClassValues classes_;

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "io/class_values.hpp"
 #include "io/element.hpp"
-#include "io/row_reader.hpp"
 #include "io/stored_rows.hpp"
 
 namespace mrmf {
@@ -18,10 +16,15 @@ constexpr Index kReadBytes = Index{1} << 24;
 /// Which element of some is bad, or their number.
 using FirstBad = Index (*)(ElementType, const void*, Index);
 
+/// What is not finite in its own type, else what float32 cannot hold.
+Index first_bad(ElementType type, const void* raw, Index count) {
+  const Index first = first_not_finite(type, raw, count);
+  return first < count ? first : first_beyond_float32(type, raw, count);
+}
+
 /// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`. Numbers that float32
 /// cannot hold say something that is not to be skipped.
-void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index number, FirstBad first,
-             std::vector<Index>& bad) {
+void add_bad(const RowSource& reader, Range rows, Index number, FirstBad first, std::vector<Index>& bad) {
   const ElementType type = reader.type();
   const Index width = reader.row_bytes() / size_of(type);
   const Index step = std::max<Index>(1, kReadBytes / std::max<Index>(1, reader.row_bytes()));
@@ -36,46 +39,38 @@ void add_bad(const RowReader& reader, const RowPlace& place, Range rows, Index n
       if (at < width && !std::isfinite(number_at(type, from, at)))
         bad.push_back(number + done + row);
       else if (at < width)
-        throw DataError(not_finite_text({place.path, place.dataset, rows.first + done + row}, reader));
+        throw DataError(not_finite_text(reader, rows.first + done + row));
     }
   }
 }
 
-/// What is not finite in its own type, else what float32 cannot hold.
-Index first_bad(ElementType type, const void* raw, Index count) {
-  const Index first = first_not_finite(type, raw, count);
-  return first < count ? first : first_beyond_float32(type, raw, count);
-}
-
-/// This rank's bad rows of one data set.
-void scan(const DatasetSpec& spec, const std::string& name, const DatasetShape& shape, Range mine, FirstBad first,
-          std::vector<Index>& bad) {
+/// This rank's bad rows.
+void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const DatasetShape& shape, Range mine,
+          FirstBad first, std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
-  std::size_t open = spec.files.size();
-  std::optional<RowReader> reader;
+  if (names.empty()) return;
+  const RowSources sources(spec, &shape, names, {1, kMostCached / std::ssize(names)});
   stored.for_each_run(mine, [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name, kMostCached, spec.packing);
-    open = run.file;
-    if (is_float(reader->type()))
-      add_bad(*reader, {spec.files[run.file], name, 0}, run.rows, starts[run.file] + run.rows.first, first, bad);
+    const auto open = sources.at(run.file);
+    for (const auto& rows : *open)
+      if (is_float(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, first, bad);
   });
 }
 
 }  // namespace
 
-std::string not_finite_text(const RowPlace& place, const RowReader& reader, NotFiniteRule rule) {
-  std::vector<std::byte> row(static_cast<std::size_t>(reader.row_bytes()));
-  reader.read(place.row, 1, row.data());
-  const Index width = reader.row_bytes() / size_of(reader.type());
-  const auto place_of = [&](const auto& first) { return first(reader.type(), row.data(), width); };
+std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule rule) {
+  std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
+  source.read(number, 1, row.data());
+  const Index width = source.row_bytes() / size_of(source.type());
+  const auto place_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
   const bool fills = rule == NotFiniteRule::fill;
   Index bad = place_of(fills ? first_infinite : first_not_finite);
   if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
-  const double value = number_at(reader.type(), row.data(), bad);
-  return place.path + ": data set '" + place.dataset + "', row " + std::to_string(place.row) + " holds " +
-         not_finite_reason(value) +
+  const double value = number_at(source.type(), row.data(), bad);
+  return source.place(number) + " holds " + not_finite_reason(value) +
          (std::isfinite(value) ? "; store the numbers in other units, or their logarithm"
           : fills
               ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
@@ -88,8 +83,8 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
     const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
-    for (const std::string& name : spec.sample_names()) scan(spec, name, shape, mine, in_samples, bad);
-    if (!spec.labels.empty() && !holds_words(spec.form)) scan(spec, spec.labels, shape, mine, first_bad, bad);
+    scan(spec, spec.sample_names(), shape, mine, in_samples, bad);
+    if (!holds_words(spec.form)) scan(spec, spec.label_names(), shape, mine, first_bad, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -34,7 +34,7 @@ struct Place {
 };
 std::array<Place, 8> table;
 
-constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void remove_all_and_end(int signal) {
   remove_unfinished_files();

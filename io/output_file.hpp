@@ -24,8 +24,9 @@
 namespace mrmf {
 
 /// A file that must not outlive the process unfinished. While it lives, a signal that would end the process (SIGINT,
-/// SIGTERM, SIGHUP, SIGUSR1) removes the file first. Signals that the program handles itself are left alone: it then
-/// ends in its own way, and destructors run. Only a few files can be watched at a time; further ones are not.
+/// SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU) removes the file first. Signals that the program handles itself are left
+/// alone: it then ends in its own way, and destructors run. Only a few files can be watched at a time; further ones are
+/// not.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);

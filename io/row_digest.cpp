@@ -55,12 +55,16 @@ std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, 
   return found;
 }
 
-void add_numbers(Digest& digest, const Rows& rows, const Glance& glance) {
+void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance) {
   const Index bytes = size_of(rows.type());
   std::vector<std::byte> values;
   for (const Block& place : places(rows.shape(), bytes, glance)) {
     values.resize(static_cast<std::size_t>(place.elements * bytes));
-    rows.read(place, values.data());
+    const RowBox box{{place.first.begin() + 1, place.first.end()}, {place.count.begin() + 1, place.count.end()}};
+    if (std::equal(box.count.begin(), box.count.end(), rows.shape().begin() + 1))
+      rows.read(place.first[0], place.count[0], values.data());
+    else
+      rows.read(place.first[0], place.count[0], box, values.data());
     digest.add(values.data(), values.size());
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/hdf5_rows.hpp"
+#include "io/row_source.hpp"
 
 namespace mrmf::h5 {
 
@@ -34,6 +35,6 @@ struct Glance {
 std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
 
 /// Adds the numbers at these places, in this machine's own format. DataError when they cannot be read.
-void add_numbers(Digest& digest, const Rows& rows, const Glance& glance);
+void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance);
 
 }  // namespace mrmf::h5

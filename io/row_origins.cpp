@@ -123,12 +123,6 @@ std::optional<RowSelection> rows_of(hid_t space, const std::vector<Index>& shape
   return H5Sis_regular_hyperslab(space) > 0 ? regular(space, shape, blocks) : irregular(space, shape);
 }
 
-ObjectIdentity identity_of(hid_t dataset) {
-  H5O_info_t object{};
-  H5Oget_info2(dataset, &object, H5O_INFO_BASIC);
-  return {file_identity(file_of(dataset)).value_or(FileIdentity{}), object.addr};
-}
-
 /// One mapping of a virtual data set.
 struct Mapping {
   const RowSelection& to;                 ///< rows of the virtual data set
@@ -142,12 +136,12 @@ class Follower {
  public:
   std::vector<RowOrigin> origins(const Dataset& dataset) {
     const Properties creation(H5Dget_create_plist(dataset.get()));
-    const std::vector<Index> shape = shape_of(Space(H5Dget_space(dataset.get())).get());
+    const std::vector<Index> shape = shape_of(Space(H5Dget_space(dataset.get())).get(), {});
     if (shape.empty() || shape.front() == 0) return {};
     if (H5Pget_layout(creation.get()) == H5D_VIRTUAL)
       if (auto found = virtual_origins(dataset, creation, shape)) return *found;
     if (auto found = external_origins(dataset, creation, shape)) return *found;
-    return {{0, shape.front(), identity_of(dataset.get()), 0}};
+    return {{0, shape.front(), identity_of(dataset), 0}};
   }
 
  private:
@@ -221,7 +215,7 @@ class Follower {
     const Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
     if (!dataset) return nullptr;
     auto source = std::make_shared<const Source>(
-        Source{path, name, shape_of(Space(H5Dget_space(dataset.get())).get()), identity_of(dataset.get())});
+        Source{path, name, shape_of(Space(H5Dget_space(dataset.get())).get(), {}), identity_of(dataset)});
     if (!known_.contains(source->identity)) known_.emplace(source->identity, origins(dataset));
     last_ = source;
     return source;
@@ -265,6 +259,12 @@ class Follower {
 };
 
 }  // namespace
+
+ObjectIdentity identity_of(const Dataset& dataset) {
+  H5O_info_t object{};
+  H5Oget_info2(dataset.get(), &object, H5O_INFO_BASIC);
+  return {file_identity(file_of(dataset.get())).value_or(FileIdentity{}), object.addr};
+}
 
 std::vector<RowOrigin> row_origins(const Dataset& dataset) { return Follower().origins(dataset); }
 

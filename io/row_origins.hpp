@@ -16,4 +16,7 @@ namespace mrmf::h5 {
 /// Requires sound sources (io/hdf5_sources.hpp).
 std::vector<RowOrigin> row_origins(const Dataset& dataset);
 
+/// What tells the data set itself from all others.
+ObjectIdentity identity_of(const Dataset& dataset);
+
 }  // namespace mrmf::h5

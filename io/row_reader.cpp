@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "io/data_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/input_file.hpp"
@@ -21,39 +22,34 @@ constexpr Index long_run = Index{1} << 16;          // bytes that are worth a ca
 constexpr Index short_read = Index{1} << 20;        // of short runs, what lies between them included
 constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
 
-/// The library would keep up to 32 MiB of chunk indices per file, but the part for a row is used only once.
-void limit_index_memory(const h5::Properties& access) {
-  H5AC_cache_config_t cache{};
-  cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
-  if (H5Pget_mdc_config(access.get(), &cache) < 0) return;
-  cache.set_initial_size = true;
-  cache.initial_size = cache.min_size = std::size_t{1} << 20;
-  cache.max_size = std::size_t{1} << 22;
-  H5Pset_mdc_config(access.get(), &cache);
-}
-
-h5::File open_file(const std::string& path) {
-  h5::silence();
-  const InputFile regular(path);  // throws if it is not
-  const h5::Properties access = h5::file_access();
-  limit_index_memory(access);
-  h5::File file = h5::open_to_read(path, access);
-  if (!file) h5::check_readable(path);
-  h5::require(bool(file), path + ": cannot be opened");
-  return file;
-}
-
-std::string way_text(const h5::Storage& storage) {
+std::string way_text(const h5::Storage& storage, bool whole) {
   if (storage.chunk.empty()) return storage.offset ? "contiguous" : "contiguous, converted by HDF5";
   const Index rows = storage.chunk.front();
-  return std::string(storage.filtered ? "compressed" : "chunked") + " (" + std::to_string(rows) +
-         (rows == 1 ? " row" : " rows") + " a chunk)";
+  const std::string chunks = storage.filtered ? "compressed" : "chunked";
+  if (whole) return chunks;
+  return chunks + " (" + std::to_string(rows) + (rows == 1 ? " row" : " rows") + " a chunk)";
+}
+
+/// The same along one axis after the other.
+std::byte* copy_box(const std::vector<Index>& shape, Index element_bytes, const RowBox& box, std::size_t axis,
+                    const std::byte* from, std::byte* to) {
+  const Index inner = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 2, shape.end(), element_bytes,
+                                      std::multiplies<>());
+  from += box.first[axis] * inner;
+  if (axis + 1 == box.count.size()) return std::copy_n(from, box.count[axis] * inner, to);
+  for (Index i = 0; i < box.count[axis]; ++i) to = copy_box(shape, element_bytes, box, axis + 1, from + i * inner, to);
+  return to;
 }
 
 }  // namespace
 
+std::byte* copy_box(const std::vector<Index>& shape, Index element_bytes, const RowBox& box, const std::byte* row,
+                    std::byte* to) {
+  return copy_box(shape, element_bytes, box, 0, row, to);
+}
+
 struct RowReader::State {
-  h5::File file;
+  std::shared_ptr<const DataFile> file;
   std::unique_ptr<h5::Rows> rows;
   std::unique_ptr<InputFile> plain;  // set when the bytes are read without the library
   Packing packing;
@@ -61,31 +57,34 @@ struct RowReader::State {
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
   Index offset = 0;  // of the first in the file
-  std::string what;
+  std::string what, units;
+  bool whole;
   ReadingWay way;
   ChunkMemory chunk_memory;
 
-  State(const std::string& path, const std::string& name, Index most_cached, PackingRule rule) : file(open_file(path)) {
-    rows = std::make_unique<h5::Rows>(path, file.get(), name, most_cached, rule);
+  State(std::shared_ptr<const DataFile> of, const std::string& name, const RowsOpening& opening)
+      : file(std::move(of)), whole(opening.whole) {
+    rows = std::make_unique<h5::Rows>(file->path(), file->id(), name, opening);
     packing = rows->packing();
     stored = size_of(packing.stored);
     shape = rows->shape();
     row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
     what = rows->what();
+    units = rows->units();
     chunk_memory = rows->storage().memory;
     plain = rows->plain_file();
-    way = {plain != nullptr, way_text(rows->storage())};
+    way = {plain != nullptr, way_text(rows->storage(), whole)};
     if (!plain) return;
     offset = *rows->storage().offset;
     rows.reset();
-    file.close();
+    file.reset();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
     const h5::Lock lock;
     rows.reset();
-    file.close();
+    file.reset();
   }
 
   Index bytes() const { return size_of(packing.type()); }  // of an element in memory
@@ -114,8 +113,8 @@ struct RowReader::State {
       if (got <= 0) {
         const std::string reason =
             got == 0 ? "the file ends there; was it cut since it was opened?" : std::string(std::strerror(errno));
-        throw DataError(what + " cannot be read from row " + std::to_string((start + done) / (row * stored)) + ": " +
-                        reason);
+        throw DataError(what + " cannot be read" +
+                        (whole ? "" : " from row " + std::to_string((start + done) / (row * stored))) + ": " + reason);
       }
       done += got;
     }
@@ -139,9 +138,9 @@ struct RowReader::State {
   void read_stored_box(Index number, const RowBox& box, std::byte* to) const {
     const Index slice = row * stored / shape[1], bytes = box.count[0] * slice;
     const Index start = number * row * stored + box.first[0] * slice;
-    bool whole = true;
-    for (std::size_t a = 1; a < box.count.size(); ++a) whole = whole && box.count[a] == shape[a + 1];
-    if (whole) return read_bytes(start, bytes, to);
+    bool one_run = true;
+    for (std::size_t a = 1; a < box.count.size(); ++a) one_run = one_run && box.count[a] == shape[a + 1];
+    if (one_run) return read_bytes(start, bytes, to);
     const Index line = slice / shape[2], span = box.count[1] * line;
     const Index planes = span >= long_run ? 1 : std::max<Index>(1, short_read / slice);
     std::vector<std::byte> read(static_cast<std::size_t>(planes == 1 ? span : planes * slice));
@@ -154,20 +153,8 @@ struct RowReader::State {
         read_bytes(start + i * slice + box.first[1] * line, span, read.data());
       else
         read_bytes(start + i * slice, within.count[0] * slice, read.data());
-      pick(within, 0, read.data(), to);
+      to = copy_box(shape, stored, within, read.data(), to);
     }
-  }
-
-  // Copies the box's part of what lies at `from`, axis by axis. Moves `to` behind it.
-  void pick(const RowBox& box, std::size_t axis, const std::byte* from, std::byte*& to) const {
-    const Index inner = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 2, shape.end(), stored,
-                                        std::multiplies<>());
-    from += box.first[axis] * inner;
-    if (axis + 1 == box.count.size()) {
-      to = std::copy_n(from, box.count[axis] * inner, to);
-      return;
-    }
-    for (Index i = 0; i < box.count[axis]; ++i) pick(box, axis + 1, from + i * inner, to);
   }
 
   void read_box_by_library(Index number, const RowBox& box, std::byte* to) const {
@@ -190,9 +177,12 @@ struct RowReader::State {
   }
 };
 
-RowReader::RowReader(const std::string& path, const std::string& dataset, Index most_cached, PackingRule packing) {
+RowReader::RowReader(const std::string& path, const std::string& dataset, const RowsOpening& opening)
+    : RowReader(std::make_shared<const DataFile>(path), dataset, opening) {}
+
+RowReader::RowReader(std::shared_ptr<const DataFile> file, const std::string& dataset, const RowsOpening& opening) {
   const h5::Lock lock;
-  state_ = std::make_unique<State>(path, dataset, most_cached, packing);
+  state_ = std::make_unique<State>(std::move(file), dataset, opening);
 }
 RowReader::RowReader(RowReader&&) noexcept = default;
 RowReader& RowReader::operator=(RowReader&&) noexcept = default;
@@ -201,6 +191,8 @@ RowReader::~RowReader() = default;
 ElementType RowReader::type() const { return state_->packing.type(); }
 const Packing& RowReader::packing() const { return state_->packing; }
 const std::vector<Index>& RowReader::shape() const { return state_->shape; }
+const std::string& RowReader::units() const { return state_->units; }
+const std::string& RowReader::where() const { return state_->what; }
 Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }

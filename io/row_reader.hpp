@@ -23,21 +23,31 @@ struct RowBox {
   bool operator==(const RowBox&) const = default;
 };
 
+/// Copies the box's part of a row, which is of an array of this shape (rows first), and lies whole at `row`. Returns
+/// the end of the copy.
+std::byte* copy_box(const std::vector<Index>& shape, Index element_bytes, const RowBox& box, const std::byte* row,
+                    std::byte* to);
+
+class DataFile;
+
 /// Rows of one data set of one file, in their own element type or unpacked, read by any thread. Keeps its file open.
 /// Contiguous data sets in this machine's own format are read without HDF5, by many threads at once. All others are
 /// read through HDF5, by one thread at a time.
 class RowReader {
  public:
-  /// Keeps at most `most_cached` bytes of unpacked chunks. DataError when file or data set cannot be opened.
-  RowReader(const std::string& path, const std::string& dataset, Index most_cached = kMostCached,
-            PackingRule packing = PackingRule::apply);
+  /// DataError when file or data set cannot be opened.
+  RowReader(const std::string& path, const std::string& dataset, const RowsOpening& opening = {});
+  /// The same of a file that others use, too.
+  RowReader(std::shared_ptr<const DataFile> file, const std::string& dataset, const RowsOpening& opening = {});
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
 
-  ElementType type() const;        ///< of the numbers that are read
-  const Packing& packing() const;  ///< how they come from those in the file
-  const std::vector<Index>& shape() const;
+  ElementType type() const;                 ///< of the numbers that are read
+  const Packing& packing() const;           ///< how they come from those in the file
+  const std::vector<Index>& shape() const;  ///< rows first
+  const std::string& units() const;         ///< the text of its attribute of that name; "" where it has none
+  const std::string& where() const;         ///< "<path>: data set '<name>'", for messages
   Index row_bytes() const;
   ReadingWay way() const;
   ChunkMemory chunk_memory() const;

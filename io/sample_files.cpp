@@ -1,11 +1,11 @@
 #include "io/sample_files.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "io/mask.hpp"
+#include "io/not_finite.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -17,15 +17,21 @@ Range common(Range a, Range b) {
   return {begin, std::max<Index>(end - begin, 0)};
 }
 
+/// Bytes of unpacked chunks in each open data set.
+Index cached_by_each(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most) {
+  const Index sources = std::ssize(spec.sample_names());
+  return most / std::max<Index>(1, open_files(shape, owned, sources) * sources);
+}
+
 }  // namespace
 
-Index files_with(const DatasetShape& shape, Range rows) {
+Index open_files(const DatasetShape& shape, Range rows, Index sources) {
   Index files = 0, first = 0;
   for (const Index samples : shape.file_samples) {
     if (common({first, samples}, rows).count > 0) ++files;
     first += samples;
   }
-  return files;
+  return std::min(files, std::max<Index>(1, static_cast<Index>(most_open_files()) / sources));
 }
 
 SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached)
@@ -37,76 +43,66 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
       row_bytes_(row_elements_ * size_of(shape.type)),
       order_(parse_axes(spec.axes)),
       stored_(shape),
+      missing_(spec.missing),
       not_finite_(spec.not_finite),
-      mask_(spec.mask) {
+      mask_(spec.mask),
+      rows_(spec, &shape, spec.sample_names(), {0, cached_by_each(spec, shape, owned, most_cached)}),
+      files_(static_cast<std::size_t>(open_files(shape, owned, std::ssize(spec.sample_names()))),
+             [this](std::size_t number) { return open(number); }) {
   MRMF_CHECK(shape.file_samples.size() == spec.files.size(), "the shape is not of these files");
-  const Index names = 1 + std::ssize(spec.more_samples);
-  const Index of_source = most_cached / std::max<Index>(1, files_with(shape, owned) * names);
   Range samples;
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+  Index left = open_files(shape, owned, std::ssize(rows_.names()));  // others are opened when they are read
+  for (std::size_t i = 0; i < spec.files.size() && left > 0; ++i) {
     samples = {samples.first + samples.count, shape.file_samples[i]};
     if (common(samples, owned).count == 0) continue;
-    File file{spec.files[i], open_sources(spec.files[i], spec, of_source, stored_.rows_of_file(i))};
-    if (spec.missing == MissingRule::refuse)
-      for (const Source& source : file.sources) source.reader.require_written();  // as this rank sees it
-    files_.emplace(i, std::move(file));
+    --left;
+    for (const Source& source : files_.at(i)->sources) {
+      const ReadingWay& one = source.rows.way();
+      way_.direct = (way_.text.empty() || way_.direct) && one.direct;
+      if (way_.text.find(one.text) == std::string::npos) way_.text += (way_.text.empty() ? "" : ", ") + one.text;
+    }
   }
 }
 
-std::vector<SampleFiles::Source> SampleFiles::open_sources(const std::string& path, const DatasetSpec& spec,
-                                                           Index most_cached, Index rows) const {
-  std::vector<Source> sources;
-  const std::vector<std::string> names = spec.sample_names();
+std::shared_ptr<const SampleFiles::File> SampleFiles::open(std::size_t number) const {
+  File file{rows_.open(number), {}};
   Index channels = 0;
-  for (const std::string& name : names) {
-    RowReader reader(path, name, most_cached, spec.packing);
-    const Index elements = reader.row_bytes() / size_of(reader.type()), positions = product(whole_);
+  const auto require = [&](bool same) {
+    if (!same)
+      throw DataError(file.open->front()->where() +
+                      " changed while it was being opened; start again when nothing writes to it");
+  };
+  for (const auto& rows : *file.open) {
+    const Index elements = rows->row_bytes() / size_of(rows->type()), positions = product(whole_);
     const Index own = elements / positions;
-    if (reader.shape().front() != rows || own * positions != elements)
-      throw DataError(path + ": data set '" + name +
-                      "' changed while it was being opened; start again when nothing writes to it");
-    std::optional<RowBox> box = box_of(reader);
-    sources.push_back({name, std::move(reader), own, channels, std::move(box)});
+    require(rows->shape().front() == stored_.rows_of_file(number) && own * positions == elements);
+    if (missing_ == MissingRule::refuse) rows->require_written();  // as this rank sees it
+    file.sources.push_back({*rows, own, channels, box_of(*rows)});
     channels += own;
   }
-  if (channels + (mask_ ? 1 : 0) != sample_.channels)
-    throw DataError(path + ": data set '" + names.front() +
-                    "' changed while it was being opened; start again when nothing writes to it");
-  return sources;
+  require(channels + (mask_ ? 1 : 0) == sample_.channels);
+  return std::make_shared<const File>(std::move(file));
 }
 
 // The block in the axes of the file, where the channels have a place of their own or none.
-std::optional<RowBox> SampleFiles::box_of(const RowReader& reader) const {
+std::optional<RowBox> SampleFiles::box_of(const RowSource& rows) const {
   if (!block_) return {};
-  const auto axes = reader.shape().size() - 1;
+  const auto axes = rows.shape().size() - 1;
   const std::size_t channel =
       order_.given() ? (order_.channel < 0 ? axes : static_cast<std::size_t>(order_.channel)) : axes - 1;
   RowBox box;
   std::size_t spatial = 3 - static_cast<std::size_t>(sample_.axes);
   for (std::size_t a = 0; a < axes; ++a) {
     box.first.push_back(a == channel ? 0 : block_->first.at(spatial));
-    box.count.push_back(a == channel ? reader.shape()[a + 1] : block_->count.at(spatial));
+    box.count.push_back(a == channel ? rows.shape()[a + 1] : block_->count.at(spatial));
     spatial += a == channel ? 0 : 1;
   }
   return box;
 }
 
-ReadingWay SampleFiles::way() const {
-  ReadingWay way;
-  for (const auto& [number, file] : files_)
-    for (const Source& source : file.sources) {
-      const ReadingWay one = source.reader.way();
-      way.direct = (way.text.empty() || way.direct) && one.direct;
-      if (way.text.find(one.text) == std::string::npos) way.text += (way.text.empty() ? "" : ", ") + one.text;
-    }
-  return way;
-}
-
 void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
   stored_.for_each_run(samples, [&](const RowRun& run) {
-    const auto file = files_.find(run.file);
-    MRMF_CHECK(file != files_.end(), "rows that are not owned were asked for");
-    read_run(file->second, run.rows, to, scratch);
+    read_run(*files_.at(run.file), run.rows, to, scratch);
     to += run.rows.count * row_bytes_;
   });
 }
@@ -135,8 +131,7 @@ void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch&
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(
-      not_finite_text({file.path, source->dataset, rows.first + bad / row_elements_}, source->reader, not_finite_));
+  throw DataError(not_finite_text(source->rows, rows.first + bad / row_elements_, not_finite_));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
@@ -150,13 +145,13 @@ void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, S
 
 void SampleFiles::read_as_stored(const Source& source, Range rows, std::byte* to) const {
   if (source.box)
-    source.reader.read(rows.first, rows.count, *source.box, to);
+    source.rows.read(rows.first, rows.count, *source.box, to);
   else
-    source.reader.read(rows.first, rows.count, to);
+    source.rows.read(rows.first, rows.count, to);
 }
 
 void SampleFiles::read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
-  const ElementType type = source.reader.type();
+  const ElementType type = source.rows.type();
   if (type == type_) return read_as_stored(source, rows, to);
   const Index elements = rows.count * product(sample_.spatial) * source.channels;
   scratch.as_stored.resize(static_cast<std::size_t>(elements * size_of(type)));

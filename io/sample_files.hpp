@@ -1,7 +1,6 @@
 // Samples of a data set that is spread over files, read by any thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,8 +9,7 @@
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/not_finite.hpp"
-#include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/tensor.hpp"
@@ -23,18 +21,19 @@ struct Scratch {
   std::vector<std::byte> as_stored, unordered, source, fine;
 };
 
-/// The number of files that hold some of these rows.
-Index files_with(const DatasetShape& shape, Range rows);
+/// The number of files that hold some of these rows, or as many of them as are open at once where each has so many
+/// data sets.
+Index open_files(const DatasetShape& shape, Range rows, Index sources);
 
 class SampleFiles {
  public:
-  /// Opens the files that hold rows of `owned`, and keeps them open; they share `most_cached` bytes for unpacked
-  /// chunks. DataError when one cannot be opened.
+  /// Opens the files that hold rows of `owned`, and keeps them open, as many as a process may; they share `most_cached`
+  /// bytes for unpacked chunks. DataError when one cannot be opened.
   SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached = kMostCached);
 
   ElementType type() const { return type_; }  ///< of the rows from read(): DatasetShape::type
   Index row_bytes() const { return row_bytes_; }
-  ReadingWay way() const;  ///< direct when it is so for all files
+  const ReadingWay& way() const { return way_; }  ///< direct when it is so for all files
 
   /// Reads owned samples, numbered within the whole data set, with their channels last. DataError (file, data set, row
   /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
@@ -44,21 +43,19 @@ class SampleFiles {
  private:
   /// A data set of a file. Its channels follow each other in a sample, or those of other data sets come between.
   struct Source {
-    std::string dataset;
-    RowReader reader;
+    const RowSource& rows;
     Index channels, first_channel;
     std::optional<RowBox> box;  // what is read of a row; none: all
   };
   struct File {
-    std::string path;
+    std::shared_ptr<const OpenRows> open;
     std::vector<Source> sources;
   };
-  std::vector<Source> open_sources(const std::string& path, const DatasetSpec& spec, Index most_cached,
-                                   Index rows) const;
+  std::shared_ptr<const File> open(std::size_t number) const;
   void join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
-  std::optional<RowBox> box_of(const RowReader& reader) const;
+  std::optional<RowBox> box_of(const RowSource& rows) const;
   void read_as_stored(const Source& source, Range rows, std::byte* to) const;
   void read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
 
@@ -69,9 +66,12 @@ class SampleFiles {
   Index row_elements_, row_bytes_;
   AxisOrder order_;
   StoredRows stored_;
+  MissingRule missing_;
   NotFiniteRule not_finite_;
-  bool mask_;                          // is the last channel
-  std::map<std::size_t, File> files_;  // those with owned samples
+  bool mask_;  // is the last channel
+  ReadingWay way_;
+  RowSources rows_;
+  mutable Recent<File> files_;
 };
 
 }  // namespace mrmf

@@ -136,7 +136,8 @@ StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const Store
   const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
   budget.scratch =
       task * shape.read_sample().per_sample() * shape.converted + task * row_bytes(shape) * settings.making.copies() +
-      std::min(most_cached(settings), files_with(shape, owned) * settings.making.sources * shape.chunks.cache) +
+      std::min(most_cached(settings),
+               open_files(shape, owned, settings.making.sources) * settings.making.sources * shape.chunks.cache) +
       shape.chunks.unpacking;
   if (!keeps_original(settings, resolution)) {
     budget.scratch += task * budget.row_bytes;

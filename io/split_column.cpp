@@ -7,9 +7,7 @@
 #include <optional>
 
 #include "io/element.hpp"
-#include "io/hdf5_file.hpp"
 #include "io/limits.hpp"
-#include "io/row_reader.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -57,19 +55,19 @@ struct Distinct {
   }
 };
 
-void add_numbers(const RowReader& reader, const std::string& where, Distinct<double>& distinct) {
-  const Index rows = reader.shape().front(), step = Index{1} << 20;
+void add_numbers(const RowSource& column, Distinct<double>& distinct) {
+  const Index rows = column.shape().front(), step = Index{1} << 20;
   std::vector<std::byte> raw;
   for (Index first = 0; first < rows; first += step) {
     const Index count = std::min(step, rows - first);
-    raw.resize(static_cast<std::size_t>(count * reader.row_bytes()));
-    reader.read(first, count, raw.data());
+    raw.resize(static_cast<std::size_t>(count * column.row_bytes()));
+    column.read(first, count, raw.data());
     for (Index row = 0; row < count; ++row) {
-      const double value = number_at(reader.type(), raw.data(), row);
+      const double value = number_at(column.type(), raw.data(), row);
       if (!std::isfinite(value))
-        throw DataError(where + ", row " + std::to_string(first + row) + " holds " + not_finite_reason(value) +
+        throw DataError(column.place(first + row) + " holds " + not_finite_reason(value) +
                         "; data.split.column wants a number or a word for each row");
-      distinct.add(value, where);
+      distinct.add(value, column.where());
     }
   }
 }
@@ -129,29 +127,27 @@ bool is_validation_word(const std::string& word) {
   return is_one_of(word, {"val", "valid", "validation", "validate", "dev"});
 }
 
-SplitColumn read_split_column(const std::vector<std::string>& files, const std::string& name,
-                              const std::vector<Index>& rows_of_file, PackingRule packing) {
+SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file) {
   SplitColumn column;
-  column.name = name;
+  column.name = sources.names().front();
   Distinct<double> numbers;
   Distinct<std::string> words;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const Hdf5File file = Hdf5File::open(files[i], Comm::self(), packing);
-    const DatasetInfo info = file.info(name);
-    const std::string where = files[i] + ": data set '" + name + "'";
-    if (info.type == ElementType::other && !info.words)
-      throw DataError(where + " holds " + info.type_name + " elements; " + readable_types());
-    if (info.rows() != rows_of_file[i] || info.shape.size() > 2 || (info.shape.size() == 2 && info.shape[1] != 1))
-      throw DataError(where + " has shape " + shape_text(info.shape) + ", and data.split.column wants one number for " +
-                      "each of " + std::to_string(rows_of_file[i]) + " samples, or one word");
-    if (i > 0 && info.words != column.words)
-      throw DataError(where + " holds " + (info.words ? "words" : "numbers") + ", and in " + files.front() +
-                      (info.words ? " numbers" : " words") + "; make them alike");
-    column.words = info.words;
-    if (!info.words)
-      add_numbers({files[i], name, kMostCached, packing}, where, numbers);
+  for (std::size_t i = 0; i < rows_of_file.size(); ++i) {
+    const auto open = sources.at(i);
+    const RowSource& rows = *open->front();
+    const std::vector<Index>& shape = rows.shape();
+    if (shape.front() != rows_of_file[i] || shape.size() > 2 || (shape.size() == 2 && shape[1] != 1))
+      throw DataError(rows.where() + " has shape " + shape_text(shape) +
+                      ", and data.split.column wants one number for " + "each of " + std::to_string(rows_of_file[i]) +
+                      " samples, or one word");
+    if (i > 0 && rows.holds_words() != column.words)
+      throw DataError(rows.where() + " holds " + (column.words ? "numbers" : "words") + ", and in " + sources.path(0) +
+                      (column.words ? " words" : " numbers") + "; make them alike");
+    column.words = rows.holds_words();
+    if (!column.words)
+      add_numbers(rows, numbers);
     else
-      for (const std::string& word : file.read_words(name, 0, info.rows())) words.add(word, where);
+      for (const std::string& word : rows.words(0, shape.front())) words.add(word, rows.where());
   }
   if (column.words)
     words.finish(column, [](const std::string& word) { return word; });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/row_choice.hpp"
+#include "io/row_source.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -17,11 +18,10 @@ struct SplitColumn {
   std::vector<std::int32_t> of_row;  ///< of each row: its place among the values
 };
 
-/// Reads the column of all files, which have so many rows. Not collective. DataError: another shape than a number or a
-/// word for each row, a number that is not finite, words in one file and numbers in another, more than kMostRoles
-/// different values.
-SplitColumn read_split_column(const std::vector<std::string>& files, const std::string& name,
-                              const std::vector<Index>& rows_of_file, PackingRule packing = PackingRule::apply);
+/// Reads the column of all files, which have so many rows; `column` opens it, words included. Not collective.
+/// DataError: another shape than a number or a word for each row, a number that is not finite, words in one file and
+/// numbers in another, more than kMostRoles different values.
+SplitColumn read_split_column(const RowSources& column, const std::vector<Index>& rows_of_file);
 constexpr std::size_t kMostRoles = 4096;
 
 enum class RowRole { train, validation, neither };

@@ -39,8 +39,10 @@ copy_programs() {
     [ -x "$build/tests/unit_tests" ] || fail "$build/tests/unit_tests is missing; run make, or use --without-tests"
     cp "$build/tests/unit_tests" "$out/libexec/unit_tests"
     mkdir -p "$out/gpu"
-    cp tests/gpu/*.sh tests/gpu/*.py tests/gpu/*.toml tests/peers/torch/network.py "$out/gpu/"
+    cp tests/gpu/*.py tests/gpu/*.toml tests/peers/torch/network.py "$out/gpu/"
+    cp -r tests/gpu/peers "$out/gpu/"
     rm -f "$out"/gpu/test_*.py
+    [ ! -e "$build/tests/gpu/libmrmf_kernel_trace.so" ] || cp "$build/tests/gpu/libmrmf_kernel_trace.so" "$out/gpu/"
     [ ! -e tests/peers/torch/cosmoflow.py ] || cp tests/peers/torch/cosmoflow.py "$out/gpu/"
   fi
   if [ -e "$build/libmrmf_cuda.so" ]; then
@@ -95,7 +97,7 @@ write_readme() {
   glibc=$(find "$out/lib" "$out/libexec" -type f -exec objdump -T {} + 2>/dev/null |
     grep -o 'GLIBC_2\.[0-9.]*' | sort -uV | tail -n 1)
   if [ $tests = 1 ]; then
-    check=$(printf '  %-40s %s' gpu/check.sh "the check on a GPU: tests, gradients, speed; writes gpu.md")
+    check=$(printf '  %-40s %s' gpu/check.py "the check on a GPU, in two calls; writes gpu.md")
   fi
   [ ! -e "$out/libexec/libmrmf_cuda.so" ] || cuda="$(cat "$out/share/mrmf/cuda-libraries.txt")."
   awk -v glibc="${glibc#GLIBC_}" -v version="$("$build/mrmf" --version)" -v check="$check" -v cuda="$cuda" '

@@ -140,7 +140,7 @@ def grid(count):
 
 def r2(truth, found):
     spread = np.sum((truth - truth.mean()) ** 2)
-    same = 1e-14 * np.sum(truth ** 2)  # labels that float32 does not tell apart, as mrmf evaluate counts
+    same = 3e-15 * np.sum(truth ** 2)  # labels that float32 does not tell apart, as mrmf evaluate counts
     return f"{1 - np.sum((truth - found) ** 2) / spread:.4f}" if spread > same else "-"
 
 

@@ -1,5 +1,6 @@
 // An error of one rank becomes an error of all.
 #include <exception>
+#include <limits>
 #include <new>
 
 #include "kernels/check.hpp"
@@ -45,6 +46,21 @@ void collective_try(Comm& comm, const std::function<void()>& action) {
   comm.broadcast(std::span(&failure.exit_code, 1), first);
   comm.broadcast(failure.what, first);
   if (failures < comm.size()) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
+  raise(failure);
+}
+
+void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action) {
+  Index at = first;
+  Failure failure = attempt([&] {
+    for (; at < first + count; ++at) action(at);
+  });
+  const double none = std::numeric_limits<double>::max(), own = static_cast<double>(at);
+  const bool failed = failure.exit_code != 0;
+  const double lowest = comm.min(failed ? own : none);
+  if (lowest == none) return;
+  const auto rank = static_cast<int>(comm.min(failed && own == lowest ? comm.rank() : comm.size()));
+  comm.broadcast(std::span(&failure.exit_code, 1), rank);
+  comm.broadcast(failure.what, rank);
   raise(failure);
 }
 

@@ -12,6 +12,7 @@
 #include "mpi/few_ranks.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/message_sum.hpp"
+#include "mpi/node_processes.hpp"
 #include "mpi/shared_sum.hpp"
 #include "mpi/wait.hpp"
 
@@ -56,7 +57,7 @@ MPI_Datatype mpi_type<std::uint64_t>() {
 struct Comm::State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0, size = 1;
-  double limit = 0;
+  WaitLimit limit;
   bool any_order = false;
   std::shared_ptr<mpi::SumMemory> sum_memory = std::make_shared<mpi::SumMemory>();
   int sums = 0;  // by pieces, begun so far
@@ -78,6 +79,16 @@ struct Comm::State {
     MPI_Comm made = MPI_COMM_NULL;
     check(MPI_Comm_dup(comm, &made), "MPI_Comm_dup");
     return std::make_unique<State>(made);
+  }
+
+  // Finds the processes of this node's other ranks: one that is stopped excuses waits. Collective.
+  void know_node() {
+    if (size == 1) return;
+    const mpi::ProcessName own = mpi::ProcessName::own();
+    std::vector<mpi::ProcessName> all(static_cast<std::size_t>(size));
+    check(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, comm), "MPI_Allgather");
+    const auto node = std::make_shared<const mpi::NodeProcesses>(all, rank);
+    if (node->count() > 0) limit.others_stopped = [node](bool late) { return node->any_stopped(late); };
   }
 
   // All verbs use MPI's non-blocking calls and our own wait, so that every wait can end.
@@ -152,7 +163,7 @@ struct PendingSum::State {
   };
   std::vector<Part> parts;
   std::vector<std::unique_ptr<mpi::SumByPieces>> by_pieces;
-  double limit = 0;
+  WaitLimit limit;
 };
 
 PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -185,7 +196,11 @@ Comm::Comm(Comm&&) noexcept = default;
 Comm& Comm::operator=(Comm&&) noexcept = default;
 Comm::~Comm() = default;
 
-Comm Comm::world() { return Comm(State::copy(MPI_COMM_WORLD)); }
+Comm Comm::world() {
+  auto state = State::copy(MPI_COMM_WORLD);
+  state->know_node();
+  return Comm(std::move(state));
+}
 Comm Comm::self() { return Comm(State::copy(MPI_COMM_SELF)); }
 Comm Comm::duplicate() const { return split(0, rank()); }
 Comm Comm::split(int colour) const { return split(colour, rank()); }
@@ -206,8 +221,9 @@ Comm Comm::split(int colour, int order) const {
 
 int Comm::rank() const { return state_->rank; }
 int Comm::size() const { return state_->size; }
-void Comm::limit(double seconds) { state_->limit = seconds; }
-double Comm::limit() const { return state_->limit; }
+void Comm::limit(double seconds) { state_->limit.seconds = seconds; }
+double Comm::limit() const { return state_->limit.seconds; }
+const WaitLimit& Comm::wait_limit() const { return state_->limit; }
 void Comm::sum_in_any_order(bool on) { state_->any_order = on; }
 
 void Comm::sum(std::span<float> values) { state_->add(values); }
@@ -308,7 +324,7 @@ Exchange::Exchange(Comm& comm, std::vector<int> to)
   mpi::Request request("MPI_Ialltoall");
   check(MPI_Ialltoall(to_.counts.data(), 1, MPI_INT, from_.counts.data(), 1, MPI_INT, raw(comm), request.begun()),
         "MPI_Ialltoall");
-  request.finish(comm.limit());
+  request.finish(comm.wait_limit());
   std::tie(to_.first, to_.all) = places(to_.counts);
   std::tie(from_.first, from_.all) = places(from_.counts);
 }
@@ -327,7 +343,7 @@ void Exchange::move(std::span<const float> from, const Pieces& there, std::span<
   check(MPI_Ialltoallv(from.data(), there.counts.data(), there.first.data(), MPI_FLOAT, to.data(), here.counts.data(),
                        here.first.data(), MPI_FLOAT, raw(*comm_), request.begun()),
         "MPI_Ialltoallv");
-  request.finish(comm_->limit());
+  request.finish(comm_->wait_limit());
 }
 
 }  // namespace mrmf

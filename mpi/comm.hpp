@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/patience.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -77,9 +78,11 @@ class Comm {
 
   /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). Communicators split
   /// off or duplicated later inherit it. Without a limit, a rank that hangs or has died keeps the others waiting
-  /// forever.
+  /// forever. Time in which this process was stopped does not count, nor does that in which a rank of the world on the
+  /// same node was (kernels/patience.hpp).
   void limit(double seconds);
   double limit() const;
+  const WaitLimit& wait_limit() const;  ///< the same with what excuses others, for waits of other kinds
 
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
   /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on
@@ -161,6 +164,10 @@ class Exchange {
 /// the same class and text (prefixed with "rank r: " unless all ranks failed). Without this, the other ranks would wait
 /// forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
+
+/// The same for numbered pieces of work, of which each rank has some: calls action(i) for i from `first` on, `count`
+/// times at most. Every rank throws the error of the lowest number, as it is: it is not one rank's matter.
+void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action);
 
 /// Calls action(piece) on consecutive pieces of at most `limit` elements, never on an empty one: MPI counts elements in
 /// an int, and some transports count bytes in one.

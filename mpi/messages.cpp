@@ -68,6 +68,12 @@ class MpiMessages final : public Messages {
  public:
   explicit MpiMessages(Comm& group) : group_(&group), comm_(*static_cast<const MPI_Comm*>(group.handle())) {}
 
+  MpiMessages(const MpiMessages&) = delete;
+  MpiMessages& operator=(const MpiMessages&) = delete;
+  ~MpiMessages() override {
+    if (under_way_ != nullptr) mpi::abandon_calls();
+  }
+
   int rank() const override { return group_->rank(); }
 
   void start(std::span<const Message> sent, std::span<const Message> received) override {
@@ -84,7 +90,7 @@ class MpiMessages final : public Messages {
     if (under_way_ == nullptr) return;
     time_.hidden += seconds_since(since_);
     const Clock::time_point began = Clock::now();
-    mpi::wait_until([this] { return under_way_->test(); }, kWhat, group_->limit());
+    mpi::wait_until([this] { return under_way_->test(); }, kWhat, group_->wait_limit());
     under_way_ = nullptr;
     time_.waited += seconds_since(began);
   }

@@ -35,10 +35,10 @@ void NcclStream::fork() {
   ready_.wait(stream_.get());
 }
 
-void NcclStream::check(double waited) {
+void NcclStream::check(const Patience& patience) {
   for (NcclCommunicator* const each : communicators_) each->check();
-  if (waited > device_.settings().timeout)
-    communicators_.front()->fail_late("a sum over the ranks, or a message between them,", waited);
+  if (patience.over())
+    communicators_.front()->fail_late("a sum over the ranks, or a message between them,", patience.counted());
 }
 
 // The unwinding frees memory and so waits for the device. If the device does not become idle in time, that wait would
@@ -60,7 +60,8 @@ void NcclStream::leave(const std::string& message) {
 NcclStream::Listed::Listed(NcclStream& stream, NcclCommunicator& communicator)
     : stream_(stream), communicator_(communicator) {
   if (stream_.communicators_.empty())
-    stream_.device_.waiter().watch([&stream](double waited) { stream.check(waited); });
+    stream_.device_.waiter().watch(stream_.device_.settings().limit,
+                                   [&stream](const Patience& patience) { stream.check(patience); });
   stream_.communicators_.push_back(&communicator);
 }
 
@@ -109,14 +110,13 @@ void NcclCommunicator::queue(const char* what, const std::function<ncclResult_t(
 
 // Waits until NCCL has accepted the last call.
 void NcclCommunicator::settle(const char* what) {
-  const Clock::time_point begin = Clock::now();
-  for (;;) {
+  for (Patience patience(stream_.device().settings().limit);; patience.look()) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
     if (result != ncclSuccess) fail(result, what);
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail(state, what);
-    if (since(begin) > stream_.device().settings().timeout) fail_late(what, since(begin));
+    if (patience.over()) fail_late(what, patience.counted());
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

@@ -16,6 +16,7 @@
 
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/patience.hpp"
 #include "kernels/step.hpp"
 
 namespace mrmf::cuda {
@@ -50,7 +51,7 @@ class NcclStream {
   };
 
  private:
-  void check(double waited);  // called while the host waits for the device
+  void check(const Patience& patience);  // called while the host waits for the device
 
   Device& device_;
   Stream stream_;

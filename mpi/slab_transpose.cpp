@@ -52,7 +52,7 @@ SlabTranspose::SlabTranspose(Comm& comm, int n, int depth) : comm_(comm), size_(
   MRMF_CHECK(fits(n, depth, comm.size()), "more numbers between two ranks than MPI counts");
   fftwf_mpi_init();
   comm.barrier();
-  const mpi::Deadline deadline(comm.limit(), "FFTW's plan of a transposition");
+  const mpi::Deadline deadline(comm.wait_limit(), "FFTW's plan of a transposition");
   const FatalDuplicate duplicate(comm);
   const std::ptrdiff_t sizes[] = {n, n}, block = n / comm.size();
   std::ptrdiff_t planes = 0, first = 0, turned_planes = 0, turned_first = 0;
@@ -73,7 +73,7 @@ SlabTranspose::~SlabTranspose() = default;
 void SlabTranspose::swap(std::span<float> slab) const {
   MRMF_CHECK(slab.size() == size_, "a slab of another size");
   comm_.barrier();
-  const mpi::Deadline deadline(comm_.limit(), "FFTW's transposition");
+  const mpi::Deadline deadline(comm_.wait_limit(), "FFTW's transposition");
   fftwf_mpi_execute_r2r(plan_->plan, slab.data(), slab.data());
 }
 

@@ -56,7 +56,7 @@ bool SumByPieces::test() {
   return true;
 }
 
-void SumByPieces::finish(double limit) {
+void SumByPieces::finish(const WaitLimit& limit) {
   while (!under_way_.empty()) {
     for (Request& request : under_way_) request.finish(limit);
     under_way_.clear();

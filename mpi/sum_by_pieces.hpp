@@ -25,7 +25,7 @@ class SumByPieces {
   virtual ~SumByPieces() = default;
 
   bool test();  ///< whether it is done; also advances it
-  void finish(double limit);
+  void finish(const WaitLimit& limit);
 
  protected:
   /// All ranks begin their sums in the same order, with the same tags: `tag` and the next one, which no other message

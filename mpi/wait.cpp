@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -12,6 +13,12 @@
 #include "mpi/comm.hpp"
 
 namespace mrmf::mpi {
+namespace {
+
+// Of the process, as MPI's progress is: any call of MPI may touch the memory of any other.
+std::atomic<bool> abandoned{false};
+
+}  // namespace
 
 void check(int code, const char* function, const char* caller, int line) {
   if (code == MPI_SUCCESS) return;
@@ -22,24 +29,26 @@ void check(int code, const char* function, const char* caller, int line) {
                    " (" + caller + ", line " + std::to_string(line) + ")");
 }
 
-FaultError overdue(const char* function, double limit) {
+FaultError overdue(const char* function, double seconds) {
   return FaultError(
       fmt::format("rank {}: a call of the ranks together ({}) has not ended within {} s; another rank hangs or has "
                   "died (run.timeout sets the limit)",
-                  MpiSession::rank(), function, limit));
+                  MpiSession::rank(), function, seconds));
 }
 
 // After a long wait, yields the core: the rank that it waits for may need it.
-void wait_until(const std::function<bool()>& done, const char* function, double limit) {
-  using Clock = std::chrono::steady_clock;
+void wait_until(const std::function<bool()>& done, const char* function, const WaitLimit& limit) {
   constexpr double kLong = 0.1;  // seconds
-  const Clock::time_point begin = Clock::now();
+  Patience patience(limit);
   while (!done()) {
-    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (waited > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (limit > 0 && waited > limit) throw overdue(function, limit);
+    patience.look();
+    if (patience.counted() > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (patience.over()) throw overdue(function, limit.seconds);
   }
 }
+
+bool abandoned_calls() { return abandoned; }
+void abandon_calls() { abandoned = true; }
 
 Request::Request(Request&& other) noexcept
     : function_(other.function_), request_(std::exchange(other.request_, MPI_REQUEST_NULL)) {}
@@ -52,20 +61,25 @@ bool Request::test() {
 
 namespace {
 
-void watch(const std::stop_token& done, double limit, const char* function) {
+void watch(const std::stop_token& done, const WaitLimit& limit, const char* function) {
+  constexpr std::chrono::milliseconds kBetweenLooks(50);
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;
-  wake.wait_for(lock, done, std::chrono::duration<double>(limit), [] { return false; });
   // wait_for's result does not help: it may be false for a stop that came as the wait began, whatever the condition
   // says.
-  if (!done.stop_requested()) throw overdue(function, limit);
+  for (Patience patience(limit); !done.stop_requested(); patience.look()) {
+    if (patience.over()) throw overdue(function, limit.seconds);
+    wake.wait_for(lock, done, kBetweenLooks, [] { return false; });
+  }
 }
 
 }  // namespace
 
-Deadline::Deadline(double limit, const char* function) {
-  if (limit > 0) watcher_ = std::jthread([=](const std::stop_token& done) { watch(done, limit, function); });
+Deadline::Deadline(WaitLimit limit, const char* function) {
+  if (limit.seconds <= 0) return;
+  watcher_ =
+      std::jthread([limit = std::move(limit), function](const std::stop_token& done) { watch(done, limit, function); });
 }
 
 }  // namespace mrmf::mpi

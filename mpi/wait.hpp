@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/check.hpp"
+#include "kernels/patience.hpp"
 
 namespace mrmf::mpi {
 
@@ -14,11 +15,16 @@ namespace mrmf::mpi {
 /// std::source_location is, which clang-tidy 14 cannot read.
 void check(int code, const char* function, const char* caller = __builtin_FUNCTION(), int line = __builtin_LINE());
 
-/// This rank's error for a collective call that has not ended within `limit` seconds.
-FaultError overdue(const char* function, double limit);
+/// This rank's error for a collective call that has not ended within `seconds`.
+FaultError overdue(const char* function, double seconds);
 
-/// Polls `done` until it says so. FaultError after `limit` seconds (0: never).
-void wait_until(const std::function<bool()>& done, const char* function, double limit);
+/// Polls `done` until it says so. FaultError after the limit.
+void wait_until(const std::function<bool()>& done, const char* function, const WaitLimit& limit);
+
+/// Whether a call of this process was given up while it was under way, after an error. MPI may then still write to the
+/// memory of that call, which the unwinding has freed, whenever it is called again.
+bool abandoned_calls();
+void abandon_calls();  ///< so it was
 
 /// A collective call under way on a communicator that must outlive it.
 class Request {
@@ -29,11 +35,13 @@ class Request {
   Request(Request&& other) noexcept;
   Request& operator=(Request&&) = delete;
   /// Abandons an unfinished call: MPI cannot withdraw a collective, and this happens only after an error.
-  ~Request() = default;
+  ~Request() {
+    if (request_ != MPI_REQUEST_NULL) abandon_calls();
+  }
 
   MPI_Request* begun() { return &request_; }
   bool test();
-  void finish(double limit) {
+  void finish(const WaitLimit& limit) {
     wait_until([this] { return test(); }, function_, limit);
   }
 
@@ -43,12 +51,11 @@ class Request {
 };
 
 /// A time limit for blocking MPI calls that have no non-blocking form. While one lives, the calling thread is in a
-/// collective call, which no exception can leave. If it lives for longer than `limit` seconds (0: no limit), its own
-/// thread throws FaultError. Nothing catches that, so it ends the program on all ranks, and main's handler prints the
-/// message.
+/// collective call, which no exception can leave. If it lives for longer than the limit, its own thread throws
+/// FaultError. Nothing catches that, so it ends the program on all ranks, and main's handler prints the message.
 class Deadline {
  public:
-  Deadline(double limit, const char* function);
+  Deadline(WaitLimit limit, const char* function);
 
  private:
   std::jthread watcher_;

@@ -15,8 +15,13 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "mpi/comm.hpp"
+#include "mpi/common_end.hpp"
+#include "mpi/launched_tasks.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 
@@ -38,35 +43,59 @@ void spin_briefly(char** argv) {
   execv(program.c_str(), argv);
 }
 
-constexpr int kData = 3, kFault = 4;
+constexpr int kUsage = 2, kData = 3, kFault = 4;
 
-// The root speaks first; another rank speaks only if it is the one that failed. Then all ranks end.
-int fail(const char* message, int exit_code) {
-  const int rank = mrmf::MpiSession::rank();
-  if (rank == 0) {
-    std::fprintf(stderr, "mrmf: error: %s\n", message);
-  } else {
-    sleep(1);
-    std::fprintf(stderr, "mrmf: error on rank %d: %s\n", rank, message);
+/// How the command has ended on this rank.
+struct Ending {
+  int exit_code = 0;
+  std::optional<std::string> error{};
+};
+
+// Calls `command` and turns its exceptions into an exit code and a line.
+template <typename Command>
+Ending ending_of(const Command& command) {
+  try {
+    return {command()};
+  } catch (const mrmf::Stopped&) {
+    return {mrmf::Stopped::exit_code};  // on all ranks; the report has already said so
+  } catch (const mrmf::Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {kFault, "out of memory; use more ranks, more nodes, a smaller batch or a coarser resolution"};
+  } catch (const std::exception& error) {
+    return {kFault, error.what()};
   }
-  if (mrmf::MpiSession::ranks() > 1) mrmf::MpiSession::abort(exit_code);
-  return exit_code;
 }
 
-// Calls `command` and turns its exceptions into an exit code.
-template <typename Command>
-int guarded(const Command& command) {
-  try {
-    return command();
-  } catch (const mrmf::Stopped&) {
-    return mrmf::Stopped::exit_code;  // on all ranks; the report has already said so
-  } catch (const mrmf::Error& error) {
-    return fail(error.what(), error.exit_code());
-  } catch (const std::bad_alloc&) {
-    return fail("out of memory; use more ranks, more nodes, a smaller batch or a coarser resolution", kFault);
-  } catch (const std::exception& error) {
-    return fail(error.what(), kFault);
+void say(const std::string& error) {
+  const int rank = mrmf::MpiSession::rank();
+  if (rank == 0)
+    std::fprintf(stderr, "mrmf: error: %s\n", error.c_str());
+  else
+    std::fprintf(stderr, "mrmf: error on rank %d: %s\n", rank, error.c_str());
+}
+
+// Ends all ranks, of which some cannot come to an end themselves. Every rank that failed does this; the lowest speaks
+// and ends the others while they wait for their turn. Rank 0 has spoken already.
+[[noreturn]] void end_all(const Ending& mine) {
+  constexpr int kTurn = 2, kTurns = 4;  // seconds, and how many ranks have one of their own
+  if (const int rank = mrmf::MpiSession::rank(); rank > 0) {
+    sleep(static_cast<unsigned>(kTurn * std::min(rank, kTurns)));
+    if (mine.error) say(*mine.error);
   }
+  mrmf::MpiSession::abort(mine.exit_code != 0 ? mine.exit_code : kFault);
+}
+
+// The exit code of all ranks, and one line if any of them failed. Rank 0 says its error at once. What another rank says
+// depends on whether all come to their end: then the lowest that failed speaks, and none aborts.
+int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
+  const int rank = mrmf::MpiSession::rank();
+  if (mine.error && rank == 0) say(*mine.error);
+  if (mrmf::MpiSession::ranks() == 1) return mine.exit_code;
+  const auto common = ranks.agree({mine.exit_code, mine.error.has_value()});
+  if (!common) end_all(mine);
+  if (rank > 0 && rank == common->failed) say(*mine.error);
+  return common->exit_code;
 }
 
 // Replaces system defaults that lose work or do harm after an error. Runs before anything is opened.
@@ -98,6 +127,17 @@ bool reader_gone() {
   return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+// Tasks that do not know of each other would all do the same, into the same files. One of them says so. `doctor` is
+// there to find out.
+bool refuse_unseen_tasks(int argc, char** argv) {
+  if (mrmf::MpiSession::ranks() > 1 || (argc > 1 && std::string_view(argv[1]) == "doctor")) return false;
+  const auto tasks = mrmf::launched_tasks([](const char* name) { return std::getenv(name); });
+  if (!tasks) return false;
+  const std::string mpi = mrmf::MpiSession::version();
+  if (tasks->first()) say(tasks->text(mpi.substr(0, mpi.find(','))));
+  return true;
+}
+
 // A command's exit code says whether its output has arrived.
 void require_printed() {
   std::cout.flush();
@@ -110,7 +150,10 @@ void require_printed() {
 [[noreturn]] void end_uncaught() {
   const std::exception_ptr error = std::current_exception();
   if (!error) std::abort();
-  std::_Exit(guarded([&]() -> int { std::rethrow_exception(error); }));
+  const Ending mine = ending_of([&]() -> int { std::rethrow_exception(error); });
+  if (mine.error && mrmf::MpiSession::rank() == 0) say(*mine.error);
+  if (mrmf::MpiSession::ranks() == 1) std::_Exit(mine.exit_code);
+  end_all(mine);
 }
 
 }  // namespace
@@ -123,13 +166,15 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
     const mrmf::MpiSession session(argc, argv);
+    if (refuse_unseen_tasks(argc, argv)) return kUsage;
     std::set_terminate(end_uncaught);
+    const mrmf::CommonEnd ranks;
     mrmf::Comm world = mrmf::Comm::world();
-    return guarded([&] {
-      const int code = mrmf::run_command_line(argc, argv, world);
-      require_printed();
-      return code;
-    });
+    return end_together(ranks, ending_of([&] {
+                          const int code = mrmf::run_command_line(argc, argv, world);
+                          require_printed();
+                          return code;
+                        }));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mrmf: error: %s\n", error.what());
     return kFault;

@@ -10,7 +10,7 @@ import sys
 LINES = 500  # of a page
 WIDTH = 120  # of a line of prose: tables and code blocks go as wide as they must
 FREE = ("docs/results/",)  # what programs print of long runs
-MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.sh writes it on a GPU
+MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.py writes it on a GPU
 
 
 def tracked():

@@ -55,18 +55,19 @@ find_cuda() {
   read -r missing <"$root/share/mrmf/cuda-libraries.txt"
   home=${CUDA_HOME:-${CUDA_PATH:-}}
   find_in "LD_LIBRARY_PATH" "$(lines "$libraries")"
+  # Pip's before the toolkit's: they are those that PyTorch of the same machine runs with.
+  [ -z "$missing" ] || find_in "python3's nvidia packages" "$(pip_folders)"
   [ -z "$missing" ] || [ -z "$home" ] || find_in "$home" "$(printf '%s\n' "$home/lib64" "$home/lib")"
   [ -z "$missing" ] || find_in "/usr/local/cuda" "$(printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda/lib)"
   [ -z "$missing" ] || find_in "system" "$(printf '%s\n' /usr/lib/x86_64-linux-gnu /usr/lib64 /lib64)"
-  [ -z "$missing" ] || find_in "python3's nvidia packages" "$(pip_folders)"
 }
 
 report_cuda() {
   if [ ! -e "$root/libexec/libmrmf_cuda.so" ]; then
     say "CUDA libraries: not looked for, this bundle was made without the CUDA module; it runs on CPUs"
   elif [ -n "$missing" ]; then
-    say "CUDA libraries: missing: $missing${found:+; found: $found}. Looked in LD_LIBRARY_PATH, CUDA_HOME," \
-      "/usr/local/cuda, the system's folders and python3's nvidia packages; set CUDA_HOME or LD_LIBRARY_PATH"
+    say "CUDA libraries: missing: $missing${found:+; found: $found}. Looked in LD_LIBRARY_PATH," \
+      "python3's nvidia packages, CUDA_HOME, /usr/local/cuda and the system's folders; set CUDA_HOME or LD_LIBRARY_PATH"
   else
     say "CUDA libraries: $found"
   fi

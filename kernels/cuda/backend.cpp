@@ -1,9 +1,11 @@
 // The backend's memory and its steps, and the door of the module.
 #include "kernels/cuda/backend.hpp"
 
+#include <cuda_profiler_api.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "generated/cuda_interface.hpp"
 #include "kernels/cuda/device.hpp"
@@ -93,6 +95,14 @@ int mrmf_cuda_device_count() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
+
+int mrmf_cuda_device_properties(char* text, int size) {
+  const std::string json = mrmf::cuda::DeviceModel::current(nullptr).json();
+  if (size > 0) text[json.copy(text, static_cast<std::size_t>(size) - 1)] = '\0';
+  return static_cast<int>(json.size()) + 1;
+}
+
+void mrmf_cuda_profile(bool on) { MRMF_CUDA(on ? cudaProfilerStart() : cudaProfilerStop()); }
 
 void mrmf_cuda_device_address(int device, char* text, int size) {
   MRMF_CUDA(cudaDeviceGetPCIBusId(text, size, device));

@@ -165,7 +165,7 @@ void bias_pool_forward(const Work& work, const PoolGeometry& geometry, Index n, 
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.out()), vectors,
-                 Forward<T>{Windows<>(geometry), static_cast<std::size_t>(vectors), count32(geometry.channels),
+                 Forward<T>{Windows<>(geometry, n), static_cast<std::size_t>(vectors), count32(geometry.channels),
                             elements<T>(data.y), data.b, elements<T>(data.p), data.winner});
   });
 }
@@ -174,7 +174,7 @@ void bias_pool_backward(const Work& work, const PoolGeometry& geometry, Index n,
   const Reduction r = reduction(work.storage, geometry, n, data.scratch);
   with_element(work.storage, [&]<class T>(T) {
     reduce<1, width<T>>(work.stream, r,
-                        Backward<T>{Windows<>(geometry), static_cast<std::size_t>(r.vectors), elements<T>(data.p),
+                        Backward<T>{Windows<>(geometry, n), static_cast<std::size_t>(r.vectors), elements<T>(data.p),
                                     elements<T>(data.dp), data.winner, elements<T>(data.dy), data.db});
   });
 }

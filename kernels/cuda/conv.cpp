@@ -30,8 +30,8 @@ class ConvPasses {
 
  private:
   struct Plans {
-    std::shared_ptr<const ConvPlan> forward, data, weights;
-    std::string no_data;  // why there is no plan for dx
+    std::shared_ptr<const ConvPlan> forward, weights;
+    PlanChooser::Choice data;  // a first layer never asks for dx, so it needs no plan for it
   };
   const Plans& plans(Index rows);
   void run(const ConvPlan& plan, const ConvPointers& pointers);
@@ -85,13 +85,7 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
     entry->second.forward = device_.plans().choose(problem);
     problem.bias = false;
     problem.pass = ConvPass::backward_data;
-    // A first layer never asks for dx, so it needs no plan for it.
-    try {
-      entry->second.data = device_.plans().choose(problem);
-    } catch (const FaultError& error) {
-      if (device_.is_lost()) throw;
-      entry->second.no_data = error.what();
-    }
+    entry->second.data = device_.plans().find(problem);
     problem.pass = ConvPass::backward_weights;
     entry->second.weights = device_.plans().choose(problem);
   }
@@ -99,7 +93,8 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
 }
 
 void ConvPasses::run(const ConvPlan& plan, const ConvPointers& pointers) {
-  plan.run(device_.cudnn(), pointers, device_.scratch(Device::Scratch::workspace));
+  const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
+  plan.run(device_.cudnn(), pointers, workspace.get());
 }
 
 void ConvPasses::pack(ConstSpan w, ConstSpan b) {
@@ -116,13 +111,16 @@ void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, vo
   pack(w, b);
   ConvPointers pointers{.x = x, .w = current_, .result = y};
   if (with_bias_) pointers.bias = bias_.bytes() > 0 ? bias_.get<float>() : b.data();
-  run(*plans(rows).forward, pointers);
+  const ConvPlan& plan = *plans(rows).forward;
+  run(plan, pointers);
+  if (with_bias_ && !plan.adds_bias())
+    add_bias(device_.work(), rows * product(geometry_.out()), geometry_.out_channels, b.data(), y);
 }
 
 void ConvPasses::backward_data(Index rows, const void* dy, void* dx) {
   const Plans& of_rows = plans(rows);
-  if (!of_rows.data) throw FaultError(of_rows.no_data);
-  run(*of_rows.data, {.w = current_, .dy = dy, .result = dx});
+  if (!of_rows.data.plan) throw FaultError(of_rows.data.reason);
+  run(*of_rows.data.plan, {.w = current_, .dy = dy, .result = dx});
 }
 
 void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Span dw) {
@@ -149,8 +147,8 @@ class Conv final : public WeightedOp {
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     passes_.backward_weights(x.shape.n, x.data.data(), dy.data.data(), dw);
-    channel_sums(device_.work(), sum_rows(dy.shape.n), channels(), dy.data.data(), db.data(),
-                 device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    channel_sums(device_.work(), sum_rows(dy.shape.n), channels(), dy.data.data(), db.data(), sums.get());
   }
 
  private:
@@ -182,8 +180,8 @@ class ConvTranspose final : public WeightedOp {
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     passes_.backward_weights(x.shape.n, dy.data.data(), x.data.data(), dw);
-    channel_sums(device_.work(), positions(dy.shape.n), channels(), dy.data.data(), db.data(),
-                 device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    channel_sums(device_.work(), positions(dy.shape.n), channels(), dy.data.data(), db.data(), sums.get());
   }
 
  private:
@@ -221,21 +219,21 @@ class ConvPoolRelu final : public ConvPoolOp {
 
   void prepare(Index rows) override { passes_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
-    passes_.forward(x.shape.n, x.data.data(), w, {}, full());
-    bias_pool_forward(device_.work(), pool_, x.shape.n, {full(), b.data(), y.data.data(), winner.data()});
+    passes_.prepare(x.shape.n);  // may make room
+    const Device::Lease full = device_.lease(Device::Scratch::output);
+    passes_.forward(x.shape.n, x.data.data(), w, {}, full.get());
+    bias_pool_forward(device_.work(), pool_, x.shape.n, {full.get(), b.data(), y.data.data(), winner.data()});
   }
   void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan, Span dw,
                 Span db, Tensor dx) override {
-    bias_pool_backward(
-        device_.work(), pool_, x.shape.n,
-        {y.data.data(), dy.data.data(), winner.data(), full(), db.data(), device_.scratch(Device::Scratch::sums)});
-    passes_.backward_weights(x.shape.n, x.data.data(), full(), dw);
-    if (!dx.data.empty()) passes_.backward_data(x.shape.n, full(), dx.data.data());
+    const Device::Lease full = device_.lease(Device::Scratch::output), sums = device_.lease(Device::Scratch::sums);
+    bias_pool_backward(device_.work(), pool_, x.shape.n,
+                       {y.data.data(), dy.data.data(), winner.data(), full.get(), db.data(), sums.get()});
+    passes_.backward_weights(x.shape.n, x.data.data(), full.get(), dw);
+    if (!dx.data.empty()) passes_.backward_data(x.shape.n, full.get(), dx.data.data());
   }
 
  private:
-  void* full() const { return device_.scratch(Device::Scratch::output); }
-
   Device& device_;
   PoolGeometry pool_;
   ConvPasses passes_;

@@ -52,6 +52,7 @@ std::string ConvProposals::objection(const EngineConfig& config) {
   if (notes.reduced_reduction) return "sums are kept in fp32";
   if (problem_.deterministic && notes.nondeterministic) return "the run is deterministic";
   if (problem_.precision == Precision::fp32 && notes.tensor_cores) return "fp32 is not rounded to tf32";
+  if (problem_.precision == Precision::fp32 && notes.transforms) return "fp32 takes the products as they are";
   if (problem_.precision != Precision::bf16 && notes.down_converts) return "inputs are not narrowed";
   if (config.workspace > workspace_) {
     return "wants " + megabytes(config.workspace) + " of workspace, the limit is " + megabytes(workspace_);
@@ -108,48 +109,64 @@ ConvPlan::ConvPlan(const ConvProblem& problem, ExecutionPlan plan, std::string d
 std::string ConvPlan::engine() const { return engine_of(description_); }
 
 std::string ConvPlan::json() const {
-  return nlohmann::json{{"description", description_}, {"plan", plan_.json()}}.dump();
+  return nlohmann::json{{"description", description_}, {"plan", plan_.json()}, {"bias", bias_}}.dump();
 }
 
 void ConvPlan::run(cudnnHandle_t handle, const ConvPointers& pointers, void* workspace) const {
   plan_.run(handle, bind_conv(pass_, bias_, pointers), workspace);
 }
 
-std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceModel& device, const PlanLimits& limits) {
-  ConvProposals proposals(problem, device, limits.workspace);
-  std::vector<ConvPlan> plans;
-  int compiled = 0;
-  while (static_cast<int>(plans.size()) < limits.candidates) {
-    const std::optional<EngineConfig> config = proposals.next();
-    if (!config) break;
-    if (limits.avoid.contains(engine_of(describe(*config)))) {
-      proposals.refuse(*config, "it broke the device before");
-      continue;
-    }
-    if (config->notes.compiled && ++compiled > limits.compiled) continue;
-    std::string reason;
-    std::optional<ExecutionPlan> plan = ExecutionPlan::make(*config, device, reason);
-    if (plan) {
-      plans.emplace_back(problem, std::move(*plan), describe(*config));
-    } else {
-      proposals.refuse(*config, reason);
+ConvCandidates::ConvCandidates(const ConvProblem& problem, const DeviceModel& device, PlanLimits limits)
+    : problem_(problem), device_(device), limits_(std::move(limits)), proposals_(problem_, device, limits_.workspace) {}
+
+std::optional<ConvPlan> ConvCandidates::next() {
+  while (given_ < limits_.candidates) {
+    std::optional<EngineConfig> config = proposals_.next();
+    if (!config) return std::nullopt;
+    if (limits_.avoid.contains(engine_of(describe(*config)))) {
+      proposals_.refuse(*config, "it broke the device before");
+    } else if (config->notes.compiled) {
+      if (static_cast<int>(to_compile_.size()) < limits_.compiled) to_compile_.push_back(std::move(*config));
+    } else if (std::optional<ConvPlan> plan = make(*config)) {
+      ++given_;
+      return plan;
     }
   }
-  if (plans.empty()) {
-    throw FaultError("cuDNN has no plan for " + describe(problem) + " on " + device.key() + ": " +
-                     std::to_string(proposals.seen()) + " proposals refused" +
-                     (proposals.last_refusal().empty() ? "" : ", the last: " + proposals.last_refusal()));
+  return std::nullopt;
+}
+
+std::optional<ConvPlan> ConvCandidates::next_compiled() {
+  while (!to_compile_.empty()) {
+    const EngineConfig config = std::move(to_compile_.front());
+    to_compile_.pop_front();
+    if (std::optional<ConvPlan> plan = make(config)) return plan;
   }
-  return plans;
+  return std::nullopt;
+}
+
+std::optional<ConvPlan> ConvCandidates::make(const EngineConfig& config) {
+  if (limits_.trying) limits_.trying(engine_of(describe(config)));
+  std::string reason;
+  std::optional<ExecutionPlan> plan = ExecutionPlan::make(config, device_, reason);
+  if (plan) return ConvPlan(problem_, std::move(*plan), describe(config));
+  proposals_.refuse(config, reason);
+  return std::nullopt;
+}
+
+std::string ConvCandidates::refusals() const {
+  return std::to_string(proposals_.seen()) + " proposals of cuDNN" +
+         (proposals_.last_refusal().empty() ? "" : ", the last refused: " + proposals_.last_refusal());
 }
 
 ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& device, const std::string& text) {
   const nlohmann::json kept = nlohmann::json::parse(text, nullptr, false);
   if (!kept.is_object() || !kept.contains("plan") || !kept.contains("description") || !kept["plan"].is_string() ||
-      !kept["description"].is_string()) {
+      !kept["description"].is_string() || !kept.value("bias", nlohmann::json(true)).is_boolean()) {
     throw FaultError("the kept plan for " + describe(problem) + " is damaged");
   }
-  return ConvPlan(problem, ExecutionPlan::from_json(kept["plan"], device), kept["description"]);
+  ConvProblem of_plan = problem;
+  of_plan.bias = problem.bias && kept.value("bias", true);
+  return ConvPlan(of_plan, ExecutionPlan::from_json(kept["plan"], device), kept["description"]);
 }
 
 namespace {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,9 +39,11 @@ std::string kind_of(const ConvProblem& problem);
 
 struct PlanLimits {
   std::size_t workspace = std::size_t{64} << 20;  ///< bytes; plans that want more are left out
-  int candidates = 20;                            ///< most plans to return
-  int compiled = 6;                               ///< most of these that need compiling, at about 0.4 s each
+  int candidates = 20;                            ///< most plans with precompiled kernels
+  int compiled = 2;                               ///< most that need compiling, at about 0.4 s each
   std::set<std::string> avoid{};                  ///< ConvPlan::engine() of engines to leave out
+  /// Told the engine before its plan is made, which may crash.
+  std::function<void(const std::string& engine)> trying{};
 };
 
 /// Device memory, channels-last, aligned to 16 bytes: x (rows, in, in_channels), w (out_channels, kernel, in_channels)
@@ -60,7 +64,8 @@ class ConvPlan {
   std::size_t workspace() const { return plan_.workspace(); }      ///< bytes of device memory that run() needs
   const std::string& description() const { return description_; }  ///< "engine 11, tensor cores": for tables and logs
   std::string engine() const;                                      ///< "engine 11", whatever its knobs
-  std::string json() const;                                        ///< for conv_plan_from_json
+  bool adds_bias() const { return bias_; }  ///< of a forward pass with a bias: false where the caller must add it
+  std::string json() const;                 ///< for conv_plan_from_json
 
   /// Queues the convolution on the handle's stream. Neither allocates device memory nor waits.
   void run(cudnnHandle_t handle, const ConvPointers& pointers, void* workspace) const;
@@ -72,11 +77,8 @@ class ConvPlan {
   std::string description_;
 };
 
-/// Supported plans in the order of cuDNN's heuristics: mode A, then B, then fallback. FaultError when there is none,
-/// with the problem and the last reasons.
-std::vector<ConvPlan> conv_candidates(const ConvProblem& problem, const DeviceModel& device, const PlanLimits& limits);
-
-/// A plan from json() for the same problem, kind of device and cuDNN. FaultError when cuDNN does not accept it.
+/// A plan from json() for the same problem, kind of device and cuDNN. Of a problem with a bias it may be one without.
+/// FaultError when cuDNN does not accept it.
 ConvPlan conv_plan_from_json(const ConvProblem& problem, const DeviceModel& device, const std::string& text);
 
 /// The cuDNN operation graph of a problem. forward: y = conv(x, w) [+ bias]; backward data: dx; backward weights: dw,
@@ -117,6 +119,33 @@ class ConvProposals {
   std::string last_refusal_;
 };
 
+/// Supported plans, one at a time: each is made when it is asked for, so that nothing is compiled that is not tried.
+class ConvCandidates {
+ public:
+  /// Borrows the device.
+  ConvCandidates(const ConvProblem& problem, const DeviceModel& device, PlanLimits limits);
+  ConvCandidates(const ConvCandidates&) = delete;
+  ConvCandidates& operator=(const ConvCandidates&) = delete;
+
+  const ConvProblem& problem() const { return problem_; }
+  /// The next with a precompiled kernel, in the order of cuDNN's heuristics: mode A, then B, then fallback.
+  std::optional<ConvPlan> next();
+  /// The next of those that NVRTC compiles; ask when next() has no more.
+  std::optional<ConvPlan> next_compiled();
+  /// "3 proposals refused, the last: engine 25, nondeterministic: ..."
+  std::string refusals() const;
+
+ private:
+  std::optional<ConvPlan> make(const EngineConfig& config);
+
+  ConvProblem problem_;
+  const DeviceModel& device_;
+  PlanLimits limits_;
+  ConvProposals proposals_;
+  int given_ = 0;
+  std::deque<EngineConfig> to_compile_;
+};
+
 struct KeptPlan {
   std::string plan;           ///< what ConvPlan::json() gave
   double microseconds = 0.0;  ///< measured on the device
@@ -142,13 +171,14 @@ class PlanCache {
   /// Engines that left the device unusable, for a kind of problem ("forward, bf16").
   std::set<std::string> avoided(const std::string& kind) const;
   void avoid(const std::string& kind, const std::string& engine);
+  /// "forward, bf16 on NVIDIA H200, cuDNN 9.19.0": a kind as the file has it, also for avoid_on.
+  std::string key(const std::string& problem) const { return problem + " on " + device_; }
+  void avoid_on(const std::string& key, const std::string& engine) { avoided_[key].insert(engine); }
 
   const std::filesystem::path& file() const { return file_; }
   std::string text() const;  ///< the file's new contents
 
  private:
-  std::string key(const std::string& problem) const { return problem + " on " + device_; }
-
   std::filesystem::path file_;
   std::string device_;
   std::string ignored_;

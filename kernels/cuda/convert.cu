@@ -157,7 +157,7 @@ void import_activation(const Work& work, const Shape& shape, const Extent& facto
   const Index vectors = work.storage.vectors(shape.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, shape.n * product(blocks.out()), vectors,
-                 Import<T>{Windows<>(blocks), count32(shape.channels), static_cast<std::size_t>(vectors),
+                 Import<T>{Windows<>(blocks, shape.n), count32(shape.channels), static_cast<std::size_t>(vectors),
                            1.0 / static_cast<double>(product(factors)), x, elements<T>(y)});
   });
 }

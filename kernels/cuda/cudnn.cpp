@@ -168,6 +168,10 @@ EngineNotes notes_of(const Descriptor& engine) {
   notes.down_converts = has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   notes.reduced_reduction = has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
   notes.nondeterministic = has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  for (const auto note :
+       {CUDNN_NUMERICAL_NOTE_FFT, CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+        CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13})
+    notes.transforms = notes.transforms || has(note);
   notes.compiled =
       std::find(behaviour.begin(), behaviour_end, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behaviour_end;
   return notes;
@@ -211,6 +215,7 @@ std::string describe(const EngineConfig& config) {
   if (config.notes.down_converts) text += ", narrows its inputs";
   if (config.notes.reduced_reduction) text += ", sums below fp32";
   if (config.notes.nondeterministic) text += ", nondeterministic";
+  if (config.notes.transforms) text += ", by a transform";
   if (config.notes.compiled) text += ", compiled at run time";
   return text;
 }

@@ -83,7 +83,8 @@ struct EngineNotes {
   bool down_converts = false;      ///< inputs are rounded to a narrower type
   bool reduced_reduction = false;  ///< sums in less than fp32
   bool nondeterministic = false;
-  bool compiled = false;  ///< NVRTC compiles its kernel when the plan is made
+  bool transforms = false;  ///< Winograd's or Fourier's: other products than the definition's, with other roundings
+  bool compiled = false;    ///< NVRTC compiles its kernel when the plan is made
 };
 
 /// An engine with its tuning knobs set, as the heuristics propose it.

@@ -1,14 +1,18 @@
 // Dense layers by cuBLASLt's matrix products.
 #include <cublasLt.h>
+#include <fmt/format.h>
 
+#include <limits>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/module.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/timing.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cuda {
@@ -29,8 +33,12 @@ class Matmul {
   /// FaultError when cuBLASLt has no algorithm for the product.
   Matmul(Device& device, const MatmulProblem& problem);
 
-  std::size_t workspace() const { return workspace_; }
-  void run(const void* a, const void* b, const void* bias, void* d);
+  /// Device memory of the factors, the bias (null without one) and the result.
+  struct Operands {
+    const void *a, *b, *bias;
+    void* d;
+  };
+  void run(const Operands& on) const;
 
  private:
   struct DestroyMatmul {
@@ -41,13 +49,14 @@ class Matmul {
   };
   using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyLayout>;
   void describe(const MatmulProblem& problem);
-  void choose(bool deterministic);
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(int most) const;
+  void choose(const MatmulProblem& problem);
+  void run(const Operands& on, const cublasLtMatmulHeuristicResult_t& way, void* workspace) const;
 
   Device& device_;
   std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyMatmul> product_;
   Layout a_, b_, d_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  std::size_t workspace_ = 0;
+  cublasLtMatmulHeuristicResult_t way_{};
   bool bias_;
 };
 
@@ -75,8 +84,8 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, Index rows, Index columns) {
 
 Matmul::Matmul(Device& device, const MatmulProblem& problem) : device_(device), bias_(problem.bias) {
   describe(problem);
-  choose(device.settings().deterministic);
-  device.reserve(Device::Scratch::workspace, workspace_);
+  choose(problem);
+  device.reserve(Device::Scratch::workspace, way_.workspaceSize);
 }
 
 void Matmul::describe(const MatmulProblem& problem) {
@@ -102,7 +111,7 @@ void Matmul::describe(const MatmulProblem& problem) {
   d_.reset(layout(problem.float_result ? CUDA_R_32F : type, problem.rows, problem.columns));
 }
 
-void Matmul::choose(bool deterministic) {
+std::vector<cublasLtMatmulHeuristicResult_t> Matmul::proposals(int most) const {
   cublasLtMatmulPreference_t created = nullptr;
   MRMF_CUBLAS(cublasLtMatmulPreferenceCreate(&created));
   const Preference preference(created);
@@ -112,24 +121,55 @@ void Matmul::choose(bool deterministic) {
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference, operand, alignment);
   // In-place reduction of split sums uses atomics, whose order differs from run to run.
-  if (deterministic)
+  if (device_.settings().deterministic)
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+  int count = 0;
   MRMF_CUBLAS(cublasLtMatmulAlgoGetHeuristic(device_.cublas(), product_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
-                                             preference.get(), 1, &best, &found));
-  MRMF_CHECK(found > 0 && best.state == CUBLAS_STATUS_SUCCESS, "cuBLASLt has no algorithm for this product");
-  algorithm_ = best.algo;
-  workspace_ = best.workspaceSize;
+                                             preference.get(), most, found.data(), &count));
+  found.resize(static_cast<std::size_t>(count));
+  std::erase_if(found, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
+  return found;
 }
 
-void Matmul::run(const void* a, const void* b, const void* bias, void* d) {
-  if (bias_) set(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+// The fastest of the first eight; deterministic runs take the first, as of convolutions. Products are not looked at
+// here: cuBLASLt's have not been seen wrong, and their layers' tests are.
+void Matmul::choose(const MatmulProblem& problem) {
+  const std::vector<cublasLtMatmulHeuristicResult_t> ways = proposals(device_.settings().deterministic ? 1 : 8);
+  if (ways.empty())
+    throw FaultError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} by {} x {} in {} MB of workspace",
+                                 problem.rows, problem.inner, problem.inner, problem.columns,
+                                 device_.settings().workspace >> 20));
+  way_ = ways.front();
+  if (ways.size() == 1) return;
+  const auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };  // at most
+  const std::size_t of_a = bytes(problem.rows * problem.inner), of_b = bytes(problem.inner * problem.columns),
+                    of_d = bytes(problem.rows * problem.columns), of_bias = bytes(problem.rows);
+  if (of_a + of_b + of_d + of_bias + device_.settings().workspace > device_.free_memory() / 2)
+    return;  // no room to try
+  const DeviceBuffer a(of_a), b(of_b), d(of_d), bias(of_bias);
+  for (const DeviceBuffer* each : {&a, &b, &bias})
+    MRMF_CUDA(cudaMemsetAsync(each->get(), 0x3c, each->bytes(), device_.stream()));  // small numbers, in both types
+  double best = std::numeric_limits<double>::infinity();
+  for (const cublasLtMatmulHeuristicResult_t& way : ways) {
+    const DeviceBuffer workspace(way.workspaceSize);
+    const TimedWork work{[&](std::size_t) { run({a.get(), b.get(), bias.get(), d.get()}, way, workspace.get()); }};
+    const double seconds = run_seconds(device_.stream(), work, best);
+    if (seconds < best) best = seconds, way_ = way;
+  }
+}
+
+void Matmul::run(const Operands& on, const cublasLtMatmulHeuristicResult_t& way, void* workspace) const {
+  if (bias_) set(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, on.bias);
   const float one = 1, zero = 0;
-  MRMF_CUBLAS(cublasLtMatmul(device_.cublas(), product_.get(), &one, a, a_.get(), b, b_.get(), &zero, d, d_.get(), d,
-                             d_.get(), &algorithm_, device_.scratch(Device::Scratch::workspace), workspace_,
-                             device_.stream()));
+  MRMF_CUBLAS(cublasLtMatmul(device_.cublas(), product_.get(), &one, on.a, a_.get(), on.b, b_.get(), &zero, on.d,
+                             d_.get(), on.d, d_.get(), &way.algo, workspace, way.workspaceSize, device_.stream()));
+}
+
+void Matmul::run(const Operands& on) const {
+  const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
+  run(on, way_, workspace.get());
 }
 
 /// y(n, out) = x(n, in) w(out, in)^T + b. With the first index running fastest, cuBLAS sees y as out x n, x as in x n
@@ -163,16 +203,17 @@ class Dense final : public WeightedOp {
       current_ = weights_.get();
       bias = bias_.get();
     }
-    products(x.shape.n).forward.run(current_, x.data.data(), bias, y.data.data());
+    products(x.shape.n).forward.run({current_, x.data.data(), bias, y.data.data()});
   }
   void backward_data(ConstTensor dy, ConstSpan, Tensor dx) override {
-    products(dy.shape.n).data.run(current_, dy.data.data(), nullptr, dx.data.data());
+    products(dy.shape.n).data.run({current_, dy.data.data(), nullptr, dx.data.data()});
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     float* const result = gradient_.bytes() > 0 ? gradient_.get<float>() : dw.data();
-    products(x.shape.n).weights.run(x.data.data(), dy.data.data(), nullptr, result);
+    products(x.shape.n).weights.run({x.data.data(), dy.data.data(), nullptr, result});
     if (gradient_.bytes() > 0) unpack_weights(device_.work(), {out_, 1, in_}, result, dw.data());
-    channel_sums(device_.work(), dy.shape.n, out_, dy.data.data(), db.data(), device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    channel_sums(device_.work(), dy.shape.n, out_, dy.data.data(), db.data(), sums.get());
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/check.hpp"
 #include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/cudnn.hpp"
 #include "kernels/cuda/runtime.hpp"
@@ -45,7 +46,13 @@ bool select_device(const Settings& settings) {
   if (settings.device >= count)
     throw ConfigError(fmt::format("GPU {} is wanted and this process sees {}", settings.device, count));
   require_capability(settings.device);
-  MRMF_CUDA(cudaSetDevice(settings.device));
+  const cudaError_t taken = cudaSetDevice(settings.device);
+  if (taken == cudaErrorDevicesUnavailable || taken == cudaErrorDeviceAlreadyInUse)
+    throw ConfigError(
+        fmt::format("run.device = \"cuda\": GPU {} is in use by another process, or may not be used; end that process "
+                    "(nvidia-smi lists it), or use run.device = \"cpu\"",
+                    settings.device));
+  MRMF_CUDA(taken);
   return true;
 }
 
@@ -87,12 +94,12 @@ void Device::open_libraries() {
         fmt::format("run.device = \"cuda\": found cuDNN {}, and this build needs at least {}; put it first "
                     "in LD_LIBRARY_PATH",
                     cudnn_version_text(cudnnGetVersion()), cudnn_version_text(CUDNN_VERSION)));
-  // Within a minor version, an older patch will do.
-  if (cublasLtGetVersion() / 100 < CUBLAS_VERSION / 100)
+  // Within a major version, all of them have what is called here.
+  if (cublasLtGetVersion() / 10000 < CUBLAS_VERSION / 10000)
     throw ConfigError(
-        fmt::format("run.device = \"cuda\": found cuBLASLt {}, and this build needs at least {}; put it first "
+        fmt::format("run.device = \"cuda\": found cuBLASLt {}, and this build needs at least {}.0; put it first "
                     "in LD_LIBRARY_PATH",
-                    cublas_version_text(cublasLtGetVersion()), cublas_version_text(CUBLAS_VERSION)));
+                    cublas_version_text(cublasLtGetVersion()), CUBLAS_VERSION / 10000));
   cudnnHandle_t cudnn = nullptr;
   MRMF_CUDNN(cudnnCreate(&cudnn));
   cudnn_.reset(cudnn);
@@ -114,9 +121,16 @@ std::string Device::description() const {
                      settings_.deterministic ? ", deterministic" : "", settings_.graphs ? "" : ", no graphs");
 }
 
+Device::Lease::Lease(Device& device, Scratch use)
+    : leased_(device.shared(use).leased), memory_(device.shared(use).memory.get()) {
+  MRMF_CHECK(!leased_, "two operations want the same scratch memory in one call");
+  leased_ = true;
+}
+
 void Device::reserve(Scratch use, std::size_t bytes) {
-  DeviceBuffer& buffer = scratch_[static_cast<std::size_t>(use)];
+  DeviceBuffer& buffer = shared(use).memory;
   if (bytes <= buffer.bytes()) return;
+  MRMF_CHECK(!shared(use).leased, "scratch memory moves while an operation has it");
   synchronise();
   recorder_.forget();  // records hold the old address
   buffer = {};

@@ -45,11 +45,24 @@ class Device {
   const std::int64_t* ids() const { return step_feed_.ids(); }
 
   /// Memory that operations share, since they run one after the other: partial sums, a convolution's output that is not
-  /// kept, workspace of libraries. Reserved when operations are made; fetched at each call, because a later reservation
-  /// may move it.
+  /// kept, workspace of libraries. Reserved when operations are made, leased to one operation for a call.
   enum class Scratch { sums, output, workspace };
+  /// Room for so many bytes. Moves the memory, so nobody may have it.
   void reserve(Scratch use, std::size_t bytes);
-  void* scratch(Scratch use) const { return scratch_[static_cast<std::size_t>(use)].get(); }
+  /// The memory, as long as this lives. A second lease of the same is an error: both would write there.
+  class Lease {
+   public:
+    Lease(Device& device, Scratch use);
+    ~Lease() { leased_ = false; }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    void* get() const { return memory_; }
+
+   private:
+    bool& leased_;
+    void* memory_;
+  };
+  Lease lease(Scratch use) { return {*this, use}; }
 
   std::size_t free_memory() const;  ///< bytes
   void synchronise() const;         ///< waits for all queued work
@@ -75,7 +88,12 @@ class Device {
   Waiter waiter_;
   Recorder recorder_;
   StepFeed step_feed_;
-  std::array<DeviceBuffer, 3> scratch_;
+  struct Shared {
+    DeviceBuffer memory;
+    bool leased = false;
+  };
+  Shared& shared(Scratch use) { return scratch_[static_cast<std::size_t>(use)]; }
+  std::array<Shared, 3> scratch_;
   std::unique_ptr<PlanChooser> plans_;
 };
 

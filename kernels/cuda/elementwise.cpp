@@ -69,10 +69,12 @@ class Clip final : public ClipOp {
   Clip(Device& device, Index count) : device_(device) { device.reserve(Device::Scratch::sums, clip_bytes(count)); }
 
   void run(Span x, float most) override {
-    cuda::clip(device_.stream(), x, most, device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    cuda::clip(device_.stream(), x, most, sums.get());
   }
   void run_over(Span x, float most, std::span<const Span> counted, AllReduce& ranks) override {
-    clip_over(device_.stream(), x, most, counted, ranks, device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    clip_over(device_.stream(), x, most, counted, ranks, sums.get());
   }
 
  private:

@@ -53,6 +53,10 @@ class Divider {
 
 inline constexpr std::uint32_t block_threads = 256;
 
+/// The devices that launches are sized for: an H100 or H200 has so many multiprocessors. Others share the same blocks
+/// out among theirs, because what is summed where must not depend on the device.
+inline constexpr Index multiprocessors = 132;
+
 /// How the threads of a launch share a matrix of rows x vectors (positions x channels). A thread keeps one vector of
 /// channels and visits every stride()-th row, so what belongs to the channels stays in its registers; neighbouring
 /// threads have neighbouring vectors, then neighbouring rows, so that accesses are coalesced.
@@ -117,7 +121,7 @@ void for_each(cudaStream_t stream, Index n, F f) {
 template <class F>
 void for_each_row(cudaStream_t stream, Index rows, Index vectors, F f) {
   if (rows == 0 || vectors == 0) return;
-  const Tiles tiles = make_tiles(rows, vectors, 4, 8448);  // 64 blocks for each of an H100's 132 multiprocessors
+  const Tiles tiles = make_tiles(rows, vectors, 4, 64 * multiprocessors);
 #ifdef __CUDACC__
   for_each_row_kernel<<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(tiles, f);
   MRMF_CUDA(cudaGetLastError());

@@ -28,7 +28,8 @@ class Loss final : public LossOp {
     LossWork now = form_;
     now.rows = y.shape.n;
     now.step = device_.step();
-    now.scratch = device_.scratch(Device::Scratch::sums);
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    now.scratch = sums.get();
     now.of_sample = step.of_sample;
     loss(device_.work(), now, y.data.data(), target.data.data(), dy.data(), sum.data());
   }

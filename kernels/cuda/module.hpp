@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.hpp"
+#include "kernels/patience.hpp"
 
 namespace mrmf::cuda {
 
@@ -19,7 +20,7 @@ struct Settings {
   bool graphs = true;          ///< record a step once and replay it
   bool resident = true;        ///< keep data sets in device memory where they fit
   bool share_device = false;   ///< several ranks compute on one GPU: for tests
-  double timeout = 300;        ///< seconds after which an unfinished sum over ranks is a fault
+  WaitLimit limit{300};        ///< after which an unfinished sum over ranks is a fault
   std::string plans;           ///< file that keeps the fastest plans; empty: none
   /// Replaces the file at `path` by this text, whole or not at all; makes its folder if necessary; may throw. Unset:
   /// plans are not kept.
@@ -39,4 +40,10 @@ extern "C" {
 [[gnu::visibility("default")]] int mrmf_cuda_device_count();
 /// Its PCI address as text of at most `size` characters with the final zero.
 [[gnu::visibility("default")]] void mrmf_cuda_device_address(int device, char* text, int size);
+/// cuDNN's description of the device that the calling thread computes on, as JSON text of at most `size` characters
+/// with the final zero: the form in which a device is described for plans (DeviceModel::from_json). Returns the size
+/// needed.
+[[gnu::visibility("default")]] int mrmf_cuda_device_properties(char* text, int size);
+/// Tells a profiler that was started with the program to note what comes from here on, or no more. Waits for nothing.
+[[gnu::visibility("default")]] void mrmf_cuda_profile(bool on);
 }

@@ -28,9 +28,10 @@ struct Behind {
 
 /// Calls use(behind) with the type that fits; windows of one position stand for no pooling.
 template <class Use>
-void with_behind(const NormReluPool& settings, Use use) {
+void with_behind(const NormReluPool& settings, Index samples, Use use) {
   const PoolGeometry none{PoolKind::average, settings.norm.channels, settings.in, {1, 1, 1}, {1, 1, 1}};
-  with_windows(settings.pool.value_or(none), [&](const auto& windows) { use(Behind(windows, settings.slope)); });
+  with_windows(settings.pool.value_or(none), samples,
+               [&](const auto& windows) { use(Behind(windows, settings.slope)); });
 }
 
 /// The normalisation of one vector's channels: (x - mean) * factor + beta.
@@ -120,7 +121,7 @@ void norm_forward(const NormWork& norm, bool training, Index n, const void* x, c
   const Index vectors = storage.vectors(norm.settings.norm.channels);
   with_element(storage, [&]<class T>(T) {
     if (training) write_statistics<T>(norm, n, x, memory);
-    with_behind(norm.settings, [&]<class B>(const B& behind) {
+    with_behind(norm.settings, n, [&]<class B>(const B& behind) {
       for_each_row(norm.work.stream, norm_windows(norm.settings, n), vectors,
                    Apply<T, B>{behind, NormParameters(norm.settings.norm, memory, training),
                                static_cast<std::size_t>(vectors), elements<T>(x), elements<T>(y)});
@@ -244,7 +245,7 @@ void norm_backward(const NormWork& norm, Index n, const NormBackward& data, cons
                    DataGradient<T, B>{behind, parameters, vectors, x, dy, elements<T>(data.dx), scratch.sums});
   };
   with_element(norm.work.storage,
-               [&](auto element) { with_behind(norm.settings, [&](const auto& behind) { run(element, behind); }); });
+               [&](auto element) { with_behind(norm.settings, n, [&](const auto& behind) { run(element, behind); }); });
 }
 
 }  // namespace mrmf::cuda

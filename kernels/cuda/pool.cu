@@ -125,10 +125,11 @@ void pool_forward(const Work& work, const PoolGeometry& geometry, Index n, const
   with_element(work.storage, [&]<class T>(T) {
     if (geometry.kind == PoolKind::max)
       for_each_row(work.stream, rows, vectors,
-                   MaxForward<T>{Windows<>(geometry), stride, elements<T>(x), elements<T>(y), winner});
+                   MaxForward<T>{Windows<>(geometry, n), stride, elements<T>(x), elements<T>(y), winner});
     else
-      for_each_row(work.stream, rows, vectors,
-                   AverageForward<T>{Windows<>(geometry), stride, share_of(geometry), elements<T>(x), elements<T>(y)});
+      for_each_row(
+          work.stream, rows, vectors,
+          AverageForward<T>{Windows<>(geometry, n), stride, share_of(geometry), elements<T>(x), elements<T>(y)});
   });
 }
 
@@ -153,7 +154,7 @@ void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, cons
   const auto stride = static_cast<std::size_t>(vectors);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, rows, vectors,
-                 Backward<T>{Windows<>(geometry), stride, share_of(geometry),
+                 Backward<T>{Windows<>(geometry, n), stride, share_of(geometry),
                              geometry.kind == PoolKind::max ? winner : nullptr, elements<T>(dy), elements<T>(dx)});
   });
 }

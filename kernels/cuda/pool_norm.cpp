@@ -30,8 +30,8 @@ class GlobalAverage final : public PoolOp {
   }
 
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
-    global_average(device_.work(), geometry_, x.shape.n, x.data.data(), y.data.data(),
-                   device_.scratch(Device::Scratch::sums));
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    global_average(device_.work(), geometry_, x.shape.n, x.data.data(), y.data.data(), sums.get());
   }
   void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
     pool_backward(device_.work(), geometry_, dy.shape.n, dy.data.data(), nullptr, dx.data.data());
@@ -58,8 +58,8 @@ class Upsample final : public PoolOp {
   UpsampleGeometry geometry_;
 };
 
-NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step) {
-  return {device.work(), settings, device.scratch(Device::Scratch::sums), step.ranks};
+NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step, const Device::Lease& sums) {
+  return {device.work(), settings, sums.get(), step.ranks};
 }
 
 /// Batch norm with the activation and pooling behind it.
@@ -70,11 +70,14 @@ class FusedNorm final : public NormOp {
   }
 
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    norm_forward(norm_work(device_, settings_, step), step.training, x.shape.n, x.data.data(), memory, y.data.data());
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    norm_forward(norm_work(device_, settings_, step, sums), step.training, x.shape.n, x.data.data(), memory,
+                 y.data.data());
   }
   void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
-    norm_backward(norm_work(device_, settings_, step), x.shape.n,
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    norm_backward(norm_work(device_, settings_, step, sums), x.shape.n,
                   {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
@@ -93,17 +96,19 @@ class Norm final : public NormOp {
   }
 
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    norm_forward(work(step, x), step.training, x.shape.n, x.data.data(), memory, y.data.data());
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    norm_forward(work(step, x, sums), step.training, x.shape.n, x.data.data(), memory, y.data.data());
   }
   void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
-    norm_backward(work(step, x), x.shape.n,
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    norm_backward(work(step, x, sums), x.shape.n,
                   {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
  private:
-  NormWork work(const Step& step, ConstTensor x) const {
-    return norm_work(device_, plain_norm(settings_, product(x.shape.spatial)), step);
+  NormWork work(const Step& step, ConstTensor x, const Device::Lease& sums) const {
+    return norm_work(device_, plain_norm(settings_, product(x.shape.spatial)), step, sums);
   }
 
   Device& device_;
@@ -117,20 +122,21 @@ class GroupNorm final : public NormOp {
   }
 
   void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    group_norm_forward(work(step), x.shape.n, x.data.data(), memory, y.data.data());
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    group_norm_forward(work(step, sums), x.shape.n, x.data.data(), memory, y.data.data());
   }
   void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
                 Tensor dx) override {
-    group_norm_backward(work(step), x.shape.n,
+    const Device::Lease sums = device_.lease(Device::Scratch::sums);
+    group_norm_backward(work(step, sums), x.shape.n,
                         {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
  private:
-  GroupNormWork work(const Step& step) const {
+  GroupNormWork work(const Step& step, const Device::Lease& sums) const {
     MRMF_CHECK(settings_.of_sample == 0 || step.of_sample != nullptr,
                "a norm of a block needs the sums over its sample");
-    return {device_.work(), settings_, device_.scratch(Device::Scratch::sums),
-            settings_.of_sample > 0 ? step.of_sample : nullptr};
+    return {device_.work(), settings_, sums.get(), settings_.of_sample > 0 ? step.of_sample : nullptr};
   }
 
   Device& device_;

@@ -19,7 +19,7 @@ namespace mrmf::cuda {
 
 inline constexpr std::uint32_t float_rows = 8;        // rows added in float32
 inline constexpr std::uint32_t finish_threads = 128;  // of the second launch
-inline constexpr Index reduce_blocks = 1056;          // 8 for each of an H100's 132 multiprocessors
+inline constexpr Index reduce_blocks = 8 * multiprocessors;
 
 /// Sums over `rows` rows of `vectors` vectors, of which the first `channels` elements count.
 struct Reduction {

@@ -51,8 +51,7 @@ void Waiter::wait(cudaEvent_t event) const {
 }
 
 void Waiter::poll(const std::function<cudaError_t()>& query) const {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+  Patience patience(limit_);
   constexpr int polls_between_checks = 1000;
   for (int i = 1;; ++i) {
     const cudaError_t status = query();
@@ -60,10 +59,10 @@ void Waiter::poll(const std::function<cudaError_t()>& query) const {
     if (status != cudaErrorNotReady) MRMF_CUDA(status);
     cudaGetLastError();  // clears "not ready", which the next launch's check would report
     if (i % polls_between_checks != 0) continue;
-    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-    check_(waited);
+    patience.look();
+    check_(patience);
     // A step takes under a millisecond, so poll without a pause at first. Longer waits leave the core to others.
-    if (waited > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (patience.counted() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/patience.hpp"
+
 namespace mrmf::cuda {
 
 /// A failed call and its place.
@@ -149,8 +151,11 @@ class PinnedBuffer {
 /// Waits for the device without getting stuck in it: a collective whose peer has died never ends by itself.
 class Waiter {
  public:
-  /// `check` is called now and then during a wait, with the seconds waited so far. It may throw.
-  void watch(std::function<void(double)> check) { check_ = std::move(check); }
+  /// `check` is called now and then during a wait, with the time waited so far. It may throw.
+  void watch(const WaitLimit& limit, std::function<void(const Patience&)> check) {
+    limit_ = limit;
+    check_ = std::move(check);
+  }
   void stop_watching() { check_ = nullptr; }
 
   /// Returns when all work on `stream` is done, or all that was on it when `event` was recorded. FaultError when it
@@ -160,7 +165,8 @@ class Waiter {
 
  private:
   void poll(const std::function<cudaError_t()>& query) const;
-  std::function<void(double)> check_;
+  WaitLimit limit_;
+  std::function<void(const Patience&)> check_;
 };
 
 }  // namespace mrmf::cuda

@@ -50,7 +50,7 @@ using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
 /// A record of all that `calls` queue on the stream, to be launched at once. None of it runs yet.
 Record record(cudaStream_t stream, const std::function<void()>& calls);
 
-/// Steps as records: launching some forty kernels one by one costs as much as running them. A key's first step runs
+/// Steps as records: launching a hundred kernels one by one costs as much as running them. A key's first step runs
 /// call by call, which also loads its kernels. The second is recorded, and from then on the record is launched.
 class Recorder {
  public:

@@ -16,8 +16,9 @@ class Windows {
  public:
   static constexpr std::uint32_t side = Side;
 
-  explicit Windows(const PoolGeometry& g) {
+  explicit Windows(const PoolGeometry& g, Index samples) {
     const Extent sizes = g.out();
+    count32(samples * product(g.in));  // input rows are counted in 32 bits
     for (int a = 0; a < 3; ++a) {
       const auto axis = static_cast<std::size_t>(a);
       in_[a] = count32(g.in[axis]), out_[a] = count32(sizes[axis]);
@@ -108,14 +109,14 @@ class Windows {
 
 /// Calls use(windows) with the side that fits; windows = stride.
 template <class Use>
-void with_windows(const PoolGeometry& g, Use use) {
+void with_windows(const PoolGeometry& g, Index samples, Use use) {
   const auto cube = [&](Index side) { return g.window == Extent{side, side, side} && g.stride == g.window; };
   if (cube(1))
-    use(Windows<1>(g));
+    use(Windows<1>(g, samples));
   else if (cube(2))
-    use(Windows<2>(g));
+    use(Windows<2>(g, samples));
   else
-    use(Windows<>(g));
+    use(Windows<>(g, samples));
 }
 
 }  // namespace mrmf::cuda

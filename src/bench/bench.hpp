@@ -29,9 +29,11 @@ void fill_normal(Span values, std::uint64_t seed);
 /// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 struct BenchSettings {
   std::string preset = "neuron_inverter";
-  Shape sample;    ///< of one sample; n is ignored
-  int batch = 0;   ///< 0: Preset::batch
-  int steps = 10;  ///< timed, after some that are not
+  Shape sample;          ///< of one sample; n is ignored
+  int batch = 0;         ///< 0: Preset::batch
+  int steps = 10;        ///< timed, after some that are not
+  int first = 0;         ///< training: steps before all others whose losses are written
+  bool profile = false;  ///< training: one more step at the end, which a profiler sees
   OptimizerSettings optimizer{};
   OutputOption json;  ///< for the figures
 };

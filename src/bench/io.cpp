@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "io/input_file.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
@@ -158,9 +158,8 @@ class Loader {
     const Index positions = product(shape_.read_sample().spatial);
     const double read =
         world.sum(static_cast<double>(positions)) / groups / static_cast<double>(product(shape_.sample.spatial));
-    for (const std::string& name : spec.sample_names())
-      bytes_ += read * static_cast<double>(shape_.samples *
-                                           RowReader(spec.files.front(), name, kMostCached, spec.packing).row_bytes());
+    const auto first = RowSources(spec, shape_, spec.sample_names()).open(0);
+    for (const auto& rows : *first) bytes_ += read * static_cast<double>(shape_.samples * rows->row_bytes());
     const std::string blocks =
         grids ? fmt::format("; run.grid = {}: with the positions beside the blocks, {:.1f} % more are read",
                             resolution_text(step_.grid, shape_.sample.axes), 100 * (read - 1))

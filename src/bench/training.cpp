@@ -10,6 +10,7 @@
 #include "kernels/random.hpp"
 #include "src/bench/bench.hpp"
 #include "src/config/presets.hpp"
+#include "src/system/backend_choice.hpp"
 #include "src/system/timer.hpp"
 
 #define XXH_INLINE_ALL
@@ -46,9 +47,8 @@ struct Outcome {
   std::uint64_t parameters = 0;  // a hash
 };
 
-Outcome run(Backend& backend, const BenchSettings& settings) {
-  BenchSteps steps(backend, settings);
-  for (int i = 0; i < settings.steps; ++i) {
+Outcome run(Backend& backend, BenchSteps& steps, int count) {
+  for (int i = 0; i < count; ++i) {
     steps.load();
     steps.step();
   }
@@ -139,7 +139,7 @@ void warm_up(Backend& backend, BenchSteps& steps) {
 }
 
 std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load) {
-  const int at_a_time = backend.immediate() ? 1 : 10;
+  const int at_a_time = backend.immediate() ? 1 : std::min(10, timed);
   std::vector<double> seconds;
   for (int done = 0; done < timed; done += at_a_time) {
     const Timer timer;
@@ -159,6 +159,7 @@ double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
 
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
   BenchSteps steps(backend, settings);
+  const Outcome first = run(backend, steps, settings.first);
   warm_up(backend, steps);
   const std::vector<double> times = step_times(backend, steps, settings.steps, false);
   const double step = median(times), mean = std::reduce(times.begin(), times.end()) / static_cast<double>(times.size());
@@ -171,14 +172,26 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   const std::string json = fmt::format(
       "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"mean_step_seconds\": {:.7f}, "
       "\"loader_samples_per_second\": {:.6g}, "
-      "\"batch\": {}, \"steps\": {}}}\n",
-      settings.batch / step, step, mean, settings.batch / loaded, settings.batch, settings.steps);
+      "\"batch\": {}, \"steps\": {}{}}}\n",
+      settings.batch / step, step, mean, settings.batch / loaded, settings.batch, settings.steps,
+      settings.first > 0
+          ? fmt::format(", \"losses\": {}, \"parameters_hash\": \"{:016x}\"", exact(first.losses), first.parameters)
+          : "");
+  if (settings.profile && !backend.immediate()) {
+    backend.finish();
+    cuda_profile(true);
+    steps.step();
+    backend.finish();
+    cuda_profile(false);
+  }
   out << "\n" << json;
   settings.json.write(json);
 }
 
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out) {
-  const Outcome device = run(parity.device, settings), host = run(parity.host, settings);
+  BenchSteps device_steps(parity.device, settings), host_steps(parity.host, settings);
+  const Outcome device = run(parity.device, device_steps, settings.steps);
+  const Outcome host = run(parity.host, host_steps, settings.steps);
   out << fmt::format("{}, sample {}, batch {}, SGD: loss per sample\n{:>5} {:>14} {:>14}\n", settings.preset,
                      to_string(settings.sample), settings.batch, "step", parity.device.name(), parity.host.name());
   for (std::size_t i = 0; i < host.losses.size(); ++i)

@@ -46,10 +46,15 @@ std::vector<std::string> checked(const std::vector<std::string>& names, const st
   return plain_names;
 }
 
+DatasetSpec packed_as(DatasetSpec spec, PackingRule packing) {
+  spec.packing = packing;
+  return spec;
+}
+
 // Whole numbers are copied as they are stored: they may be the names of things, of which float32 knows too few.
-PackingRule packing_of(const std::string& path, const std::string& name, PackingRule rule) {
-  if (rule == PackingRule::apply && RowReader(path, name, kCached).packing().whole()) return PackingRule::ignore;
-  return rule;
+PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name) {
+  const auto open = RowSources(spec, &shape, {name}, {1, kCached}).open(0);
+  return open->front()->packing().whole() ? PackingRule::ignore : spec.packing;
 }
 
 std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
@@ -65,6 +70,7 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
       if (world.root()) column = inspect(name, shape);
     });
     std::vector<Index> words(column.shape);
+    words.push_back(static_cast<Index>(column.packing));
     words.push_back(static_cast<Index>(column.type));
     Index size = std::ssize(words);
     world.broadcast(std::span(&size, 1), 0);
@@ -72,7 +78,11 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
     world.broadcast(std::span(words), 0);
     column.type = static_cast<ElementType>(words.back());
     words.pop_back();
+    column.packing = static_cast<PackingRule>(words.back());
+    words.pop_back();
     column.shape = words;
+    column.sources = std::make_unique<RowSources>(packed_as(spec_, column.packing), &shape, std::vector{name},
+                                                  RowSources::Limits{1, kCached});
     columns_.push_back(std::move(column));
   }
 }
@@ -80,11 +90,12 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
 AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
   Column column;
   std::string first;  // file
+  const PackingRule packing = packing_of(spec_, shape, name);
+  const RowSources sources(packed_as(spec_, packing), &shape, {name}, {1, kCached});
   for (std::size_t f = 0; f < spec_.files.size(); ++f) {
-    const std::string& path = spec_.files[f];
-    const PackingRule packing = packing_of(path, name, spec_.packing);
-    const RowReader reader(path, name, kCached, packing);
-    const std::string where = path + ": data set '" + name + "'";
+    const auto open = sources.at(f);
+    const RowSource& reader = *open->front();
+    const std::string& where = reader.where();
     if (reader.shape().front() != stored_.rows_of_file(f))
       throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
                       "' has " + std::to_string(stored_.rows_of_file(f)) +
@@ -94,7 +105,7 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
     all.front() = shape.samples;
     if (f == 0) {
       column = {.shape = all, .type = reader.type(), .packing = packing};
-      first = path;
+      first = spec_.files[f];
     } else if (all != column.shape) {
       throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +
                       first + " of " + shape_text({column.shape.begin() + 1, column.shape.end()}) +
@@ -111,7 +122,7 @@ void AppendedData::create(Hdf5Output& out) const {
   for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
 }
 
-void AppendedData::copy(const RowReader& from, Range rows, const Place& to) {
+void AppendedData::copy(const RowSource& from, Range rows, const Place& to) {
   const Index most = std::max<Index>(1, kAtOnce / std::max<Index>(1, from.row_bytes()));
   for (Index done = 0; done < rows.count; done += most) {
     const Index count = std::min(most, rows.count - done);
@@ -123,15 +134,11 @@ void AppendedData::copy(const RowReader& from, Range rows, const Place& to) {
 
 void AppendedData::write(Hdf5Output& out, Range samples) {
   for (std::size_t c = 0; c < names_.size(); ++c) {
-    Column& column = columns_[c];
+    const Column& column = columns_[c];
     Index done = samples.first;
     stored_.for_each_run(samples, [&](const RowRun& run) {
-      if (!column.reader || column.file != run.file) {
-        column.reader.reset();
-        column.reader = std::make_unique<RowReader>(spec_.files[run.file], names_[c], kCached, column.packing);
-        column.file = run.file;
-      }
-      copy(*column.reader, run.rows, {out, names_[c], done});
+      const auto open = column.sources->at(run.file);
+      copy(*open->front(), run.rows, {out, names_[c], done});
       done += run.rows.count;
     });
   }

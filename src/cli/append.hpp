@@ -31,13 +31,12 @@ class AppendedData {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
-  /// One of the data sets: what it is in all files, and the file that is being read.
+  /// One of the data sets: what it is in all files.
   struct Column {
     std::vector<Index> shape;  ///< of all samples
     ElementType type = ElementType::other;
-    std::size_t file = 0;
     PackingRule packing = PackingRule::apply;
-    std::unique_ptr<RowReader> reader{};
+    std::unique_ptr<RowSources> sources{};
   };
   /// Rows of an output.
   struct Place {
@@ -45,7 +44,7 @@ class AppendedData {
     const std::string& name;
     Index first = 0;
   };
-  void copy(const RowReader& from, Range rows, const Place& to);
+  void copy(const RowSource& from, Range rows, const Place& to);
   Column inspect(const std::string& name, const DatasetShape& shape) const;
 
   std::vector<std::string> names_;

@@ -46,9 +46,9 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
   return sample;
 }
 
-// Checks the host's memory: the model's arenas with two moments, a batch and its copy. A device reports when it is
-// full.
-void require_memory(Backend& backend, const BenchSettings& settings) {
+// Looks at the host's memory: the model's arenas with two moments, a batch and its copy. Only warns, because a
+// machine's memory may grow. A device reports when it is full.
+void look_at_memory(Backend& backend, const BenchSettings& settings) {
   ModelSettings model;
   model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
   const Network network(backend, model.network);
@@ -56,10 +56,10 @@ void require_memory(Backend& backend, const BenchSettings& settings) {
   const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
   const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = host_memory() / 1e9;
   if (needed > there)
-    throw ConfigError(
-        fmt::format("--batch {}: {} of samples {} takes {:.3g} GB and {:.3g} GB may be used; give a "
-                    "smaller --batch or --sample",
-                    settings.batch, settings.preset, to_string(settings.sample), needed, there));
+    std::cerr << fmt::format(
+        "warning: --batch {}: {} of samples {} takes {:.3g} GB and this machine has {:.3g} GB; give a "
+        "smaller --batch or --sample if it ends here\n",
+        settings.batch, settings.preset, to_string(settings.sample), needed, there);
 }
 
 // About one and a half times the effect of rounding through all layers (docs/gpu.md). Rounding decides which of two
@@ -78,7 +78,7 @@ void compare_gradients(BenchOptions& options, Comm& world) {
   cpu.device = Device::cpu;
   cpu.backend = options.run.backend;
   const auto host = make_backend(cpu, world);
-  require_memory(*host, options.settings);
+  look_at_memory(*host, options.settings);
   GradientTolerance tolerance = usual_tolerance(options.run.precision);
   if (options.gradients.distance > 0) tolerance.distance = options.gradients.distance;
   if (options.gradients.along > 0) tolerance.along = options.gradients.along;
@@ -111,7 +111,7 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
     return;
   }
   const auto backend = make_backend(options.run, world);
-  if (backend->immediate()) require_memory(*backend, options.settings);
+  if (backend->immediate()) look_at_memory(*backend, options.settings);
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())
@@ -332,6 +332,14 @@ void add_bench(Subcommands& commands) {
     } else {
       add("--threads", options->run.threads, "0: all cores this process may use", not_negative());
       add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
+    }
+    if (what == Benchmark::training) {
+      add("--first", options->settings.first,
+          "steps before the timed ones whose losses, and a hash of the parameters after them, go to --json",
+          not_negative());
+      sub->add_flag("--deterministic", options->run.deterministic, "as run.deterministic: the same bits in every run");
+      sub->add_flag("--profile", options->settings.profile,
+                    "let a profiler see one more step at the end, and no other");
     }
     sub->add_option("--graph", options->graph, "on a GPU: replay recorded steps (on or off)")->capture_default_str();
     sub->add_option("--json", options->settings.json.file, "file to write the figures to");

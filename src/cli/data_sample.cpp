@@ -36,7 +36,7 @@ std::vector<std::string> packing_lines(const DatasetSpec& spec) {
   std::vector<std::string> lines, names = spec.sample_names();
   if (!spec.labels.empty()) names.push_back(spec.labels);
   for (const std::string& name : names)
-    if (const std::string text = RowReader(spec.files.front(), name, kMostCached, spec.packing).packing().text();
+    if (const std::string text = RowReader(spec.files.front(), name, {.packing = spec.packing}).packing().text();
         !text.empty())
       lines.push_back("'" + name + "' is " + text);
   return lines;

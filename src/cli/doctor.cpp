@@ -19,21 +19,38 @@
 namespace mrmf {
 namespace {
 
-void print_facts(bool json, Comm& world) {
-  std::unique_ptr<Backend> backend;
-  std::string no_gpu;
+struct DoctorOptions {
+  bool json = false;
+  RunConfig run;  // device: what to look for
+};
+
+// A GPU that is there or asked for and cannot be used is what a doctor should tell.
+std::unique_ptr<Backend> backend_found(const RunConfig& run, Comm& world, std::string& no_gpu) {
   try {
-    backend = make_backend(RunConfig{}, world);
-  } catch (const ConfigError& error) {  // a GPU is there but cannot be used, which a doctor should tell
+    return make_backend(run, world);
+  } catch (const ConfigError& error) {
     no_gpu = error.what();
-    RunConfig cpu;
-    cpu.device = Device::cpu;
-    backend = make_backend(cpu, world);
+  } catch (const FaultError& error) {
+    no_gpu = error.what();
   }
+  RunConfig cpu;
+  cpu.device = Device::cpu;
+  return make_backend(cpu, world);
+}
+
+// As an object, not as text in a text; nothing for the host.
+nlohmann::ordered_json device_properties(const Backend& backend) {
+  if (backend.name() != "cuda") return {};
+  return nlohmann::ordered_json::parse(cuda_device_properties(), nullptr, false);
+}
+
+void print_facts(const DoctorOptions& options, Comm& world) {
+  std::string no_gpu;
+  const std::unique_ptr<Backend> backend = backend_found(options.run, world, no_gpu);
   const int threads = choose_threads(0, world);
   if (!world.root()) return;
   const Machine machine = this_machine();
-  if (json) {
+  if (options.json) {
     std::cout << nlohmann::ordered_json{{"mrmf", kVersion},
                                         {"git", kGitHash},
                                         {"processor", machine.processor},
@@ -42,6 +59,7 @@ void print_facts(bool json, Comm& world) {
                                         {"backend", backend->description()},
                                         {"gpu_error",
                                          no_gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(no_gpu)},
+                                        {"gpu", device_properties(*backend)},
                                         {"mpi", MpiSession::version()},
                                         {"hdf5", hdf5_version()},
                                         {"ranks", world.size()},
@@ -67,10 +85,12 @@ void print_facts(bool json, Comm& world) {
 void add_doctor(Subcommands& commands) {
   CLI::App* doctor =
       commands.app.add_subcommand("doctor", "what mrmf finds here: libraries, processor, memory, ranks, threads");
-  auto json = std::make_shared<bool>();
-  add_json(*doctor, *json, "print the same as one JSON object");
+  auto options = std::make_shared<DoctorOptions>();
+  add_json(*doctor, options->json, "print the same as one JSON object");
+  add_choice(*doctor, "--device", options->run.device, choices<Device>(),
+             "what to look for; cuda also says why there is none");
   add_example(*doctor, "mrmf doctor");
-  commands.run(*doctor, [json, &world = commands.world] { print_facts(*json, world); });
+  commands.run(*doctor, [options, &world = commands.world] { print_facts(*options, world); });
 }
 
 }  // namespace mrmf

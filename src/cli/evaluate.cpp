@@ -36,14 +36,14 @@ void print_scores(const ModelOptions& options, Comm& world) {
   if (options.json) {
     nlohmann::ordered_json json{{"samples", t.shape.samples},
                                 {"samples_name", t.spec.samples},
-                                {"labels_name", t.spec.labels},
+                                {"labels_name", t.spec.labels_text()},
                                 {"files", t.spec.files}};
     json.update(scores.json());
     std::cout << json.dump(2) << "\n";
     return;
   }
-  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{}", t.shape.samples, t.spec.samples, t.spec.labels,
-                           fmt::join(t.spec.files, ", "), scores.text());
+  std::cout << fmt::format("{} samples of {} with labels {} ({})\n\n{}", t.shape.samples, t.spec.samples,
+                           t.spec.labels_text(), fmt::join(t.spec.files, ", "), scores.text());
 }
 
 }  // namespace
@@ -54,7 +54,12 @@ void add_evaluate(Subcommands& commands) {
   auto options = std::make_shared<ModelOptions>();
   evaluate->add_option("model", options->models, "folder of a finished run, or a model file")->required()->expected(1);
   add_model_options(*evaluate, *options);
-  evaluate->add_option("--labels", options->labels, "name of the data set of labels, e.g. test_unitStar_par");
+  evaluate
+      ->add_option("--labels", options->labels,
+                   "name of the data set of labels, e.g. test_unitStar_par; once for each where there are several")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   add_json(*evaluate, options->json);
   add_example(*evaluate, "mrmf evaluate runs/mine");
   commands.run(*evaluate, [=, &world = commands.world] { print_scores(*options, world); });

@@ -214,7 +214,10 @@ void add_predict(Subcommands& commands) {
                    "averaged")
       ->required();
   add_model_options(*predict, options->model);
-  predict->add_option("--labels", options->model.labels, "accepted as for evaluate; labels are never read");
+  predict->add_option("--labels", options->model.labels, "accepted as for evaluate; labels are never read")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   predict
       ->add_option(
           "--output,-o", options->model.output,

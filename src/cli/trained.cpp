@@ -6,9 +6,11 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/row_source.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "layers/dropout_passes.hpp"
@@ -29,13 +31,15 @@ namespace {
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
   DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
-  if (!options.samples.empty()) {
-    spec.samples = options.samples.front();
-    spec.more_samples.assign(options.samples.begin() + 1, options.samples.end());
-  }
-  if (!options.files.empty() || !options.samples.empty()) spec.choice = {};  // the run's split is of its own data
-  if (!options.labels.empty()) spec.labels = options.labels;
-  if (labels == LabelUse::unread) spec.labels.clear();
+  if (!options.samples.empty()) spec.name_samples(options.samples);
+  if (!options.groups.empty() && spec.rows != RowForm::groups)
+    throw ConfigError("--groups " + options.groups +
+                      ": the samples of the run are no groups of its files (data.rows); leave it out");
+  if (!options.groups.empty()) spec.groups = options.groups;
+  if (!options.files.empty() || !options.samples.empty() || !options.groups.empty())
+    spec.choice = {};  // the run's split is of its own data
+  if (!options.labels.empty()) spec.name_labels(options.labels);
+  if (labels == LabelUse::unread) spec.name_labels({});
   if (options.missing) spec.missing = *options.missing;
   if (options.not_finite) spec.not_finite = *options.not_finite;
   if (options.packing) spec.packing = *options.packing;
@@ -55,7 +59,7 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const st
                         ": is read by this very command; name another output, and with --append NAME the data sets of "
                         "the sample files (ids, coordinates, masks) that are to be copied beside the predictions");
   std::vector<std::string> names = spec.sample_names();
-  if (!spec.labels.empty()) names.push_back(spec.labels);
+  std::ranges::copy(spec.label_names(), std::back_inserter(names));
   std::vector<std::string> inputs = all_inputs(options.output, spec.files, names);
   for (const ModelChoice& choice : choices)
     for (const std::string& input : choice.inputs()) inputs.push_back(input);
@@ -69,11 +73,13 @@ struct Trait {
 
 std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) {
   const DataConfig& data = choice.config.data;
+  constexpr const char* rows[] = {"axis", "files", "groups"};
   constexpr const char* tasks[] = {"numbers", "yes or no", "classes"};
   const auto text = [](const auto& words) { return words.empty() ? std::string("not given") : words; };
   return {{"the task", tasks[static_cast<std::size_t>(choice.config.training.loss.task())]},
           {"the resolution", fmt::format("{}", fmt::join(choice.resolution, "x"))},
           {"the shape of a sample", sample},
+          {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
           {"data.axes", text(data.train.axes)},
           {"data.mask", data.train.mask ? "true" : "false"},
           {"data.layout", data.train.layout == SampleLayout::transpose ? "transpose" : "reinterpret"}};
@@ -104,12 +110,12 @@ void require_one_kind(const ModelOptions& options, const std::vector<ModelChoice
 
 // A mean over runs is for samples that none of them was trained on.
 void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>& choices) {
-  if (!options.files.empty() || !options.samples.empty()) return;
+  if (!options.files.empty() || !options.samples.empty() || !options.groups.empty()) return;
   const DatasetSpec first = dataset(options, choices.front().config.data, LabelUse::unread);
   for (std::size_t m = 1; m < choices.size(); ++m) {
     const DatasetSpec here = dataset(options, choices[m].config.data, LabelUse::unread);
     if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
-        here.choice == first.choice)
+        here.groups == first.groups && here.choice == first.choice)
       continue;
     std::cout << fmt::format(
         "{}: its own data are others than those of {}, which are used for all; it may have been "
@@ -121,7 +127,8 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
 // Of samples that were named on the command line, where validation rows are meant.
 void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
                         std::ostream& told, Comm& world) {
-  if ((options.files.empty() && options.samples.empty()) || options.split == SplitName::train) return;
+  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitName::train)
+    return;
   for (const ModelChoice& choice : choices)
     if (const std::string text = training_rows_text(choice, t.spec, t.shape, world); !text.empty() && world.root())
       told << text << "\n";
@@ -246,10 +253,10 @@ void require_finite(const Trained& t, const Evaluated& batch) {
   if (bad == batch.outputs.end()) return;
   const Index sample = batch.first + (bad - batch.outputs.begin()) / t.output().per_sample();
   const RowRun at = StoredRows(t.shape).at(sample);
-  throw FaultError(fmt::format(
-      "{}: the model's output for row {} of {} (data set '{}') is {}; its samples are too large for it, "
-      "or it was not trained well",
-      batch.by.name, at.rows.first, t.spec.files[at.file], t.spec.samples, std::isnan(*bad) ? "NaN" : "infinite"));
+  const auto open = RowSources(t.spec, t.shape, {t.spec.samples}).open(at.file);
+  throw FaultError(
+      fmt::format("{}: the model's output for {} is {}; its samples are too large for it, or it was not trained well",
+                  batch.by.name, open->front()->place(at.rows.first), std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
 // All stored numbers are finite, so that those which are not come from a logarithm.
@@ -347,6 +354,10 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
       ->expected(1)
       ->allow_extra_args(false)  // a list would take the run's folder that follows
       ->take_all();
+  sub.add_option(
+      "--groups", options.groups,
+      "the groups that are samples, such as \"test/*\", of a run with data.rows = \"groups\"; the run's unless "
+      "given");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
   add_choice(sub, "--not-finite", options.not_finite, choices<NotFiniteRule>(),

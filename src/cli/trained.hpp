@@ -28,7 +28,8 @@ struct ModelOptions {
   std::vector<std::string> files;   ///< replace the run's own data
   SplitName split = SplitName::validation;
   std::vector<std::string> samples;         ///< data set names if not the run's
-  std::string labels;                       ///< the same; predict needs none
+  std::vector<std::string> labels;          ///< the same; predict needs none
+  std::string groups;                       ///< the groups that are samples; empty: those of the split
   std::optional<MissingRule> missing;       ///< if other than the run's data.missing
   std::optional<NotFiniteRule> not_finite;  ///< the same of data.not_finite
   std::optional<PackingRule> packing;       ///< the same of data.packing

@@ -32,7 +32,7 @@ std::vector<Index> places(const std::vector<std::string>& files, const std::vect
 
 // The rows that the choice of the training data takes; nothing where its files are gone.
 std::optional<DatasetShape> rows_of_training(DatasetSpec train, Comm& world) {
-  train.labels.clear();
+  train.name_labels({});
   train.missing = MissingRule::fill;
   train.not_finite = NotFiniteRule::refuse;  // skipping would read all samples
   try {
@@ -56,11 +56,20 @@ Index count_common(const DatasetShape& shape, const std::vector<Index>& places, 
     });
   };
   for_each_row(all, trained.samples, [&](std::size_t file, std::size_t row) { taken[file][row] = true; });
+  std::vector<std::map<std::string, std::size_t>> groups(trained.groups.size());  // rows by the names of groups
+  for (std::size_t f = 0; f < groups.size(); ++f)
+    for (const std::string& name : *trained.groups[f].names) groups[f].emplace(name, groups[f].size());
+  const auto row_of = [&](std::size_t file, std::size_t row, std::size_t in) {  // as training counts it
+    if (groups.empty() || shape.groups.empty()) return row;
+    const auto found = groups[in].find((*shape.groups[file].names)[row]);
+    return found == groups[in].end() ? taken[in].size() : found->second;
+  };
   Index common = 0;
   for_each_row(here, shape.samples, [&](std::size_t file, std::size_t row) {
     if (places[file] < 0) return;
-    const std::vector<bool>& of_file = taken[static_cast<std::size_t>(places[file])];
-    if (row < of_file.size() && of_file[row]) ++common;
+    const auto in = static_cast<std::size_t>(places[file]);
+    const std::size_t at = row_of(file, row, in);
+    if (at < taken[in].size() && taken[in][at]) ++common;
   });
   return common;
 }

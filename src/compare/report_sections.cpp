@@ -87,7 +87,7 @@ std::string phase_table(const Run& run, const Plan& plan) {
 // What was trained on, and what validated.
 std::string data_words(const DataConfig& data) {
   const auto names = [](const DatasetSpec& spec) {
-    return fmt::format("{} with labels {}", fmt::join(spec.sample_names(), " and "), spec.labels);
+    return fmt::format("{} with labels {}", fmt::join(spec.sample_names(), " and "), spec.labels_text());
   };
   const auto files = [](const DatasetSpec& spec) { return fmt::format("{}: ", fmt::join(spec.files, ", ")); };
   const std::string train = files(data.train) + names(data.train) + "; ";

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "io/axis_order.hpp"
@@ -90,23 +91,25 @@ void add_normalisation(Keys& keys, const std::string& one, Field field, const st
       "mean_std: the same for the divisor" + more_of_std + measured);
 }
 
-// A data set's name, or a list of several.
+// A name, or a list of several; `field` gives the first and the others.
 template <class Field>
-void add_samples(Keys& keys, const std::string& path, Field field, const std::string& meaning) {
+void add_names(Keys& keys, const std::string& path, Field field, const std::string& meaning) {
   constexpr const char* expected = "a text, or a list of texts";
-  keys.push_back({path, expected, meaning + "; of several, [\"density\", \"velocity\"], the channels follow each other",
+  keys.push_back({path, expected, meaning,
                   [=](DataConfig& data, const Value& value, const std::string& full) {
                     const std::vector<Value> items = read_list(value);
                     if (items.empty()) refuse(value, full, expected);
-                    field(data).samples = read_text(items.front(), full, {});
-                    field(data).more_samples.clear();
-                    for (std::size_t i = 1; i < items.size(); ++i)
-                      field(data).more_samples.push_back(read_text(items[i], full, {}));
+                    const auto [first, more] = field(data);
+                    first = read_text(items.front(), full, {});
+                    more.clear();
+                    for (std::size_t i = 1; i < items.size(); ++i) more.push_back(read_text(items[i], full, {}));
                   },
                   [=](const DataConfig& data) {
-                    const DatasetSpec& spec = field(data);
-                    if (spec.more_samples.empty()) return write(spec.samples, {});
-                    return write(spec.sample_names(), {});
+                    const auto [first, more] = field(data);
+                    if (more.empty()) return write(first, {});
+                    std::vector<std::string> names{first};
+                    names.insert(names.end(), more.begin(), more.end());
+                    return write(names, {});
                   }});
 }
 
@@ -114,49 +117,69 @@ void add_samples(Keys& keys, const std::string& path, Field field, const std::st
 void add_roles(Keys& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
-  keys.push_back({"split.validation", expected,
-                  "rows, files: the share that validates; column: the values whose rows validate, such as [1] or "
-                  "[\"val\"]; of a column of two numbers, one of them 0, the other one unless set",
-                  [=](DataConfig& data, const Value& value, const std::string& path) {
-                    const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
-                    if (!number) {
-                      data.split.validation_roles = read_values(value, path, expected);
-                      return;
-                    }
-                    const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
-                    if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
-                    data.split.validation = x;
-                  },
-                  [](const DataConfig& data) {
-                    if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
-                    return fmt::format("{}", data.split.validation);
-                  }});
   keys.push_back(
-      {"split.train", "a list of numbers or texts",
-       "column: the values whose rows train; unless set 0, \"train\", or the only one that does not validate; "
-       "rows of other values are left out",
-       [](DataConfig& data, const Value& value, const std::string& path) {
-         data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+      {"split.validation", expected,
+       "rows, files: the share that validates; column: a list of the values whose rows validate, such as [1] "
+       "or [\"val\"]; without it, of a column of 0 and one other number, the other one",
+       [=](DataConfig& data, const Value& value, const std::string& path) {
+         const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+         if (!number) {
+           data.split.validation_roles = read_values(value, path, expected);
+           return;
+         }
+         const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
+         if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
+         data.split.validation = x;
        },
-       [](const DataConfig& data) { return write_values(data.split.train_roles); }});
+       [](const DataConfig& data) {
+         if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
+         return fmt::format("{}", data.split.validation);
+       }});
+  keys.push_back({"split.train", "a list of numbers or texts",
+                  "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
+                  "one that does "
+                  "not validate unless set",
+                  [](DataConfig& data, const Value& value, const std::string& path) {
+                    data.split.train_roles = read_values(value, path, "a list of numbers or texts");
+                  },
+                  [](const DataConfig& data) { return write_values(data.split.train_roles); }});
   add(keys, "split.column", MRMF_FIELD(split.column), {},
       "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
+}
+
+// Names of training or validation data: `spec` gives their specification.
+template <class Spec>
+void add_split(Keys& keys, const std::string& part, Spec spec) {
+  add_names(
+      keys, part + ".samples", [=](auto& d) { return std::tie(spec(d).samples, spec(d).more_samples); },
+      "data set of the " + part + " samples; of several, [\"density\", \"velocity\"], the channels follow each other");
+  add_names(
+      keys, part + ".labels", [=](auto& d) { return std::tie(spec(d).labels, spec(d).more_labels); },
+      "the same of their labels; \"@omega_m\" is an attribute of the file, or of a sample's group, and "
+      "\"density@omega_m\" one of a data set; of several, [\"@omega_m\", \"@sigma_8\"], the outputs follow each other");
 }
 
 void add_files(Keys& keys) {
   add(keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
       "order; relative paths start at the current directory");
-  add_samples(keys, "train.samples", MRMF_FIELD(train), "data set of the training samples");
-  add(keys, "train.labels", MRMF_FIELD(train.labels), {}, "data set of the training labels");
+  add(keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
+      "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
+      "all "
+      "that the data set of one group holds; then names are within the group");
+  add(keys, "groups", MRMF_FIELD(train.groups), {},
+      "rows = \"groups\": the groups that are samples, such as \"sim_*\" or \"train/*\", in the order of their names; "
+      "* "
+      "unless set: all that hold the data sets");
+  add(keys, "validation.groups", MRMF_FIELD(validation.groups), {}, "the same for validation; data.groups unless set");
+  add_split(keys, "train", MRMF_FIELD(train));
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},
       "files of the validation split; data.files unless set");
   // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
   keys.back().write = [](const DataConfig& data) {
     return data.validation.files == data.train.files ? "" : write(data.validation.files, {});
   };
-  add_samples(keys, "validation.samples", MRMF_FIELD(validation), "data set of the validation samples");
-  add(keys, "validation.labels", MRMF_FIELD(validation.labels), {}, "data set of the validation labels");
+  add_split(keys, "validation", MRMF_FIELD(validation));
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
       "names, chosen at random, or the rows that a data set of the files marks");
@@ -255,9 +278,10 @@ void split_files(DataConfig& data, const Place& place) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return mix(data.split.seed, 0x66696c6573, i); });
   order.resize(wanted);
+  std::vector<bool> validates(all.size());
+  for (const std::size_t i : order) validates[i] = true;
   data.train.files.clear();
-  for (std::size_t i = 0; i < all.size(); ++i)
-    (std::ranges::find(order, i) == order.end() ? data.train : data.validation).files.push_back(all[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) (validates[i] ? data.validation : data.train).files.push_back(all[i]);
 }
 
 // A name that no file has, such as an address, helps nobody further on.
@@ -293,9 +317,15 @@ void complete_split(DataConfig& data, const Place& place) {
                 "data.validation.samples", "data.validation.samples and data.split.by are both given; remove one");
   share(data.validation.samples, data.train.samples, "data.validation.samples");
   data.validation.more_samples = data.train.more_samples;
+  place.require(data.validation.more_labels.empty() || data.validation.more_labels == data.train.more_labels,
+                "data.validation.labels", "data.validation.labels and data.split.by are both given; remove one");
   share(data.validation.labels, data.train.labels, "data.validation.labels");
+  data.validation.more_labels = data.train.more_labels;
   if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
   if (!by_rows) return;
+  place.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",
+                "data.validation.groups are groups of their own, and data.split.by takes validation samples from "
+                "data.groups; remove one");
   place.require(data.validation.files.empty() || data.validation.files == data.train.files, "data.validation.files",
                 "data.validation.files are files of their own, and data.split.by takes validation samples from "
                 "data.files; remove one");
@@ -359,6 +389,7 @@ void complete_data(DataConfig& data, const Places& places, const std::string& or
   require("data.validation.samples", !data.validation.samples.empty(), split);
   require("data.validation.labels", !data.validation.labels.empty(), split);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
+  if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
   try {
     order = parse_axes(data.train.axes);
@@ -370,6 +401,11 @@ void complete_data(DataConfig& data, const Places& places, const std::string& or
   place.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
                 "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
   data.validation.axes = data.train.axes;
+  data.validation.rows = data.train.rows;
+  if (data.validation.groups.empty()) data.validation.groups = data.train.groups;
+  place.require(data.train.rows == RowForm::groups || (data.train.groups.empty() && data.validation.groups.empty()),
+                place.given("data.groups") ? "data.groups" : "data.validation.groups",
+                "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
   data.validation.layout = data.train.layout;
   data.validation.missing = data.train.missing;
   data.validation.packing = data.train.packing;

@@ -216,7 +216,8 @@ void add_run(Keys& keys) {
   add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
       "GPU: let several ranks compute on one GPU, for tests; it is slow");
   add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
-      "seconds that a rank waits for the others in training before it ends the run");
+      "seconds that a rank waits for the others in training before it ends the run; while a rank is stopped "
+      "(suspended), they do not count");
   add(keys, "run.plans", MRMF_FIELD(run.plans), {},
       "GPU: file that keeps the fastest convolution plans; mrmf/plans.json in the user's cache folder unless set");
 }

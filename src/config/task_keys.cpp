@@ -174,8 +174,8 @@ std::vector<Key<TrainingConfig>> task_keys() {
       "number of classes, whose labels are 0, 1, ...; as many as the network's last layer has channels unless set");
   keys.push_back(
       {"class_values", "a list of numbers or texts",
-       "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; the numbers "
-       "of the classes unless set; one-hot labels, rows of a single 1 and zeros, are recognised without it",
+       "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; one-hot labels, "
+       "rows of a single 1 and zeros, are recognised without it; the numbers of the classes unless set",
        [](TrainingConfig& training, const Value& value, const std::string& path) {
          training.class_values = read_values(value, path, "a list of numbers or texts");
        },

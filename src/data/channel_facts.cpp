@@ -211,7 +211,7 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
   if (of == NumbersOf::samples)
     return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape),
             product(shape.sample.spatial)};
-  return {"data set '" + spec.labels + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape),
+  return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape),
           product(shape.label.spatial)};
 }
 

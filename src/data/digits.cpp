@@ -10,7 +10,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/labels.hpp"
-#include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
@@ -86,14 +86,13 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
                std::vector<Sums>& sums, std::size_t first) {
   const AxisOrder order = parse_axes(spec.axes);
   const StoredRows stored(shape);
-  std::optional<RowReader> reader;
-  std::size_t open = spec.files.size();
+  const RowSources sources(spec, shape, {name});
   Shape own = of == NumbersOf::labels ? shape.label : shape.sample;
   const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
   std::vector<std::byte> values;
   const auto add = [&](const RowRun& run) {
-    if (run.file != open) reader.emplace(spec.files[run.file], name, kMostCached, spec.packing);
-    open = run.file;
+    const auto open = sources.at(run.file);
+    const auto& reader = open->front();
     const Index width = reader->row_bytes() / size_of(reader->type());
     own.channels = width / product(own.spatial);
     if (!is_wide(reader->type())) return;
@@ -135,7 +134,7 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
   for (std::size_t c = 0; c < channels; ++c) possible = possible || may_lose(facts, c);
   if (!possible) return {};
   std::size_t first = 0;
-  for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names()) {
+  for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
     std::vector<Sums> sums(channels);
     const Index own = add_rows(spec, shape, name, of, sums, first);
     for (std::size_t c = 0; c < channels; ++c) {
@@ -159,7 +158,7 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
 std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
   if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
   for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names())
-    if (is_whole(RowReader(spec.files.front(), name, kMostCached, spec.packing).type()))
+    if (is_whole(RowReader(spec.files.front(), name, {.packing = spec.packing}).type()))
       return fmt::format(
           "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
           "them",

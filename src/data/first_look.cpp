@@ -14,6 +14,7 @@
 #include "io/channels_first.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/row_source.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
@@ -173,7 +174,9 @@ bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
 // The values of a column that says what rows are for; none where the array is none.
 std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path) {
   try {
-    return read_split_column({path}, array.name, {array.rows()});
+    DatasetSpec spec;
+    spec.files = {path};
+    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()});
   } catch (const DataError&) {
     return {};
   }
@@ -313,7 +316,7 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   const FileNames names = names_of(path);
   const std::vector<FileArray> arrays = arrays_of(path, names, given);
   FirstLook look;
-  for (const std::string& link : names.broken) look.reasons.push_back("not used: " + link);
+  for (const BrokenLink& link : names.broken) look.reasons.push_back("not used: " + link.text());
   look.packing = given.packing;
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);

@@ -1,12 +1,12 @@
 #include "src/data/logarithms.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
@@ -27,12 +27,12 @@ void refuse_logarithm(const LogarithmPlace& place) {
   const RowRun found = StoredRows(place.shape).at(place.sample);
   const bool labels = place.of == NumbersOf::labels;
   const std::string one = labels ? "label" : "sample";
+  const auto open = RowSources(place.spec, place.shape, labels ? place.spec.label_names() : place.spec.sample_names())
+                        .open(found.file);
   throw DataError(fmt::format(
-      "{}: data set '{}', row {} holds a number that is not above -1, and data.normalise.{}s takes the logarithm of "
-      "1 + x; remove or repair that {}",
-      place.spec.files[found.file],
-      labels ? place.spec.labels : fmt::format("{}", fmt::join(place.spec.sample_names(), "', '")), found.rows.first,
-      one, one));
+      "{} holds a number that is not above -1, and data.normalise.{}s takes the logarithm of 1 + x; remove or repair "
+      "that {}",
+      open->front()->place(found.rows.first), one, one));
 }
 
 void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {

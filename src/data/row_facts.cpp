@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "io/row_source.hpp"
 #include "io/stored_rows.hpp"
 
 #define XXH_INLINE_ALL
@@ -29,7 +30,8 @@ std::string parts_text(Index train, Index validation, const RowsOfPart& a, const
 // "row 50 of chunk.h5"
 std::string place_text(const RowsOfPart& part, Index sample) {
   const RowRun at = StoredRows(part.shape).at(sample);
-  return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
+  if (part.spec.rows == RowForm::axis) return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
+  return RowSources(part.spec, part.shape, {part.spec.samples}).open(at.file)->front()->place(at.rows.first);
 }
 
 }  // namespace

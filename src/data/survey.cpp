@@ -10,7 +10,7 @@
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
 #include "io/not_finite.hpp"
-#include "io/sample_files.hpp"
+#include "io/row_source.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
 #include "src/data/digits.hpp"
@@ -25,30 +25,30 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 }
 
 /// The headers, as every rank sees them.
-NumbersFound numbers_found(const DatasetSpec& spec, const std::vector<std::string>& names, const Shape& shape) {
+NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, const std::vector<std::string>& names,
+                           const Shape& shape) {
   NumbersFound found{fmt::format("{}", fmt::join(names, ", ")),  {}, {},
                      shape.channels > 0 ? to_string(shape) : "", {}, {}};
-  for (const std::string& path : spec.files)
-    for (const std::string& name : names) {
-      if (name == spec.labels && holds_words(spec.form)) {
-        add_once(found.types, "words");
-        continue;
-      }
-      const RowReader reader(path, name, kMostCached, spec.packing);
-      add_once(found.types, to_string(reader.packing().stored));
-      if (const std::string text = reader.packing().text(); !text.empty()) add_once(found.packing, text);
-      add_once(found.storage, reader.way().text);
+  const RowSources sources(spec, &all, names, {.words = true});
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (const auto& rows : *open) {
+      add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
+      if (const std::string text = rows->packing().text(); !text.empty()) add_once(found.packing, text);
+      if (!rows->holds_words()) add_once(found.storage, rows->way().text);
     }
+  }
   return found;
 }
 
 // Of samples in the files, unpacked; every file may have its own types.
 double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
   double bytes = 0;
-  for (std::size_t i = 0; i < spec.files.size(); ++i)
-    for (const std::string& name : spec.sample_names())
-      bytes += static_cast<double>(shape.file_samples[i] *
-                                   RowReader(spec.files[i], name, kMostCached, spec.packing).row_bytes());
+  const RowSources sources(spec, shape, spec.sample_names());
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (const auto& rows : *open) bytes += static_cast<double>(shape.file_samples[i] * rows->row_bytes());
+  }
   return bytes;
 }
 
@@ -97,8 +97,8 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   split.spec = validation ? config.data.validation : config.data.train;
   split.shape = headers_of(split.spec, comm);
   collective_try(comm, [&] {
-    split.samples = numbers_found(split.spec, split.spec.sample_names(), split.shape.sample);
-    split.labels = numbers_found(split.spec, {split.spec.labels}, split.shape.label);
+    split.samples = numbers_found(split.spec, split.shape, split.spec.sample_names(), split.shape.sample);
+    split.labels = numbers_found(split.spec, split.shape, split.spec.label_names(), split.shape.label);
   });
   if (!headers_only) leave_out(split, comm);
   collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
@@ -225,17 +225,20 @@ void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
-  for (const std::string& path : split.spec.files)
-    for (const std::string& name : split.spec.sample_names()) {
-      const RowReader reader(path, name, kMostCached, split.spec.packing);
-      if (reader.way().direct) continue;
+  const RowSources sources(split.spec, split.shape, split.spec.sample_names());
+  for (std::size_t i = 0; i < split.spec.files.size(); ++i) {
+    const auto open = sources.at(i);
+    for (std::size_t n = 0; n < open->size(); ++n) {
+      const RowSource& rows = *(*open)[n];
+      if (rows.way().direct) continue;
       const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
       advice.push_back(
           fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every "
                       "epoch: `h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
-                      name, reader.way().text, path, more));
+                      sources.names()[n], rows.way().text, sources.path(i), more));
       return;
     }
+  }
 }
 
 }  // namespace

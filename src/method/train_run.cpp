@@ -234,10 +234,11 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   const auto& [config, plan, shape, reasons, automatic, validation] = run;
 
   std::optional<RunFolder> folder;  // on the root
-  if (world.root()) {
+  collective_try(world, [&] {
+    if (!world.root()) return;
     folder.emplace(config.run.folder, train.overwrite || train.more_epochs);
     require_kept_config(*folder, train.config_file, asked_text);
-  }
+  });
   Checkpoints checkpoints(config, plan, shape.samples, world.size(), train.continued ? Epochs::more : Epochs::same);
   checkpoints.set_automatic(automatic);
   checkpoints.set_data(record_data(config.data, world), train.changed_data ? DataContents::any : DataContents::same);
@@ -257,11 +258,14 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   if (grids) data.load(share);
   require_validation_logarithms(config, data, world);
   forget_earlier(checkpoints, config, train, world);
-  if (folder) folder->keep();  // from here on there are records
   const TimeEstimate estimate(phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples}),
                               world.size());
   const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
-  RunReport report = open_report(config, plan, settings, checkpoints, folder, train);
+  RunReport report;
+  collective_try(world, [&] {
+    if (folder) folder->keep();  // from here on there are records
+    report = open_report(config, plan, settings, checkpoints, folder, train);
+  });
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
   warnings.add(row_warnings(shape.samples, data.validation().shape.samples));
   if (train.more_epochs) tell_more_epochs(plan, report);

@@ -97,7 +97,7 @@ void settle_labels(Config& config, const DatasetShape& shape, const std::vector<
       throw ConfigError(fmt::format(
           "data.augment changes samples and labels with positions alike, and the labels '{}' are {} numbers "
           "per sample for an output of {}; store them with positions, such as (n, {}, 1)",
-          config.data.train.labels, shape.label.channels, to_string(output), output.spatial[2]));
+          config.data.train.labels_text(), shape.label.channels, to_string(output), output.spatial[2]));
   }
 }
 
@@ -110,7 +110,7 @@ std::vector<std::string> class_warnings(const Config& config, const std::vector<
   const std::string more = absent.size() > 8 ? ", ..." : "";
   if (!more.empty()) absent.resize(8);
   return {fmt::format("class{} {}{} never occur{} in the training labels ('{}'): the network cannot learn {}{}",
-                      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels,
+                      one ? "" : "es", fmt::join(absent, ", "), more, one ? "s" : "", config.data.train.labels_text(),
                       one ? "it" : "them",
                       config.training.class_values.empty() ? "; are the classes numbered from 0?" : "")};
 }

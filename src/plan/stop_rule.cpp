@@ -22,7 +22,7 @@ std::string to_string(StopReason reason) {
 void StopRule::count_unimproved(double value) {
   if (std::isnan(value)) return;  // nothing was scored, so nothing is known
   const auto change = [&](double best) { return settings_.early_stopping.least_change * std::abs(best); };
-  const bool better = (!memory_.best || value < *memory_.best - change(*memory_.best));
+  const bool better = !memory_.best || value < *memory_.best - change(*memory_.best);
   if (better) memory_.best = value;
   memory_.unimproved = better ? 0 : memory_.unimproved + 1;
 }

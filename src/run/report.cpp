@@ -1,6 +1,7 @@
 #include "src/run/report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -20,19 +21,18 @@
 namespace mrmf {
 namespace {
 
+// "a.h5, b.h5" or, of many, "a.h5 and 99999 more"
+std::string files_text(const std::vector<std::string>& files) {
+  constexpr std::size_t kNamed = 4;
+  if (files.size() <= kNamed) return fmt::format("{}", fmt::join(files, ", "));
+  return fmt::format("{} and {} more", files.front(), files.size() - 1);
+}
+
 std::string data_text(const DataConfig& data) {
-  std::string text;
-  for (const std::string& file : data.train.files) text += (text.empty() ? "" : ", ") + file;
-  text += ": " + data.train.samples + ", " + data.train.labels;
-  if (data.validation.files != data.train.files) {
-    text += "; ";
-    for (const std::string& file : data.validation.files) text += file + ", ";
-    text.resize(text.size() - 2);
-    text += ":";
-  } else {
-    text += ";";
-  }
-  return text + " " + data.validation.samples + ", " + data.validation.labels;
+  const auto names = [](const DatasetSpec& spec) { return spec.samples + ", " + spec.labels_text(); };
+  const std::string more =
+      data.validation.files == data.train.files ? ";" : "; " + files_text(data.validation.files) + ":";
+  return files_text(data.train.files) + ": " + names(data.train) + more + " " + names(data.validation);
 }
 
 std::string target_line(const RunResult& result) {

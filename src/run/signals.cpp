@@ -15,7 +15,16 @@
 namespace mrmf {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGUSR1};
+struct StopSignal {
+  int number;
+  std::string_view name;
+  bool stays_ignored = false;  ///< if it was when the program started: by a shell's `&`, by nohup
+};
+
+// SIGHUP: the terminal or the connection is gone. SIGXCPU: the soft limit on CPU time (`ulimit -t`, Grid Engine).
+constexpr std::array kSignals{StopSignal{SIGINT, "SIGINT", true}, StopSignal{SIGTERM, "SIGTERM"},
+                              StopSignal{SIGHUP, "SIGHUP", true}, StopSignal{SIGUSR1, "SIGUSR1"},
+                              StopSignal{SIGUSR2, "SIGUSR2"},     StopSignal{SIGXCPU, "SIGXCPU"}};
 
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_time{0};  // milliseconds
@@ -25,7 +34,9 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>
 constexpr std::int64_t kSameSignal = 1000, kSameKey = 100;  // milliseconds
 
 constexpr std::string_view name_of(int number) {
-  return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+  for (const StopSignal& signal : kSignals)
+    if (signal.number == number) return signal.name;
+  return "a signal";
 }
 
 // A handler may call clock_gettime, write, signal and raise.
@@ -52,6 +63,7 @@ extern "C" void remember(int number) {
   int first = 0;
   if (first_signal.compare_exchange_strong(first, number))
     return tell(number, ": stopping after this optimizer step, with a checkpoint; another one ends at once, without");
+  if (number == SIGXCPU) return;  // the kernel repeats it every second of CPU time until the hard limit
   if (now() - first_time <= (number == SIGINT && first == SIGINT ? kSameKey : kSameSignal)) return;
   tell(number, " after another signal: ended without a checkpoint of the last steps");
   end_by(number);
@@ -66,10 +78,11 @@ void set(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // reads and writes under way go on
-  for (const int number : kSignals) {
+  for (const StopSignal& signal : kSignals) {
     struct sigaction before {};
-    if (number == SIGINT && sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
-    sigaction(number, &action, nullptr);
+    if (signal.stays_ignored && sigaction(signal.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN)
+      continue;
+    sigaction(signal.number, &action, nullptr);
   }
 }
 

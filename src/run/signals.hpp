@@ -1,6 +1,7 @@
-// Stop signals: SIGINT (Ctrl-C), SIGTERM and SIGUSR1 ask a run to stop soon; training checks them between steps. Batch
-// systems send the last two before a time limit and before taking a node away. Also decides when a run under way is
-// saved and its ranks are compared.
+// Stop signals: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU ask a run to stop soon; training checks
+// them between steps. Batch systems send all but the first before a limit and before they take a node away, each its
+// own; SIGHUP comes from a terminal that closes, too. Also decides when a run under way is saved and its ranks are
+// compared.
 #pragma once
 
 #include <exception>
@@ -12,13 +13,14 @@
 
 namespace mrmf {
 
-/// Handles the signals as long as it lives; before and after, they have the system's default action. SIGINT stays
-/// ignored if it was (as for a shell's background jobs). Only one object of these two classes may live at a time.
+/// Handles the signals as long as it lives; before and after, they have the system's default action. SIGINT and
+/// SIGHUP stay ignored if they were (as for a shell's background jobs, and under nohup). Only one object of these two
+/// classes may live at a time.
 ///
 /// The first signal is remembered. Another one ends the program at once, by that signal's default action, unless it
 /// comes within a second of the first: mpirun and the batch system often both deliver the same one. A second SIGINT
-/// counts after a tenth of a second, because it comes from a user who means it. Its memory is static, because a signal
-/// handler is given no other.
+/// counts after a tenth of a second, because it comes from a user who means it. SIGXCPU never ends the program: the
+/// kernel repeats it until the hard limit. Its memory is static, because a signal handler is given no other.
 class StopSignals {
  public:
   /// `tells`: reports on stderr what an arriving signal does. One of several ranks should.
@@ -40,7 +42,7 @@ class SignalsBeforeTraining {
   SignalsBeforeTraining& operator=(const SignalsBeforeTraining&) = delete;
 };
 
-/// "SIGINT", "SIGTERM", "SIGUSR1".
+/// "SIGINT", "SIGTERM", ...: of the signals above.
 std::string signal_name(int number);
 
 /// Thrown on every rank of a team at the same step, after the run was saved. The program then ends with this exit code.

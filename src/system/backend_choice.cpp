@@ -78,7 +78,8 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   settings.graphs = run.graphs;
   settings.resident = run.resident;
   settings.share_device = run.ranks_share_gpu;
-  settings.timeout = run.timeout;
+  settings.limit = world.wait_limit();
+  settings.limit.seconds = run.timeout;
   settings.plans = run.plans.empty() ? default_plans() : run.plans;
   settings.replace_file = replace_plans;
   return make_cuda_backend(settings);

@@ -25,6 +25,12 @@ bool cuda_is_worth_trying();
 int cuda_device_count();
 /// A GPU's PCI address: two ranks of a host with the same one share a card.
 std::string cuda_device_address(int device);
+/// The GPU that this thread computes on, in the form that plans for a described device take (tests/cuda), as JSON text.
+/// Once a CUDA backend was made.
+std::string cuda_device_properties();
+/// Tells a profiler that was started with the program to note what comes from here on, or no more. Once a CUDA backend
+/// was made, and has finished.
+void cuda_profile(bool on);
 
 /// ConfigError, with what to do: no module, no driver, no device, libraries missing or too old.
 std::unique_ptr<Backend> make_cuda_backend(const cuda::Settings& settings);

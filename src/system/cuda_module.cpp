@@ -93,6 +93,16 @@ std::string cuda_device_address(int device) {
   return address.data();
 }
 
+std::string cuda_device_properties() {
+  auto* const describe = function_of_module<int(char*, int)>("mrmf_cuda_device_properties");
+  std::string text(static_cast<std::size_t>(describe(nullptr, 0)), '\0');
+  describe(text.data(), static_cast<int>(text.size()));
+  text.pop_back();  // the final zero
+  return text;
+}
+
+void cuda_profile(bool on) { function_of_module<void(bool)>("mrmf_cuda_profile")(on); }
+
 std::unique_ptr<Backend> make_cuda_backend(const cuda::Settings& settings) {
   return std::unique_ptr<Backend>(
       function_of_module<Backend*(const cuda::Settings&)>("mrmf_make_cuda_backend")(settings));

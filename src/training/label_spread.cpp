@@ -46,8 +46,10 @@ double label_variance(const SampleStore& store, const Extent& resolution, std::s
     squares[channel] += (label - means[channel]) * (label - means[channel]);
   });
   team.sum(squares);
+  constexpr double same = 3e-15;  // of the squared mean: labels that float32 does not tell apart
   double variance = 0;
-  for (std::size_t c = 0; c < channels; ++c) variance += squares[c] / std::max(counts[c], 1.0);
+  for (std::size_t c = 0; c < channels; ++c)
+    if (const double own = squares[c] / std::max(counts[c], 1.0); own > same * means[c] * means[c]) variance += own;
   return variance / static_cast<double>(channels);
 }
 

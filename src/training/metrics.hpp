@@ -22,8 +22,8 @@ struct ClassCount {
 struct ErrorSum {
   double count = 0, squares = 0, magnitudes = 0, labels = 0;
   double label_squares = 0, label_squares_rest = 0;  ///< their sum, and what its additions have rounded off
-  /// 1 less the squared error over the labels' spread. NaN where all labels are the same, as float32 tells them apart:
-  /// there is nothing to explain.
+  /// 1 less the squared error over the labels' spread. NaN where all labels are the same, as far as float32 tells them
+  /// apart: there is nothing to explain.
   double r2() const;
 };
 

@@ -62,10 +62,18 @@ class Launcher(unittest.TestCase):
         self.libraries("toolkit/lib64", [half])
         self.libraries("site/nvidia/dnn/lib", [rest])
         path, _, said = self.run_it("doctor", CUDA_HOME=str(self.folder / "toolkit"), PYTHONPATH=str(self.folder / "site"))
-        self.assertEqual(path, [str(self.root / "lib"), str(self.folder / "toolkit/lib64"),
-                                str(self.folder / "site/nvidia/dnn/lib")])
+        self.assertEqual(path, [str(self.root / "lib"), str(self.folder / "site/nvidia/dnn/lib"),
+                                str(self.folder / "toolkit/lib64")])
         self.assertIn(f"{rest} (python3's nvidia packages)", said)
         self.assertEqual(len(said.splitlines()), 1)
+
+    def test_pips_libraries_win_over_the_toolkits(self):
+        self.with_module()
+        self.libraries("toolkit/lib64")
+        self.libraries("site/nvidia/all/lib")
+        path, _, said = self.run_it("doctor", CUDA_HOME=str(self.folder / "toolkit"), PYTHONPATH=str(self.folder / "site"))
+        self.assertEqual(path, [str(self.root / "lib"), str(self.folder / "site/nvidia/all/lib")])
+        self.assertNotIn("toolkit", said)
 
     def test_folders_with_spaces_are_searched(self):
         self.with_module()

@@ -72,6 +72,17 @@ def environment():
     return dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
+HANG = signal.SIGRTMIN  # to a process that was started with hangs_when_told()
+
+
+def hangs_when_told():
+    """Variables of the environment in which a process hangs as soon as it gets HANG. One that SIGSTOP stops does not hang:
+    the others see it, and wait until it goes on."""
+    library = os.path.join(os.path.dirname(MRMF), "tests", "libhang_on_signal.so")
+    assert os.path.exists(library), library
+    return {"LD_PRELOAD": library}
+
+
 def ranks_of(launcher):
     """The process id of each rank that an mpirun has started."""
     ranks = {}

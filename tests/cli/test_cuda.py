@@ -232,6 +232,51 @@ class Training(CudaTest):
                      f"run.plans={self.path('plain/plans.json')}",
                      message="give run.plans a file that can be written")
 
+    def test_an_engine_that_ends_the_process_is_not_tried_again(self):
+        """As a crash inside cuDNN does: no error is left that could be caught."""
+        words = [*self.TIMED, "--set", f"run.plans={self.path('plans.json')}", "--set", "run.precision=tf32"]
+        self.environment(MRMF_EMULATED_CRASHING_ENGINE="5")
+        for starts in range(6):
+            process = self.launch("train", "config.toml", "--overwrite", "--set", "run.folder=run", "--set",
+                                  "run.device=cuda", *EXACT, *words)
+            output, _ = process.communicate(timeout=300)
+            notes = [name for name in os.listdir(self.folder) if name.startswith("plans.json.trying-")]
+            if process.returncode == 0:
+                break
+            self.assertLess(process.returncode, 0, output)  # by a signal
+            self.assertEqual(len(notes), 1)
+            self.assertEqual(json.loads(self.read(notes[0]))["engine"], "engine 5")
+        self.assertGreater(starts, 0)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(notes, [])
+        avoided = json.loads(self.read("plans.json"))["avoided"]
+        self.assertEqual(len(avoided), starts)
+        self.assertTrue(all(engines == ["engine 5"] for engines in avoided.values()), avoided)
+
+    def test_an_engine_that_cannot_be_recorded_is_not_chosen(self):
+        """Deterministic runs take the first right plan; the second step would end with one that refuses a record."""
+        right = self.train("right", *SGD, "--set", "run.precision=fp32")
+        self.environment(MRMF_EMULATED_UNRECORDED_ENGINE="6", MRMF_EMULATED_TRACE=self.path("trace"))
+        np.testing.assert_allclose(self.train("run", *SGD, "--set", "run.precision=fp32"), right, rtol=self.SAME)
+        self.assertIn("engine 7 ", self.read("trace"))
+
+    def test_a_bias_is_added_apart_where_no_plan_adds_it_rightly(self):
+        for precision in ("fp32", "bf16"):
+            words = [*SGD, "--set", f"run.precision={precision}"]
+            right = self.train("right", "--overwrite", *words)
+            self.environment(MRMF_EMULATED_WRONG_BIAS="1")
+            np.testing.assert_allclose(self.train("apart", "--overwrite", *words), right, rtol=1e-2 if precision == "bf16" else self.SAME)
+            del os.environ["MRMF_EMULATED_WRONG_BIAS"]
+        # Timed plans likewise, and they are kept as what they are.
+        self.environment(MRMF_EMULATED_WRONG_BIAS="1")
+        words = [*self.TIMED, "--set", f"run.plans={self.path('plans.json')}"]
+        first = self.train("first", *words)
+        kept = json.loads(self.read("plans.json"))["plans"]
+        biased = [json.loads(entry["plan"])["bias"] for problem, entry in kept.items() if ", bias" in problem]
+        self.assertGreater(len(biased), 0)
+        self.assertFalse(any(biased))
+        np.testing.assert_allclose(self.train("second", *words), first, rtol=5e-2)
+
     def test_default_plans_lie_in_the_cache_folder(self):
         self.train("run", "--set", "run.deterministic=false", "--set", "training.epochs=1")
         self.assertEqual(os.listdir(self.path("cache/mrmf")), ["plans.json"])  # and nothing half-written
@@ -249,6 +294,19 @@ class Bench(CudaTest):
         layers = json.loads(self.read("l.json"))
         self.assertGreater(len(layers["layers"]), 5)
         self.assertTrue(all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in layers["layers"]))
+
+    def test_first_losses(self):
+        """What the check on a GPU compares: recorded steps with eager ones, and the same steps in every run."""
+        words = ["bench", "training", *self.SMALL, "--batch", "2", "--steps", "1", "--device", "cuda", "--first", "4",
+                 "--deterministic", "--precision", "bf16"]
+        figures = []
+        for name, more in (("a", []), ("b", ["--graph", "off"]), ("c", ["--profile"])):
+            self.mrmf(*words, *more, "--json", name)
+            figures.append({key: json.loads(self.read(name))[key] for key in ("losses", "parameters_hash")})
+        self.assertEqual(len(figures[0]["losses"]), 4)
+        self.assertEqual(len(set(figures[0]["losses"])), 4)
+        self.assertEqual(figures[1], figures[0])
+        self.assertEqual(figures[2], figures[0])
 
     def test_parity(self):
         self.mrmf("bench", "parity", *self.SMALL, "--steps", "3", "--json", "p.json")
@@ -347,6 +405,20 @@ class NoGpu(CudaTest):
         # Parameters, gradients and two moments of 192 x 2000 + 2000 + 2000 x 2 + 2, and 2000 x 48 outputs thrice.
         self.assertRegex(output, r"batch of 48 per rank needs 0\.01 GB of device memory and .* has 0\.00 GB free")
 
+    def test_a_device_in_use(self):
+        self.environment(MRMF_EMULATED_BUSY="1")
+        self.refused(2, message="GPU 0 is in use by another process")
+
+    def test_a_doctor_who_is_asked_for_a_gpu_says_why_there_is_none(self):
+        facts = json.loads(self.mrmf("doctor", "--json"))
+        self.assertEqual(facts["gpu"]["deviceName"], "emulated device")  # as cuDNN describes it
+        self.assertIsNone(facts["gpu_error"])
+        self.environment(MRMF_EMULATED_GPUS="0")
+        self.assertIsNone(json.loads(self.mrmf("doctor", "--json"))["gpu_error"])  # nobody asked
+        facts = json.loads(self.mrmf("doctor", "--json", "--device", "cuda"))
+        self.assertIn("no NVIDIA GPU is visible", facts["gpu_error"])
+        self.assertIsNone(facts["gpu"])
+
     def test_two_ranks_on_one_card(self):
         self.refused(2, "training.batch=8", message="several ranks would compute on one GPU", ranks=2)
 
@@ -398,8 +470,9 @@ class Faults(CudaTest):
             time.sleep(0.05)
 
     def hang(self, timeout, *words):
+        self.environment(**support.hangs_when_told())
         process, ranks = self.start("--set", "run.timeout=4", *words)
-        os.kill(ranks[1], signal.SIGSTOP)
+        os.kill(ranks[1], support.HANG)
         try:
             self.assertIn("has not ended within 4 s; another rank hangs or has died", self.end_of(process, timeout))
         finally:

@@ -106,7 +106,7 @@ class Duplicates(MrmfTest):
         for samples, file in (("x", "a.h5"), ("other", "a.h5"), ("soft", "a.h5"), ("x", "links.h5"), ("far", "links.h5")):
             with self.subTest(samples=samples, file=file):
                 self.config("a.h5")
-                given = ("--set", "data.split.by=given", "--set", f'data.validation={{files=["{file}"], samples="{samples}", '
+                given = ("--set", 'data.split={by="given"}', "--set", f'data.validation={{files=["{file}"], samples="{samples}", '
                          'labels="y"}')
                 self.refused(f"rows 0 to 39 of '{samples}' in {file} validate, and are trained on as rows 0 to 39 of 'x' in a.h5",
                              words=given)
@@ -153,7 +153,7 @@ class Duplicates(MrmfTest):
                                         ("odd", "third", ("row 1 of 'x' in third.h5", "row 1 of 'x' in odd.h5"))):
             with self.subTest(train=train, validation=validation):
                 self.config(train + ".h5")
-                words = ("--set", "data.split.by=given", "--set", given.format(validation + ".h5"))
+                words = ("--set", 'data.split={by="given"}', "--set", given.format(validation + ".h5"))
                 if same is None:
                     self.allowed(*words)
                 else:
@@ -238,7 +238,7 @@ class Duplicates(MrmfTest):
     def test_validation_alone(self):
         self.config("a.h5")
         self.refused("in ./b.h5 are the same as rows 0 to 39 of 'x' in b.h5, and both validate",
-                     words=("--set", "data.split.by=given", "--set",
+                     words=("--set", 'data.split={by="given"}', "--set",
                             'data.validation={files=["b.h5", "./b.h5"], samples="x", labels="y"}'))
 
     def test_channels_from_an_array_that_all_files_share(self):

@@ -3,19 +3,25 @@ import itertools
 import json
 import math
 import os
+import resource
 import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import h5py
 import numpy as np
 
 import support
 
-SOON = 60  # seconds: what hangs would take for ever
+SOON = 300  # seconds: what hangs would take for ever
 ENOUGH = 4194304
+
+
+def work_of_commands():
+    """Processor seconds of all commands so far: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Hostile(support.MrmfTest):
@@ -379,9 +385,9 @@ epochs = 1
 threads = 1
 """ + support.layers("average_pool window=[16,16,16]", "flatten", "dense units=2")
         self.write("many.toml", text)
-        started = time.monotonic()
+        started = work_of_commands()
         predicted = self.mrmf("inspect", "many.toml").split("at its peak: ")[1].split(" MB")[0]
-        self.assertLess(time.monotonic() - started, 20)
+        self.assertLess(work_of_commands() - started, 20)
         # The system counts what a process was before it became mrmf: a process with little in it starts mrmf.
         measure = ("import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
                    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); sys.exit(code)")
@@ -397,9 +403,9 @@ class Names(Hostile):
             group = file.create_group("cubes")
             for i in range(5000):
                 group.create_dataset(f"cube_{i:05}", (1,), "float32")
-        started = time.monotonic()
+        started = work_of_commands()
         output = self.refused(3, "data.train.samples=cubes/cube_01234x", message="no data set 'cubes/cube_01234x'")
-        self.assertLess(time.monotonic() - started, 10)
+        self.assertLess(work_of_commands() - started, 10)
         self.assertLess(len(output), 600)
         self.assertIn("cube_01234, ", output)
         self.assertIn("and 4990 more in cubes; do you mean 'cube_01234'?", output)
@@ -580,7 +586,7 @@ class Models(Hostile):
             file["val_frames"][17] = 3e38
         for ranks in (0, 2):
             for words in (("evaluate", "run"), ("predict", "run", "-o", "p.h5")):
-                self.fails(4, *words, message="the model's output for row 17 of data.h5", ranks=ranks)
+                self.fails(4, *words, message="the model's output for data.h5: data set 'val_frames', row 17 is", ranks=ranks)
         self.assertFalse([name for name in os.listdir(self.path("")) if name.startswith("p.h5")])
 
 

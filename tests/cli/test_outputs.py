@@ -115,7 +115,7 @@ class Replacing(Outputs):
         self.fails(2, "coarsen", "data.h5", "--factor", "2", "-o", "coarse", message="coarse/data.h5: is there already")
         self.fails(2, "coarsen", "data.h5", "--factor", "2", "-o", ".", "--overwrite", message="is read by this very command")
         # Before the work, not after it: these samples would take an hour.
-        said = self.mrmf("simulate", "neuron", "--samples", "2000000", "-o", "there.json", code=2, timeout=30)
+        said = self.mrmf("simulate", "neuron", "--samples", "2000000", "-o", "there.json", code=2)
         self.assertIn("there.json: is there already", said)
         self.assertEqual(self.contents(), before)
         self.mrmf("plot", "run", "-o", "there.png", "--overwrite")
@@ -298,7 +298,7 @@ class Models(Outputs):
 
     def test_an_unfinished_runs_newest_checkpoint(self):
         method = ["--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set", "method.stop.dense.epochs=1"]
-        process = self.launch("train", "config.toml", *method, "--set", "training.epochs=1000", "--set", "run.checkpoint.epochs=1")
+        process = self.launch("train", "config.toml", *method, "--set", "training.epochs=1000000", "--set", "run.checkpoint.epochs=1")
         while not os.path.exists(self.path("run/checkpoints/step-1.h5")):
             self.assertIsNone(process.poll(), process.stdout)
         process.send_signal(signal.SIGTERM)

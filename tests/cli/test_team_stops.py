@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+import unittest.mock
 
 import h5py
 
@@ -66,13 +67,14 @@ class TeamStops(support.MrmfTest):
         return arrays, epochs, [[s[key] for key in ("stage", "role", "epochs", "reason")]
                                 for s in self.lines(run + "/stages.jsonl")]
 
+    @unittest.mock.patch.dict(os.environ, support.hangs_when_told())
     def test_a_rank_that_hangs_while_its_team_waits(self):
         words = ["method.split=[1, 2]", "method.stop.coarse.epochs=1", "method.stop.dense.epochs=1000000", "run.timeout=4"]
         for rank in (0, 1):
             run = f"run{rank}"
             code, output = self.interrupt(
                 run, words, 3, lambda: self.epochs_so_far(f"{run}/epochs.jsonl") == 1 and
-                self.epochs_so_far(f"{run}/team/epochs.jsonl") > 1000, self.kill_rank(rank, signal.SIGSTOP))
+                self.epochs_so_far(f"{run}/team/epochs.jsonl") > 1000, self.kill_rank(rank, support.HANG))
             self.assertEqual(code, 4, output)
             self.assertIn("has not ended within 4 s; another rank hangs", output)
 

@@ -56,17 +56,21 @@ class Teams(support.MrmfTest):
         self.assertAlmostEqual(wait, sum(s["waited_seconds"] for s in stages), places=2)
 
     def test_measured_teams_tell_what_they_were_cut_by(self):
-        output = self.train("run", "--set", "method.stop.dense.epochs=100", ranks=3)
-        self.assertEqual(output.count("an epoch on all ranks takes"), 2)
-        stages = self.lines("run/stages.jsonl")
-        self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
-        for first in (0, 2):
-            self.assertEqual(stages[first]["last"]["ranks"] + stages[first + 1]["last"]["ranks"], 3)
-            # The wait is what one model took longer than the other, two epochs and a hundred of them; room is for what
-            # lies outside of epochs, and for a team that others on the machine hold up meanwhile.
-            longer = stages[first + 1]["seconds"] - stages[first]["seconds"]
-            self.assertGreater(stages[first]["waited_seconds"], 0.5 * longer)
-            self.assertGreater(stages[first]["waited_seconds"], stages[first + 1]["waited_seconds"])
+        # The wait is what one model took longer than the other, two epochs and a hundred of them; room is for what lies
+        # outside of epochs. Where other work on the machine holds up a team, it is tried again.
+        def waits_as_long(coarse, dense):
+            return coarse["waited_seconds"] > max(0.5 * (dense["seconds"] - coarse["seconds"]), dense["waited_seconds"])
+        for _ in range(10):
+            output = self.train("run", "--overwrite", "--set", "method.stop.dense.epochs=100", ranks=3)
+            self.assertEqual(output.count("an epoch on all ranks takes"), 2)
+            stages = self.lines("run/stages.jsonl")
+            self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
+            for first in (0, 2):
+                self.assertEqual(stages[first]["last"]["ranks"] + stages[first + 1]["last"]["ranks"], 3)
+            if waits_as_long(*stages[0:2]) and waits_as_long(*stages[2:4]):
+                break
+        else:
+            self.fail(f"ten times the wait was not what the other model took longer: {stages}")
         self.models_alone("run")
 
     def test_an_error_in_one_team_ends_the_job(self):
@@ -242,9 +246,10 @@ class Scaling(support.MrmfTest):
         self.assertRegex(output, call + rf"\) has not ended within {timeout} s; another rank hangs or has died")
 
     def test_a_rank_that_hangs(self):
-        process = self.start(2)
+        with unittest.mock.patch.dict(os.environ, support.hangs_when_told()):
+            process = self.start(2)
         self.assertIn("strong scaling", process.stdout.readline())
-        os.kill(support.ranks_of(process)[1], signal.SIGSTOP)
+        os.kill(support.ranks_of(process)[1], support.HANG)
         self.ends_by_its_limit(process, 2, "MPI_[A-Z][a-z_]+")
 
     def test_a_rank_that_hangs_while_teams_are_made(self):

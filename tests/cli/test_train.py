@@ -36,17 +36,21 @@ class Train(support.MrmfTest):
 
     def test_parts_of_the_time_add_up(self):
         self.config()
-        self.mrmf("train", "config.toml")
-        for epoch in self.lines("run/epochs.jsonl"):
+        for _ in range(10):
+            self.mrmf("train", "config.toml", "--overwrite")
+            epochs = self.lines("run/epochs.jsonl")
+            # What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
+            outside = epochs[0]["total_seconds"] - epochs[0]["seconds"]
+            self.assertGreater(outside, -1e-6)
+            if outside < 0.5 * epochs[-1]["total_seconds"]:
+                break
+        else:
+            self.fail(f"ten times most of the time was in no epoch: {epochs}")
+        for epoch in epochs:
             parts = epoch["io_seconds"] + epoch["compute_seconds"] + epoch["communication_seconds"]
             self.assertLessEqual(parts, epoch["seconds"] + 1e-6)
             self.assertGreater(epoch["compute_seconds"], 0)
             self.assertGreater(epoch["io_seconds"], 0)
-        # What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
-        epochs = self.lines("run/epochs.jsonl")
-        outside = epochs[0]["total_seconds"] - epochs[0]["seconds"]
-        self.assertGreater(outside, -1e-6)
-        self.assertLess(outside, 0.5 * epochs[-1]["total_seconds"])
         # After that, all seconds are an epoch's.
         for before, epoch in zip(epochs, epochs[1:]):
             self.assertAlmostEqual(before["total_seconds"] + epoch["seconds"], epoch["total_seconds"], places=6)

@@ -1,12 +1,16 @@
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 
 #include "kernels/cuda/conv_plan.hpp"
+#include "kernels/cuda/trial_note.hpp"
 
 using namespace mrmf::cuda;
 
@@ -71,6 +75,50 @@ TEST_CASE("a damaged, foreign or older file is ignored with a reason and then re
     save(cache);
     CHECK(PlanCache(file, h200).find("forward"));
   }
+}
+
+TEST_CASE("a note of the engine under trial lasts as long as the trial, and outlasts a process that ends within it") {
+  const Folder folder;
+  const auto file = folder.path / "plans.json";
+  const auto replace = [](const std::string& path, std::string_view text) { write(path, std::string(text)); };
+  const auto notes = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.path), std::filesystem::directory_iterator());
+  };
+  {
+    TrialNote note(file, replace);
+    CHECK(notes() == 0);
+    note.trying({"forward on H200", "engine 7"});
+    note.trying({"forward on H200", "engine 8"});
+    CHECK(notes() == 1);
+    CHECK(take_left_notes(file).empty());  // this process lives
+    note.strike_out();
+    CHECK(notes() == 0);
+    note.trying({"forward on H200", "engine 9"});
+  }
+  CHECK(notes() == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    TrialNote note(file, replace);
+    note.trying({"forward on H200", "engine 7"});
+    raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  write(folder.path / "plans.json.trying-nobody", "{}");  // not ours: stays
+  write(folder.path / "plans.json.trying-other-1",
+        R"({"kind": "a", "engine": "b", "host": "elsewhere", "pid": 1, "started": "1"})");
+  const std::vector<EngineOfKind> left = take_left_notes(file);
+  REQUIRE(left.size() == 1);
+  CHECK(left[0].kind == "forward on H200");
+  CHECK(left[0].engine == "engine 7");
+  CHECK(notes() == 2);
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(11);
+  std::filesystem::last_write_time(folder.path / "plans.json.trying-other-1", old);
+  CHECK(take_left_notes(file).size() == 1);
+  TrialNote nowhere("", replace);
+  nowhere.trying({"a", "b"});
+  CHECK(take_left_notes("").empty());
 }
 
 TEST_CASE("an engine to avoid comes back for its kind of problem, device and cuDNN alone") {

@@ -135,4 +135,11 @@ TEST_CASE("cuda kernels: bias, max pooling and ReLU in one pass are the referenc
       }
 }
 
+// A position of the input beyond 2^31 would come out as another one.
+TEST_CASE("cuda kernels: a pooling whose input has more positions than 32 bits count is refused") {
+  const PoolGeometry g{PoolKind::max, 8, {512, 512, 512}, {2, 2, 2}, {2, 2, 2}};
+  const Work work{nullptr, float_storage};
+  CHECK_THROWS_AS(cuda::pool_forward(work, g, 16, nullptr, nullptr, nullptr), FaultError);
+}
+
 }  // namespace mrmf::test

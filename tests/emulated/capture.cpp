@@ -1,6 +1,11 @@
 #include "tests/emulated/capture.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/emulated/settings.hpp"
 
 namespace mrmf::emulated {
 namespace {
@@ -32,10 +37,10 @@ cudaStreamCaptureMode& thread_capture_mode() {
 
 void invalidate(Capture& capture) { capture.invalid = true; }
 
-void add_node(CUstream_st& stream, Work work) {
+void add_node(CUstream_st& stream, Work work, const std::string& name) {
   Capture& capture = *stream.capture;
   require(!capture.invalid, cudaErrorStreamCaptureInvalidated, "the capture was invalidated by an earlier call");
-  capture.nodes.push_back({std::move(work), stream.tail});
+  capture.nodes.push_back({std::move(work), stream.tail, name});
   stream.tail = {capture.nodes.size() - 1};
 }
 
@@ -104,13 +109,47 @@ GraphRun::GraphRun(std::shared_ptr<const std::vector<Node>> nodes)
 bool GraphRun::run_one() {
   for (std::size_t i = ready_.size(); i-- > 0;) {
     const std::size_t node = ready_[i];
+    const auto begin = std::chrono::steady_clock::now();
     if (!(*nodes_)[node].work()) continue;
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    if (kernels_file()) KernelTable::get().add(nodes_, node, took.count());
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     for (std::size_t next : successors_[node])
       if (--missing_[next] == 0) insert(ready_, next);
     return true;
   }
   return false;
+}
+
+KernelTable& KernelTable::get() {
+  static KernelTable* const table = new KernelTable;  // like the machine, never destroyed
+  return *table;
+}
+
+KernelTable::KernelTable() {
+  std::atexit([] { get().write(); });
+}
+
+void KernelTable::add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double nanoseconds) {
+  const auto known =
+      std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& each) { return each.first == graph; });
+  auto& rows = known != graphs_.end() ? known->second : graphs_.emplace_back(graph, graph->size()).second;
+  ++rows[node].count;
+  rows[node].nanoseconds += nanoseconds;
+}
+
+void KernelTable::write() const {
+  std::FILE* const file = std::fopen(kernels_file(), "w");
+  if (!file) return;
+  std::fprintf(file, "graph\tcount\tus\tgap_us\tregisters\tblock\tgrid\tshared\tname\n");
+  for (std::size_t graph = 0; graph < graphs_.size(); ++graph)
+    for (std::size_t node = 0; node < graphs_[graph].second.size(); ++node) {
+      const Row& row = graphs_[graph].second[node];
+      std::fprintf(file, "%zu\t%ld\t%.3f\t0\t0\t0\t0\t0\t%s\n", graph + 1, row.count,
+                   row.count ? row.nanoseconds / 1e3 / static_cast<double>(row.count) : 0.0,
+                   (*graphs_[graph].first)[node].name.c_str());
+    }
+  std::fclose(file);
 }
 
 bool GraphRun::advance() {

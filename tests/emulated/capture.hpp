@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace mrmf::emulated {
 struct Node {
   Work work;
   std::vector<std::size_t> after;
+  std::string name;  ///< what it does, for the table of kernels
 };
 
 /// A capture in progress.
@@ -22,7 +24,7 @@ struct Capture {
   std::vector<Node> nodes;
 };
 
-void add_node(CUstream_st& stream, Work work);
+void add_node(CUstream_st& stream, Work work, const std::string& name);
 void invalidate(Capture& capture);
 /// The stream takes part in the event's capture from here on, after what the event was recorded behind.
 void join(CUstream_st& stream, const CUevent_st& event);
@@ -47,6 +49,23 @@ class GraphRun {
   std::vector<std::size_t> missing_;  // per node: predecessors still to run
   std::vector<std::vector<std::size_t>> successors_;
   std::vector<std::size_t> ready_;  // ascending
+};
+
+/// One line per node of the graphs that are replayed, in the order of capture: how often it ran and how long it took.
+/// Written to settings' kernels_file() when the process ends, as tests/gpu/kernel_trace.cpp does on a real device.
+class KernelTable {
+ public:
+  static KernelTable& get();
+  void add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double nanoseconds);
+
+ private:
+  KernelTable();
+  void write() const;
+  struct Row {
+    long count = 0;
+    double nanoseconds = 0;
+  };
+  std::vector<std::pair<std::shared_ptr<const std::vector<Node>>, std::vector<Row>>> graphs_;
 };
 
 }  // namespace mrmf::emulated

@@ -92,11 +92,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     require(algorithm.workspace == 0 || is_device_memory(workspace, algorithm.workspace), CUBLAS_STATUS_INVALID_VALUE,
             "the workspace is no device memory of that size");
     try {
-      enqueue(stream, [=, bytes = algorithm.workspace] {
-        if (bytes) std::memset(workspace, 0xa5, bytes);
-        multiply(product, m, o);
-        return true;
-      });
+      enqueue(
+          stream,
+          [=, bytes = algorithm.workspace] {
+            if (bytes) std::memset(workspace, 0xa5, bytes);
+            multiply(product, m, o);
+            return true;
+          },
+          "cuBLASLt product");
     } catch (const Failure& failure) {
       throw Refusal(CUBLAS_STATUS_EXECUTION_FAILED, failure.what());
     }

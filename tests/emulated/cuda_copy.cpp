@@ -47,12 +47,15 @@ void copy_async(Machine& machine, Machine::Lock& lock, const Copy& copy, cudaStr
   if (kind == cudaMemcpyHostToDevice && from_pageable) {  // staged at the call
     const char* from = static_cast<const char*>(copy.from);
     auto staged = std::make_shared<const std::vector<char>>(from, from + copy.bytes);
-    return machine.enqueue(stream, [copy, staged] {
-      std::memcpy(copy.to, staged->data(), copy.bytes);
-      return true;
-    });
+    return machine.enqueue(
+        stream,
+        [copy, staged] {
+          std::memcpy(copy.to, staged->data(), copy.bytes);
+          return true;
+        },
+        "[memcpy]");
   }
-  machine.enqueue(stream, move(copy));
+  machine.enqueue(stream, move(copy), "[memcpy]");
   if (to_pageable || from_pageable) Machine::wait_until(lock, [&] { return machine.advance(queue); });
 }
 
@@ -96,7 +99,7 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t
     machine.stream(stream);
     if (bytes == 0) return;
     check_set(machine, pointer, bytes);
-    machine.enqueue(stream, set(pointer, value, bytes));
+    machine.enqueue(stream, set(pointer, value, bytes), "[memset]");
   });
 }
 

@@ -1,4 +1,6 @@
 // Devices, versions and error texts.
+#include <cuda_profiler_api.h>
+
 #include <cstdio>
 #include <cstring>
 
@@ -51,6 +53,7 @@ constexpr Text kTexts[] = {
     MRMF_TEXT(cudaErrorMemoryAllocation, "out of memory"),
     MRMF_TEXT(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
     MRMF_TEXT(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    MRMF_TEXT(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
     MRMF_TEXT(cudaErrorInvalidDevice, "invalid device ordinal"),
     MRMF_TEXT(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     MRMF_TEXT(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
@@ -99,6 +102,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   return api([&](Machine&, Machine::Lock&) {
     check_device(device);
+    require(!device_busy(), cudaErrorDevicesUnavailable, "another process has the device for itself");
     current_device() = device;
   });
 }
@@ -160,6 +164,14 @@ cudaError_t cudaDeviceSynchronize() {
     const int device = current_device();
     Machine::wait_until(lock, [&] { return machine.advance_all(device); });
   });
+}
+
+// Nobody profiles an emulated device.
+cudaError_t cudaProfilerStart() {
+  return api([](Machine&, Machine::Lock&) {});
+}
+cudaError_t cudaProfilerStop() {
+  return api([](Machine&, Machine::Lock&) {});
 }
 
 /// Repairs a broken device and drops the queued work; memory and streams stay.

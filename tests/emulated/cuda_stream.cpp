@@ -1,9 +1,33 @@
 // Streams, host functions and kernel launches.
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <typeinfo>
+
 #include "kernels/cuda/launch_emulated.hpp"
 #include "tests/emulated/capture.hpp"
 #include "tests/emulated/machine.hpp"
+#include "tests/emulated/settings.hpp"
 
 using namespace mrmf::emulated;
+
+namespace {
+
+/// "AddBias" of the lambda in for_each_row<mrmf::cuda::(anonymous namespace)::AddBias<float> >(...).
+std::string name_of(const std::type_info& body) {
+  if (!kernels_file()) return "";
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(body.name(), nullptr, nullptr, &status),
+                                                    std::free);
+  std::string name = text ? text.get() : body.name();
+  for (const std::string gone : {"mrmf::cuda::", "mrmf::", "(anonymous namespace)::"})
+    for (std::size_t at; (at = name.find(gone)) != std::string::npos;) name.erase(at, gone.size());
+  return name.substr(0, name.find('('));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -81,9 +105,13 @@ void mrmf::cuda::emulated_launch(cudaStream_t stream, std::function<void()> body
   api([&](Machine& machine, Machine::Lock&) {
     require(machine.stream(stream).device == current_device(), cudaErrorInvalidResourceHandle,
             "a launch into a stream of another device than the current one");
-    machine.enqueue(stream, [kernel = std::move(body)] {
-      kernel();
-      return true;
-    });
+    const std::string name = name_of(body.target_type());
+    machine.enqueue(
+        stream,
+        [kernel = std::move(body)] {
+          kernel();
+          return true;
+        },
+        name);
   });
 }

@@ -1,8 +1,11 @@
 // cuDNN's entry points.
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
+#include "tests/emulated/capture.hpp"
 #include "tests/emulated/cudnn_descriptor.hpp"
 #include "tests/emulated/machine.hpp"
 #include "tests/emulated/settings.hpp"
@@ -70,10 +73,19 @@ Pointers pointers_of(const Descriptor& plan, const Descriptor& pack) {
   return result;
 }
 
-bool is_captured(cudaStream_t stream) {
+/// How many operations were recorded before; none where the stream is not being captured.
+std::optional<std::size_t> recorded_before(cudaStream_t stream) {
   Machine& machine = Machine::get();
   const Machine::Lock lock(machine.mutex);
-  return machine.stream(stream).capture != nullptr;
+  const auto& capture = machine.stream(stream).capture;
+  return capture ? std::optional(capture->nodes.size()) : std::nullopt;
+}
+
+std::string pass_of(const Graph& graph) {
+  const Operation* const convolution = graph.convolution();
+  if (!convolution) return "pointwise";
+  if (convolution->kind == Kind::backward_data) return "backward data";
+  return convolution->kind == Kind::backward_filter ? "backward weights" : "forward";
 }
 
 void trace(std::int64_t index, const Graph& graph, const Pointers& pointers, cudaStream_t stream) {
@@ -81,7 +93,7 @@ void trace(std::int64_t index, const Graph& graph, const Pointers& pointers, cud
   std::ofstream file(trace_file(), std::ios::app);
   const Operation* const convolution = graph.convolution();
   file << "engine " << index << " pass " << (convolution ? static_cast<int>(convolution->kind) : -1) << " input "
-       << pointers.data.front() << " captured " << is_captured(stream) << '\n';
+       << pointers.data.front() << " captured " << recorded_before(stream).has_value() << '\n';
 }
 
 void lose_weight_gradient(const Graph& graph, const Pointers& pointers) {
@@ -189,14 +201,21 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
             "the plan or the variant pack is not finalized");
     const Pointers pointers = pointers_of(*made, *variant);
     trace(made->engine, *made->graph, pointers, handle->stream);
-    const bool loses = zero_recorded_gradients() && is_captured(handle->stream);
-    enqueue(handle->stream, [graph = made->graph, index = made->engine, pointers, loses] {
-      if (index == faulting_engine())
-        throw std::runtime_error("engine " + std::to_string(index) + " is planted to fault");
-      execute(*graph, engine(index), pointers);
-      if (loses) lose_weight_gradient(*graph, pointers);
-      return true;
-    });
+    const auto before = recorded_before(handle->stream);
+    require(!before || made->engine != unrecorded_engine(), CUDNN_STATUS_NOT_SUPPORTED,
+            "this engine cannot be recorded");
+    const bool loses = zero_recorded_gradients() && before.value_or(0) > 0;
+    enqueue(
+        handle->stream,
+        [graph = made->graph, index = made->engine, pointers, loses] {
+          if (index == crashing_engine()) std::raise(SIGKILL);
+          if (index == faulting_engine())
+            throw std::runtime_error("engine " + std::to_string(index) + " is planted to fault");
+          execute(*graph, engine(index), pointers);
+          if (loses) lose_weight_gradient(*graph, pointers);
+          return true;
+        },
+        "cuDNN engine " + std::to_string(made->engine) + " " + pass_of(*made->graph));
   });
 }
 

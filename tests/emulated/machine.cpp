@@ -103,9 +103,9 @@ CUevent_st& Machine::event(cudaEvent_t handle) {
   return *at->second;
 }
 
-void Machine::enqueue(cudaStream_t handle, Work work) {
+void Machine::enqueue(cudaStream_t handle, Work work, const std::string& name) {
   CUstream_st& target = stream(handle);
-  if (target.capture) return add_node(target, std::move(work));
+  if (target.capture) return add_node(target, std::move(work), name);
   order_after_default(target);
   target.queue.push_back({std::move(work), nullptr, nullptr});
 }
@@ -198,11 +198,11 @@ void Machine::wait_until(Lock& lock, const std::function<bool()>& step) {
   }
 }
 
-void enqueue(cudaStream_t stream, Work work) {
+void enqueue(cudaStream_t stream, Work work, const std::string& name) {
   Machine& machine = Machine::get();
   Machine::Lock lock(machine.mutex);
   if (machine.broken()) throw *machine.broken();
-  machine.enqueue(stream, std::move(work));
+  machine.enqueue(stream, std::move(work), name);
 }
 
 bool is_device_memory(const void* pointer, std::size_t bytes) {

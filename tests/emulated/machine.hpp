@@ -75,8 +75,8 @@ class Machine {
   void destroy_event(cudaEvent_t event);
   CUevent_st& event(cudaEvent_t handle);
 
-  /// Appends to the stream, or to the graph that the stream is being captured into.
-  void enqueue(cudaStream_t stream, Work work);
+  /// Appends to the stream, or to the graph that the stream is being captured into, under this name.
+  void enqueue(cudaStream_t stream, Work work, const std::string& name = "");
   /// Appends to the legacy default stream, which blocking streams wait for and which waits for them.
   void enqueue_default(Work work);
   MarkerPtr record(CUstream_st& stream);
@@ -114,7 +114,7 @@ template <class Body>
 cudaError_t api(Body body);
 
 /// For the other libraries' work; throws Failure.
-void enqueue(cudaStream_t stream, Work work);
+void enqueue(cudaStream_t stream, Work work, const std::string& name = "");
 /// Is [pointer, pointer + bytes) inside one allocation of device memory?
 bool is_device_memory(const void* pointer, std::size_t bytes);
 

@@ -59,9 +59,12 @@ ncclResult_t end_group() {
   }
   for (auto& talk : ended.talks) {
     auto operation = std::make_shared<Messages>(talk.communicator, std::move(talk.transfers));
-    ended.launches.push_back(
-        {talk.communicator,
-         [operation, stream = talk.stream] { enqueue(stream, [operation] { return operation->advance(); }); }, true});
+    ended.launches.push_back({talk.communicator,
+                              [operation, stream = talk.stream] {
+                                enqueue(
+                                    stream, [operation] { return operation->advance(); }, "NCCL messages");
+                              },
+                              true});
   }
   for (auto& launch : ended.launches) {
     if (launch.communicator->must_defer(launch.messages)) {
@@ -141,8 +144,10 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, const Call& call, cons
       !is_device_memory(buffers.receive, buffers.received * size))
     return refuse(ncclInvalidArgument, "a buffer does not lie in device memory with its whole size");
   auto operation = std::make_shared<Operation>(communicator, call, buffers.send, buffers.receive);
-  group().launches.push_back(
-      {communicator, [operation, stream] { enqueue(stream, [operation] { return operation->advance(); }); }});
+  group().launches.push_back({communicator, [operation, stream] {
+                                enqueue(
+                                    stream, [operation] { return operation->advance(); }, "NCCL sum");
+                              }});
   return group().depth ? ncclSuccess : end_group();
 }
 

@@ -12,19 +12,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import results  # noqa: E402
 
-TORCH = {
-    "version": "2.11.0", "cudnn": 91900, "rows": 512, "length": 1600, "device": "cuda",
-    "variants": {
+STRONGEST = {"bf16": ["bf16, channels last, graph"], "tf32": ["tf32, channels last, graph", "tf32, channels last, compile+graph"]}
+PEERS = {"card": "NVIDIA H200", "version": "2.11.0", "cudnn": 91900, "networks": {"neuron_inverter": {
+    "rows": 512, "length": 1600, "strongest": STRONGEST, "variants": {
         "bf16, channels last, graph": {"precision": "bf16", "samples_per_second": 4000.0, "step_seconds": 0.128,
-                                       "loader_samples_per_second": 3000.0, "timed_steps": 57,
-                                       "timed_seconds": 7.3, "seconds": 21.4},
+                                       "loader_samples_per_second": 3000.0, "timed_steps": 57, "timed_seconds": 7.3},
         "tf32, channels last, graph": {"precision": "tf32", "samples_per_second": 2000.0, "step_seconds": 0.256},
-        "autocast, channels last, compile": {"error": "no time | left", "unfinished": True, "seconds": 0.0}},
-    "best_of": {"bf16": "bf16, channels last, graph", "tf32": "tf32, channels last, graph"},
-    "unfinished": {"bf16": [], "tf32": ["tf32, channels last, compile+graph"]}}
-LAYERS = {"step_us": 200.0, "step_roofline_us": 80.0, "layers": [
-    {"name": "conv1+pool1", "forward_us": 20.0, "backward_us": 60.0, "roofline_us": 40.0},
-    {"name": "dropout", "forward_us": 1.0, "backward_us": 1.0}]}
+        "autocast, channels last, compile": {"error": "no time | left", "unfinished": True}}}}}
+KERNELS = """graph\tcount\tus\tgap_us\tregisters\tblock\tgrid\tshared\tname
+1\t3\t9.0\t0\t0\t0\t0\t0\ttrial
+2\t10\t20.5\t1.5\t64\t256\t528\t1024\tvoid mrmf::cuda::(anonymous namespace)::Adam<float>
+2\t10\t30.0\t0.5\t128\t128\t99\t49152\tcudnn_conv
+"""
 
 
 class Results(unittest.TestCase):
@@ -42,43 +41,51 @@ class Results(unittest.TestCase):
         self.assertEqual(len(rows), 1, f"{start}: {rows}")
         return [cell.strip() for cell in rows[0].strip("|").split(" | ")]
 
+    def step(self, name, status="ok", said="done", call="first"):
+        with open(self.folder / "steps.jsonl", "a") as file:
+            file.write(json.dumps({"call": call, "name": name, "status": status, "seconds": 3.1, "limit": 9, "said": said}) + "\n")
+
     def test_figures_land_in_their_cells(self):
-        self.write("steps-all.tsv", "unit tests\tok\t12\tcuda: 42 of 42 cases run\ngraph\tFAILED\t3\ta | b\n")
+        self.step("cases", said="42 of 42")
+        self.step("graph", "FAILED", "a | b")
         self.write("environment.txt", "NVIDIA H200, 580\n")
-        self.write("ours-neuron_inverter-bf16-1.json", {"samples_per_second": 9000})
-        self.write("ours-neuron_inverter-bf16-2.json", {"samples_per_second": 11000})
-        self.write("torch-neuron_inverter.json", TORCH)
-        self.write("layers-neuron_inverter-bf16.json", LAYERS)
+        speed = {"step_seconds": 0.0512, "loader_samples_per_second": 9000}
+        self.write("ours-neuron_inverter-bf16.json", {"samples_per_second": 10000, **speed})
+        self.write("first-neuron_inverter-bf16.json", {"samples_per_second": 8000, **speed})
+        self.write("eager-neuron_inverter-bf16.json", {"samples_per_second": 7000, **speed})
+        self.write("ours-neuron_inverter-tf32.json", {"samples_per_second": 9000, **speed})
+        self.write("peers.json", PEERS)
         page = results.page(self.folder)
-        self.assertIn("2 steps, 1 failed, 0 skipped, 0 short of time. Failed: graph.", page)
-        self.assertIn("a \\| b", page)
+        self.assertIn("2 steps, 1 FAILED, 0 warned, 0 skipped, 0 short. Failed: graph.", page)
+        self.assertEqual(self.row(page, "first | graph"), ["first", "graph", "FAILED", "3.1", "9", "a \\| b"])
         self.assertIn("NVIDIA H200", page)
-        neuron, cosmoflow = page.split("## CosmoFlow")[0], page.split("## CosmoFlow")[1].split("## Layers")[0]
-        self.assertEqual(self.row(neuron, "bf16"), ["bf16", "10,000", "20.0 % of 2", "4,000",
-                                                    "bf16, channels last, graph", "2.50", "40 %"])
-        self.assertEqual(self.row(neuron, "tf32"), ["tf32", "-", "-", "2,000", "tf32, channels last, graph", "-", "-"])
+        neuron, cosmoflow = page.split("## CosmoFlow")[0], page.split("## CosmoFlow")[1].split("## Kernels")[0]
+        self.assertEqual(self.row(neuron, "bf16"), ["bf16", "10,000", "51.200", "9,000", "8,000", "7,000", "4,000",
+                                                    "bf16, channels last, graph", "2.50"])
+        # Of tf32 there is no ratio, for the fastest variant may be one that has not been measured.
+        self.assertEqual(self.row(neuron, "tf32")[-3:], ["2,000", "tf32, channels last, graph", "-"])
+        self.assertIn("No ratio for tf32: ", neuron)
         self.assertEqual(self.row(neuron, "bf16, channels last, graph"),
-                         ["bf16, channels last, graph", "4,000", "128.000", "3,000", "57 in 7.30 s", "21", "2.50"])
+                         ["bf16, channels last, graph", "4,000", "128.000", "3,000", "57 in 7.30 s"])
         self.assertIn("not run: no time \\| left", neuron)
-        # Of tf32 there is no ratio, for the fastest variant may be one that had no time.
-        self.write("ours-neuron_inverter-tf32-1.json", {"samples_per_second": 9000})
-        self.assertEqual(self.row(results.page(self.folder).split("## CosmoFlow")[0], "tf32")[5], "-")
-        self.assertIn("No ratio for tf32: no time was left for tf32, channels last, compile+graph.", neuron)
         self.assertIn("PyTorch was not measured", cosmoflow)
-        self.assertEqual(self.row(page, "conv1+pool1"), ["conv1+pool1", "20.0", "60.0", "40.0", "50 %"])
-        self.assertEqual(self.row(page, "dropout"), ["dropout", "1.0", "1.0", "-", "-"])
-        self.assertEqual(self.row(page, "whole step")[-1], "40 %")
 
-    def test_the_line_about_pytorch(self):
-        def line(data):
-            self.write("torch.json", data)
-            done = subprocess.run([sys.executable, HERE / "results.py", "--torch", self.folder / "torch.json"],
-                                  capture_output=True, text=True)
-            return done.returncode, done.stdout.strip()
+    def test_what_did_not_run_is_said(self):
+        self.step("cases")
+        self.step("sanitizers", "skipped", "it is not here")
+        page = results.page(self.folder, [("first", "cases"), ("first", "speed")])
+        self.assertIn("**What did not run:** speed (first call); sanitizers: it is not here.", page)
+        self.assertIn("nothing; all of it ran", results.page(self.folder / "empty"))
 
-        self.assertEqual(line(TORCH), (75, "2 of 3 variants measured in 21 s; no time for tf32, channels last, compile+graph"))
-        self.assertEqual(line({**TORCH, "unfinished": {"bf16": []}}), (0, "2 of 3 variants measured in 21 s"))
-        self.assertEqual(line("{")[0], 1)
+    def test_the_kernels_of_the_longest_graph_are_shown_longest_first(self):
+        self.write("kernels-cosmoflow-bf16.tsv", KERNELS)
+        page = results.page(self.folder)
+        self.assertIn("2 nodes a step, 0.051 ms in them and 0.002 ms between them", page)
+        self.assertLess(page.index("| cudnn_conv | 2 | 30.0 | 0.5 | 128 | 128 | 99 | 49152 |"),
+                        page.index("| Adam<float> | 1 | 20.5 | 1.5 | 64 | 256 | 528 | 1024 |"))
+        self.assertNotIn("trial", page)
+        done = subprocess.run([sys.executable, HERE / "results.py", "--kernels", self.folder / "none.tsv"], capture_output=True)
+        self.assertEqual(done.returncode, 1)
 
     def test_the_worst_gradients_are_shown(self):
         self.write("gradients-cosmoflow-bf16.json", {
@@ -87,14 +94,18 @@ class Results(unittest.TestCase):
         self.assertIn("| cosmoflow | bf16 | 0.2 (b) | 0.3 | 0.9000 (a) | 1 +- 0.2 |", results.page(self.folder))
 
     def test_nothing_and_damage_are_said(self):
-        self.write("torch-cosmoflow.json", "{")
-        self.write("ours-cosmoflow-bf16-1.json", "")
-        self.write("layers-cosmoflow-tf32.json", "[]")
+        self.write("peers.json", "{")
+        self.write("ours-cosmoflow-bf16.json", "")
+        self.write("first-cosmoflow-tf32.json", "[]")
+        self.write("steps.jsonl", "{\n")
+        self.write("kernels-cosmoflow-bf16.tsv", "nothing\n")
+        self.write("ncu-cosmoflow-bf16.csv", '"ID","Kernel Name"\n"0"\n')
         page = results.page(self.folder)
         self.assertIn("0 steps", page)
-        self.assertIn("environment left nothing", page)
+        self.assertIn('the step "facts" left nothing', page)
         self.assertEqual(page.count("PyTorch was not measured"), 2)
-        self.assertEqual(page.count("not measured."), 4)  # PyTorch twice, two tables of layers
+        self.assertIn("cosmoflow, bf16: no table.", page)
+        self.assertIn("## Time and bytes by ncu\n\nnot measured.", page)
 
     def compare(self, *words):
         done = subprocess.run([sys.executable, HERE / "compare.py", *words], cwd=self.folder, capture_output=True,
@@ -102,7 +113,7 @@ class Results(unittest.TestCase):
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def parity(self, name, losses, parameters="a"):
-        self.write(name, {"losses": {"cpu": losses, "device": losses}, "parameters_hash": parameters})
+        self.write(name, {"losses": losses, "parameters_hash": parameters, "samples_per_second": 9, "step_seconds": 0.1})
 
     def test_a_graph_must_be_equal_to_the_last_bit(self):
         self.parity("eager", [1.0, 0.5])
@@ -114,9 +125,15 @@ class Results(unittest.TestCase):
             result = self.compare("graph", "eager", "graph")
             self.assertEqual(result[0], code, result)
             self.assertIn(text, result[1])
-        self.write("graph", {"losses": {"device": [1.0, 0.5]}})
+        self.write("graph", {"losses": [1.0, 0.5]})
         self.assertIn("lacks 'parameters_hash'", self.compare("graph", "eager", "graph")[1])
         self.assertEqual(self.compare("graph", "eager", "absent")[0], 1)
+
+    def test_the_last_losses_are_near(self):
+        self.parity("fixed", [1.0, 0.5])
+        for losses, code in (([1.0, 0.52], 0), ([1.0, 0.6], 1), ([1.0, None], 1), ([1.0], 1)):
+            self.parity("timed", losses)
+            self.assertEqual(self.compare("loss", "fixed", "timed")[0], code)
 
     def test_runs_agree_but_for_rounding(self):
         for folder in ("one", "two"):

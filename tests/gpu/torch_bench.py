@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
 """Training throughput of PyTorch at its fastest settings, the peer of `mrmf bench training --device cuda`.
 
-    python3 tests/gpu/torch_bench.py --network cosmoflow --json torch.json [--limit 150]
-    python3 tests/gpu/torch_bench.py --device cpu --rows 4 --length 256     # does the script itself work?
+    python3 tests/gpu/torch_bench.py --set best --card "NVIDIA H200" --json peers.json [--limit 40]
+    python3 tests/gpu/torch_bench.py --device cpu --networks cosmoflow --rows 4 --length 256  # does the script itself work?
 
 A step is zero_grad, forward, mean squared error, backward, Adam (fused, capturable). The batch lies on the device; a
 variant's "loader" figure also brings a fresh batch from pinned memory every step, overlapped. Every variant runs in a
 process of its own, strongest candidates first, so that one that fails or hangs does not lose the others; what the time
 limit leaves no room for says so ("unfinished"). Median of at least 50 steps, and on a GPU of at least a second's, after
-20 that are not timed, by CUDA events. Each result says how many steps were timed and how long the variant took in all.
+20 that are not timed, by CUDA events.
+
+What has been measured on a card is measured once: --json has the form of tests/gpu/peers/CARD.json, and variants that
+stand in that file, or in --json from an earlier call, are taken from there. Exit code 77 where there is no PyTorch.
 """
 import argparse
 import json
 import multiprocessing
 import os
+import pathlib
+import re
 import signal
 import statistics
 import sys
 import time
 
-import torch
-
-import torch_networks
+PEERS = pathlib.Path(__file__).resolve().parent / "peers"
+ROWS = {"neuron_inverter": 512, "cosmoflow": 8}
+LENGTH = {"neuron_inverter": 1600, "cosmoflow": 128}
+torch = torch_networks = None  # imported when something is to be measured: that alone takes seconds
 
 # name: (precision, channels last, mode). tf32: float32 weights and data, TF32 tensor cores. autocast: float32 weights,
 # bfloat16 arithmetic. bf16: bfloat16 model, float32 master weights.
@@ -43,12 +49,24 @@ VARIANTS = {
     "tf32, channels first, eager": ("tf32", False, "eager"),
 }
 # Until these are measured, or have failed by themselves, the fastest of a precision is not known.
+SETS = {
+    "best": ["bf16, channels last, graph", "autocast, channels last, graph", "tf32, channels last, graph"],
+    "compiled": ["bf16, channels last, compile+graph", "tf32, channels last, compile+graph",
+                 "autocast, channels last, compile"],
+    "all": list(VARIANTS),
+}
 STRONGEST = {
     "bf16": ["bf16, channels last, graph", "autocast, channels last, graph", "bf16, channels last, compile+graph",
              "autocast, channels last, compile"],
     "tf32": ["tf32, channels last, graph", "tf32, channels last, compile+graph"],
 }
 MOST_STEPS = 2000
+
+
+def sized(options, network):
+    """The options of one network, in its own size unless another was asked for."""
+    return argparse.Namespace(**{**vars(options), "network": network, "rows": options.rows or ROWS[network],
+                                 "length": options.length or LENGTH[network]})
 
 
 def is_captured(mode):
@@ -73,14 +91,14 @@ def time_steps(step, count, on_gpu):
     return [1e-3 * a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
 
 
-def measure(options, name):
+def measure(options, network, name):
     """The result of one variant, in its own process."""
     precision, channels_last, mode = VARIANTS[name]
     on_gpu = options.device == "cuda"
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = True
     torch.set_float32_matmul_precision("high")
-    training = torch_networks.Training(options, precision, channels_last,
+    training = torch_networks.Training(sized(options, network), precision, channels_last,
                                        None if mode in ("eager", "graph") else mode)
     step = training.captured(options.warmup) if is_captured(mode) else training.step
     time_steps(step, options.warmup, on_gpu)
@@ -88,7 +106,7 @@ def measure(options, name):
     if on_gpu:  # a second's worth, by which a device's clocks are up
         times += time_steps(step, min(MOST_STEPS, int(1 / statistics.median(times))), on_gpu)
     seconds = statistics.median(times)
-    result = {"precision": precision, "step_seconds": seconds, "samples_per_second": options.rows / seconds,
+    result = {"precision": precision, "step_seconds": seconds, "samples_per_second": sized(options, network).rows / seconds,
               "timed_steps": len(times), "timed_seconds": sum(times)}
     if on_gpu and mode != "max-autotune":  # that mode's own graphs copy their inputs already
         loader = torch_networks.PinnedLoader(training.x)
@@ -98,7 +116,7 @@ def measure(options, name):
             step()
 
         time_steps(loaded_step, options.warmup, on_gpu)
-        result["loader_samples_per_second"] = options.rows / statistics.median(
+        result["loader_samples_per_second"] = sized(options, network).rows / statistics.median(
             time_steps(loaded_step, options.steps, on_gpu))
     if on_gpu:
         result["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
@@ -109,18 +127,18 @@ def first_line(error):
     return next((line for line in str(error).splitlines() if line.strip()), "") or type(error).__name__
 
 
-def child(options, name, sender):
+def child(options, network, name, sender):
     os.setsid()  # so that the compiler's helpers end with it
     try:
-        sender.send(measure(options, name))
+        sender.send(measure(options, network, name))
     except Exception as error:
         sender.send({"error": f"{type(error).__name__}: {first_line(error)}"[:300]})
 
 
-def isolated(options, name, limit):
+def isolated(options, network, name, limit):
     """measure() in a forked process that ends within limit seconds. The parent never touches the GPU, so it may fork."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=child, args=(options, name, sender))
+    process = multiprocessing.get_context("fork").Process(target=child, args=(options, network, name, sender))
     process.start()
     sender.close()
     try:
@@ -136,21 +154,58 @@ def isolated(options, name, limit):
         process.join()
 
 
-def measure_all(options, names):
-    deadline = time.monotonic() + options.limit
-    results = {}
-    for name in names:
+def known_results(options):
+    """What files in the form of tests/gpu/peers have of this card: those that the repository keeps, and --json."""
+    known = {"card": options.card, "networks": {}}
+    kept = PEERS / (re.sub(r"[^A-Za-z0-9]+", "-", options.card).strip("-") + ".json")
+    for path in [kept] + ([pathlib.Path(options.json)] if options.json else []):
+        try:
+            data = json.loads(path.read_text())
+            if data["card"] == options.card:
+                networks = {**known["networks"], **data["networks"]}
+                known = {**data, "networks": networks}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    return known
+
+
+def still_to_measure(options, known, names):
+    """(network, name) of variants without a figure, strongest first in both networks."""
+    def has(network, name):
+        found = known["networks"].get(network, {})
+        same = (found.get("rows"), found.get("length")) == (sized(options, network).rows, sized(options, network).length)
+        return same and name in found["variants"] and not found["variants"][name].get("unfinished")
+
+    return [(network, name) for name in names for network in options.networks if not has(network, name)]
+
+
+def write(options, data):
+    if options.json:
+        partial = pathlib.Path(options.json + ".partial")
+        partial.write_text(json.dumps(data, indent=1) + "\n")
+        partial.replace(options.json)
+
+
+def measure_all(options, data, wanted):
+    """Adds the results to data, and writes them after each."""
+    deadline = time.monotonic() + options.limit - options.ending
+    for i, (network, name) in enumerate(wanted):
         left = deadline - time.monotonic()
         if options.device == "cpu" and is_captured(VARIANTS[name][2]):
-            results[name] = {"error": "CUDA graphs need a GPU"}
+            result = {"error": "CUDA graphs need a GPU"}
         else:
-            share = min(left, options.limit / 2)  # no variant eats the others' time
+            share = min(left, max(left / (len(wanted) - i), options.limit / 4))  # no variant eats the others' time
             begin = time.monotonic()
-            results[name] = (isolated(options, name, share) if left > 0
-                             else {"error": "no time left", "unfinished": True})
-            results[name]["seconds"] = time.monotonic() - begin
-        print(f"  {name:36} {describe(results[name])}", flush=True)
-    return results
+            result = isolated(options, network, name, share) if left > 0 else {"error": "no time left", "unfinished": True}
+            result["seconds"] = time.monotonic() - begin
+        print(f"  {network:16} {name:36} {describe(result)}", flush=True)
+        size = sized(options, network)
+        of = data["networks"].setdefault(network, {})
+        if (of.get("rows"), of.get("length")) != (size.rows, size.length):
+            of.clear()
+        of.update(rows=size.rows, length=size.length, strongest=STRONGEST)
+        of.setdefault("variants", {})[name] = result
+        write(options, data)
 
 
 def describe(result):
@@ -162,56 +217,75 @@ def describe(result):
             + (f", with the loader {loader:.1f}" if loader else ""))
 
 
-def best_of(results, precisions):
-    names = [n for n, r in results.items() if "error" not in r and r["precision"] in precisions]
-    return max(names, key=lambda n: results[n]["samples_per_second"], default=None)
-
-
-def unfinished(results, precision):
-    """The strongest variants of a precision that had no time, or too little."""
-    return [name for name in STRONGEST[precision] if results.get(name, {"unfinished": True}).get("unfinished")]
-
-
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", choices=sorted(torch_networks.ROWS), default="neuron_inverter")
+    parser.add_argument("--networks", type=lambda text: text.split(","), default=sorted(ROWS), help="separated by commas")
+    parser.add_argument("--set", choices=sorted(SETS), default="all", help="which variants")
+    parser.add_argument("--variants", help="names, separated by semicolons, in place of a set")
+    parser.add_argument("--card", default="this machine", help="its name, as tests/gpu/peers has it")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--rows", type=int, help="rows of a batch; default 512, and 8 for cosmoflow")
     parser.add_argument("--length", type=int, help="positions, or the cube's edge; default 1600, and 128 for cosmoflow")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--warmup", type=int, default=20)
-    parser.add_argument("--limit", type=float, default=150, help="seconds for all variants together")
-    parser.add_argument("--variants", help="names, separated by semicolons; default: all")
-    parser.add_argument("--json", help="file for the result")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for all variants together")
+    parser.add_argument("--ending", type=float, default=2, help="seconds of these to keep for the end")
+    parser.add_argument("--json", help="file for the results")
     options = parser.parse_args(arguments)
-    options.rows = options.rows or torch_networks.ROWS[options.network]
-    options.length = options.length or torch_networks.LENGTH[options.network]
+    for network in options.networks:
+        if network not in ROWS:
+            parser.error(f"there is no network '{network}'; there are: {', '.join(ROWS)}")
     return options
 
 
+def import_torch():
+    """False where there is none."""
+    global torch, torch_networks
+    try:
+        import torch as found
+        import torch_networks as networks
+    except ImportError:
+        return False
+    torch, torch_networks = found, networks
+    return True
+
+
+def summary(data, names, options):
+    """(exit code, line): 75 when time was short for some variants."""
+    results = [(network, name, data["networks"].get(network, {}).get("variants", {}).get(name, {"unfinished": True}))
+               for network in options.networks for name in names]
+    short = [f"{network} {name}" for network, name, result in results if result.get("unfinished")]
+    measured = [result for _, _, result in results if "samples_per_second" in result]
+    line = f"{len(measured)} of {len(results)} variants measured on {options.card}"
+    if short:
+        return 75, f"{line}; no time for {'; '.join(short)}"
+    return (0 if measured else 1), line
+
+
 def main(arguments=None):
+    begin = time.monotonic()
     options = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("torch_bench: told to end"))
-    names = [name.strip() for name in options.variants.split(";")] if options.variants else list(VARIANTS)
+    names = [name.strip() for name in options.variants.split(";")] if options.variants else SETS[options.set]
     unknown = [name for name in names if name not in VARIANTS]
     if unknown:
         sys.exit(f"torch_bench: there is no variant '{unknown[0]}'; there are: {'; '.join(VARIANTS)}")
-    print(f"PyTorch {torch.__version__}, {options.network}, length {options.length}, {options.rows} rows, "
-          f"{options.device}, median of {options.steps} steps", flush=True)
-    results = measure_all(options, names)
-    best = best_of(results, {"bf16", "autocast", "tf32"})
-    text = json.dumps({
-        "peer": "PyTorch", "version": torch.__version__, "cudnn": torch.backends.cudnn.version(),
-        "network": options.network, "device": options.device, "rows": options.rows, "length": options.length,
-        "variants": results, "best": best,
-        "best_of": {"bf16": best_of(results, {"bf16", "autocast"}), "tf32": best_of(results, {"tf32"})},
-        "unfinished": {precision: unfinished(results, precision) for precision in STRONGEST},
-        "samples_per_second": results[best]["samples_per_second"] if best else None})
-    print(text)
-    if options.json:
-        with open(options.json, "w") as file:
-            file.write(text + "\n")
-    return 0 if best else 1
+    data = known_results(options)
+    wanted = still_to_measure(options, data, names)
+    write(options, data)
+    if not wanted:
+        print(f"nothing is measured: {options.card} stands in {PEERS.name}, or was measured in an earlier call")
+        return 0
+    if not import_torch():
+        print(f"{sys.executable} has no PyTorch; TORCH_PYTHON names another interpreter")
+        return 77
+    data.update(version=torch.__version__, cudnn=torch.backends.cudnn.version())
+    print(f"PyTorch {torch.__version__}, {options.device}, median of {options.steps} steps", flush=True)
+    options.ending += time.monotonic() - begin
+    measure_all(options, data, wanted)
+    code, line = summary(data, names, options)
+    print(line)
+    return code
 
 
 if __name__ == "__main__":

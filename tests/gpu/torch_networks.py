@@ -8,8 +8,6 @@ from torch import nn
 # The networks' definitions, shared with the comparison of numbers; in a bundle they lie beside this file.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "peers" / "torch"))
 
-ROWS = {"neuron_inverter": 512, "cosmoflow": 8}
-LENGTH = {"neuron_inverter": 1600, "cosmoflow": 128}
 
 
 def neuron_inverter(length, channels_last):

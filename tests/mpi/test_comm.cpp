@@ -254,7 +254,7 @@ TEST_CASE("comm: long spans go in pieces, each element once") {
 
 TEST_CASE("comm: a call that ends as its deadline begins is not overdue") {
   for (int i = 0; i < 20'000; ++i) {
-    const mpi::Deadline deadline(300, "a call");
+    const mpi::Deadline deadline({.seconds = 300}, "a call");
     for (const Timer call; call.seconds() < i % 100 * 2e-7;) {
     }
   }

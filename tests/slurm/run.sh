@@ -18,12 +18,12 @@ end() {
   rm -rf "$work"
 }
 trap end EXIT
-for name in submit jobs time_limit; do
+for name in submit jobs time_limit tasks; do
   "$python" "tests/slurm/test_$name.py" >"$work/$name" 2>&1 &
   running[$name]=$!
 done
 failed=0
-for name in submit jobs time_limit; do
+for name in submit jobs time_limit tasks; do
   wait "${running[$name]}" || failed=1
   unset "running[$name]"
   echo "== $name"

@@ -145,12 +145,13 @@ TEST_CASE("labels: numbers with positions are averaged, labels of yes or no but 
 TEST_CASE("labels: shapes that are none") {
   Field field(classes(3));
   field.write({2, 3}, std::vector<std::int64_t>(6, 0), H5T_STD_U8LE);
-  CHECK(
-      field.refusal().ends_with("has shape (2, 3); a sample has one class: labels are (n), or have positions as the "
-                                "samples do"));
+  CHECK(field.refusal().ends_with(
+      "has shape (2, 3); a sample has one class: labels are (n), or one-hot rows of a single 1 "
+      "and zeros, or have positions as the samples do"));
   Field wide(classes(3));
   wide.write({2, 4, 6, 2}, std::vector<std::int64_t>(96, 0), H5T_STD_U8LE);
-  CHECK(wide.refusal().ends_with("a position has one class: store its number, with a last axis of 1 or none"));
+  CHECK(wide.refusal().ends_with(
+      "a position has one class: store its number, with a last axis of 1 or none, or one-hot"));
   Field odd(classes(3));
   odd.write({2, 4, 6}, two_fields(2), H5T_STD_U8LE);
   CHECK(message<ConfigError>([&] {

@@ -168,7 +168,7 @@ TEST_CASE("output file: an HDF5 file that does not fit fails wherever its limit 
 
 TEST_CASE("output file: a signal that ends the process removes the file first") {
   const TemporaryFolder folder;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const pid_t child = fork();
     if (child == 0) {
       std::signal(signal, SIG_DFL);  // the test program has a handler of its own

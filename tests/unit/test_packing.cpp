@@ -163,7 +163,7 @@ TEST_CASE("packing: whole rows and parts of rows are the same numbers, read dire
         for (std::size_t x = 2; x < 6; ++x)
           for (std::size_t c = 0; c < 2; ++c, ++at)
             REQUIRE(same(part[at], expected[((row * 12 + y) * 10 + x) * 2 + c]));
-    const RowReader ignoring(path, name, kMostCached, PackingRule::ignore);
+    const RowReader ignoring(path, name, {.packing = PackingRule::ignore});
     CHECK(ignoring.type() == ElementType::int16);
   }
 }

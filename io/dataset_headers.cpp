@@ -1,0 +1,339 @@
+#include "io/dataset_headers.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "io/axis_order.hpp"
+#include "io/class_values.hpp"
+#include "io/file_patterns.hpp"
+#include "io/labels.hpp"
+#include "io/limits.hpp"
+#include "io/row_source.hpp"
+#include "io/sample_order.hpp"
+#include "kernels/check.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+/// Of an array as it is stored: where all of it is one row, no axis counts rows.
+std::string stored_text(const RowSource& rows, RowForm form) {
+  return shape_text({rows.shape().begin() + (form == RowForm::axis ? 0 : 1), rows.shape().end()});
+}
+
+/// The shape of one sample from (n, F) or (n, spatial..., C), or as data.axes names its axes.
+Shape require_sample_shape(const RowSource& rows, const DatasetSpec& spec) {
+  const std::vector<Index> shape = channels_last(rows.shape(), parse_axes(spec.axes), rows.where());
+  const std::string has = rows.where() + " has shape " + stored_text(rows, spec.rows);
+  if (shape.size() < 2 || shape.size() > 5)
+    throw DataError(has +
+                    (spec.rows == RowForm::axis ? "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)"
+                                                : "; a sample is (features) or (1 to 3 spatial axes, channels)") +
+                    "; data.axes names other axes");
+  for (std::size_t axis = 1; axis < shape.size(); ++axis)
+    if (shape[axis] < 1) throw DataError(has + "; a sample holds nothing: make the file again");
+  return sample_shape(shape);
+}
+
+/// The shape of one sample's labels. Classes are single numbers, so that an axis less than the samples' has is enough
+/// for their positions; the same goes for numbers, unless these axes could also be one of outputs.
+Shape label_shape(const RowSource& labels, const Shape& sample, const DatasetSpec& spec, bool one_hot) {
+  const LabelForm& form = spec.form;
+  const AxisOrder order = parse_axes(spec.axes);
+  const bool move = labels_move(labels.shape(), sample, order);
+  const std::vector<Index> all = move ? channels_last(labels.shape(), order, labels.where()) : labels.shape();
+  const std::string single = spec.rows == RowForm::axis ? "(n)" : "a single number",
+                    several = spec.rows == RowForm::axis ? "(n, outputs)" : "(outputs)";
+  const auto refuse = [&](const std::string& wanted) {
+    throw DataError(labels.where() + " has shape " + stored_text(labels, spec.rows) + "; " + wanted);
+  };
+  const bool empty = std::find(all.begin() + 1, all.end(), 0) != all.end();
+  if (empty) refuse("labels are " + single + " or " + several + ", or have positions as the samples do");
+  const auto axes = std::ssize(all) - 1;
+  const bool classes = form.kind == LabelKind::classes;
+  Shape shape;
+  if (one_hot) {
+    shape.channels = 1;
+    if (axes == 1) return shape;
+    shape.axes = sample.axes;
+    std::copy(all.begin() + 1, all.end() - 1, shape.spatial.end() - sample.axes);
+    return shape;
+  }
+  if (axes == 0 || (axes == 1 && (!classes || all[1] == 1 || sample.axes != 1))) {
+    shape.channels = axes == 0 ? 1 : all[1];
+    if (classes && shape.channels != 1)
+      refuse("a sample has one class: labels are " + single +
+             ", or one-hot rows of a single 1 and zeros, or have positions as the samples do");
+    return shape;
+  }
+  const bool without_channels = axes == sample.axes;
+  if (!without_channels && axes != sample.axes + 1)
+    refuse("labels are " + single + (classes ? "" : " or " + several) + ", or have positions as the samples (" +
+           to_string(sample) + ") do");
+  shape.axes = sample.axes;
+  shape.channels = without_channels ? 1 : all.back();
+  for (int axis = 0; axis < shape.axes; ++axis)
+    shape.spatial[static_cast<std::size_t>(3 - shape.axes + axis)] = all[static_cast<std::size_t>(1 + axis)];
+  if (classes && shape.channels != 1)
+    refuse("a position has one class: store its number, with a last axis of 1 or none, or one-hot");
+  return shape;
+}
+
+/// Sets the shape of labels in `shape`, from the file's headers and, where they may be one-hot, its first rows.
+void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetShape& shape) {
+  if (labels.holds_words() && spec.form.kind == LabelKind::classes && spec.form.values.empty())
+    throw DataError(labels.where() + " holds words; name them in training.class_values, in the order of the classes");
+  if (labels.holds_words() && !holds_words(spec.form))
+    throw DataError(labels.where() + " holds string elements; " + readable_types());
+  shape.one_hot = one_hot_width(labels, shape, spec);
+  shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0);
+  if (labels.shape().front() != shape.samples)
+    throw DataError(labels.where() + " has " + std::to_string(labels.shape().front()) + " rows for " +
+                    std::to_string(shape.samples) + " samples; each sample needs its row of labels");
+  require_countable({shape.samples, shape.label.per_sample() * std::max<Index>(1, shape.one_hot)}, labels.where());
+}
+
+/// One of a file's data sets of samples, without labels.
+DatasetShape inspect_samples(const RowSource& samples, const DatasetSpec& spec) {
+  DatasetShape shape;
+  if (samples.holds_words()) throw DataError(samples.where() + " holds string elements; " + readable_types());
+  shape.sample = require_sample_shape(samples, spec);
+  shape.samples = samples.shape().front();
+  shape.type = kept_as(samples.type());
+  if (samples.type() != shape.type)
+    shape.converted = size_of(samples.type());
+  else if (!samples.packing().in_place())
+    shape.converted = size_of(samples.packing().stored);
+  shape.chunks = samples.chunk_memory();
+  if (shape.samples == 0) throw DataError(samples.where() + " is empty (0 samples); leave that file out");
+  if (spec.missing == MissingRule::refuse) samples.require_written();
+  return shape;
+}
+
+Index widest(const DatasetShape& a, const DatasetShape& b) { return std::max(size_of(a.type), size_of(b.type)); }
+
+/// Takes what HDF5 and conversions need for both; the type in memory is that of both, or float32.
+void join_storage(DatasetShape& all, const DatasetShape& one) {
+  all.converted = std::max({all.converted, one.converted, one.type == all.type ? 0 : widest(one, all)});
+  all.chunks.cache = std::max(all.chunks.cache, one.chunks.cache);
+  all.chunks.unpacking = std::max(all.chunks.unpacking, one.chunks.unpacking);
+  if (one.type != all.type) all.type = ElementType::float32;
+}
+
+/// Adds the samples' next data set, whose channels follow.
+void join_channels(DatasetShape& shape, const DatasetShape& more, const RowSource& rows, const DatasetSpec& spec) {
+  if (more.samples != shape.samples || more.sample.spatial != shape.sample.spatial ||
+      more.sample.axes != shape.sample.axes)
+    throw DataError(rows.where() + " has " + std::to_string(more.samples) + " samples of " + to_string(more.sample) +
+                    ", and '" + spec.samples + "' " + std::to_string(shape.samples) + " of " + to_string(shape.sample) +
+                    "; only their channels may differ");
+  shape.sample.channels += more.sample.channels;
+  join_storage(shape, more);
+}
+
+/// The same for labels.
+void join_labels(Shape& label, const Shape& more, const RowSource& rows, const DatasetSpec& spec) {
+  if (spec.form.kind == LabelKind::classes)
+    throw DataError(rows.where() + " follows '" + spec.labels +
+                    "' in a list of labels, and a sample has one class: name one data set");
+  if (more.spatial != label.spatial || more.axes != label.axes)
+    throw DataError(rows.where() + " has " + to_string(more) + " labels per sample, and '" + spec.labels + "' " +
+                    to_string(label) + "; only their channels may differ");
+  label.channels += more.channels;
+}
+
+/// One file: its shape, with an `n` of 0, what else must be the same in all files, and its groups.
+struct FileFacts {
+  DatasetShape shape;
+  std::vector<std::string> units;  ///< of samples and labels, in the order of the names
+  RowGroups groups;
+};
+
+FileFacts inspect_file(const RowSources& sources, std::size_t file, const DatasetSpec& spec) {
+  FileFacts facts;
+  const auto open = sources.open(file, facts.groups);
+  const std::size_t of_samples = spec.sample_names().size();
+  DatasetShape& shape = facts.shape;
+  shape = inspect_samples(*open->front(), spec);
+  for (std::size_t i = 1; i < of_samples; ++i)
+    join_channels(shape, inspect_samples(*(*open)[i], spec), *(*open)[i], spec);
+  if (spec.mask) ++shape.sample.channels;
+  for (std::size_t i = of_samples; i < open->size(); ++i) {
+    const RowSource& rows = *(*open)[i];
+    DatasetShape more = shape;
+    inspect_labels(rows, spec, more);
+    if (i > of_samples)
+      join_labels(shape.label, more.label, rows, spec);
+    else
+      shape.label = more.label, shape.one_hot = more.one_hot;
+    if (spec.missing == MissingRule::refuse) rows.require_written();
+  }
+  for (const auto& rows : *open) {
+    rows->require_alike();
+    facts.units.push_back(rows->units());
+  }
+  return facts;
+}
+
+/// DataError where a file is unlike the first. Arrays without units have any.
+void require_alike(const RowSources& sources, std::size_t file, const FileFacts& one, const FileFacts& first) {
+  const auto differ = [&](std::size_t name, const std::string& here, const std::string& there) {
+    throw DataError(sources.path(file) + ": data set '" + sources.names()[name] + "' has " + here + ", but " +
+                    sources.path(0) + " has " + there + "; leave one of them out");
+  };
+  const DatasetShape &here = one.shape, &there = first.shape;
+  if (here.sample != there.sample) differ(0, "samples of " + to_string(here.sample), to_string(there.sample));
+  const auto classes = [](Index one_hot) {
+    return one_hot > 0 ? "one-hot rows of " + std::to_string(one_hot) + " classes" : std::string("numbers of classes");
+  };
+  if (here.one_hot != there.one_hot)
+    throw DataError(sources.path(file) + ": data set '" + sources.names().back() + "' holds " + classes(here.one_hot) +
+                    ", and " + sources.path(0) + " " + classes(there.one_hot) + "; leave one of them out");
+  if (here.label != there.label)
+    differ(sources.names().size() - 1, to_string(here.label) + " labels per sample", to_string(there.label));
+  for (std::size_t name = 0; name < one.units.size(); ++name)
+    if (const std::string& a = one.units[name], &b = first.units[name]; a != b && !a.empty() && !b.empty())
+      differ(name, "units of " + a, b);
+}
+
+void require_files(const DatasetSpec& spec, Comm& comm) {
+  std::string names;
+  for (const std::string& file : spec.files) names += file + "\n";
+  if (!comm.agree(XXH3_64bits(names.data(), names.size())))
+    throw FaultError("the ranks see different files for data.files (" + std::to_string(spec.files.size()) +
+                     " on rank " + std::to_string(comm.rank()) + "); is the file system the same on every node?");
+  if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
+  for (const std::string& path : spec.files)
+    if (is_pattern(path))
+      throw ConfigError("data.files: no file matches " + path + "; correct the pattern, or the folder to start from");
+}
+
+/// Lines of the text, and as many empty ones as are missing.
+std::vector<std::string> lines_of(const std::string& text, std::size_t count) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  lines.resize(count);
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::string line : lines) {
+    std::ranges::replace(line, '\n', ' ');
+    text += line + "\n";
+  }
+  return text;
+}
+
+/// What the root found, on all ranks, but for the groups.
+void broadcast(FileFacts& facts, std::size_t names, Comm& comm) {
+  std::string units = joined(facts.units);
+  comm.broadcast(units, 0);
+  facts.units = lines_of(units, names);
+  DatasetShape& shape = facts.shape;
+  Extent &spatial = shape.sample.spatial, &labels = shape.label.spatial;
+  std::int64_t axes = shape.sample.axes, label_axes = shape.label.axes, type = static_cast<std::int64_t>(shape.type);
+  const std::vector<std::int64_t*> numbers{&shape.samples,
+                                           &shape.label.channels,
+                                           &shape.sample.channels,
+                                           &axes,
+                                           &spatial[0],
+                                           &spatial[1],
+                                           &spatial[2],
+                                           &type,
+                                           &shape.chunks.cache,
+                                           &shape.chunks.unpacking,
+                                           &shape.converted,
+                                           &label_axes,
+                                           &labels[0],
+                                           &labels[1],
+                                           &labels[2],
+                                           &shape.one_hot};
+  std::vector<std::int64_t> words;
+  for (const std::int64_t* number : numbers) words.push_back(*number);
+  comm.broadcast(std::span(words), 0);
+  for (std::size_t i = 0; i < words.size(); ++i) *numbers[i] = words[i];
+  shape.sample.axes = static_cast<int>(axes);
+  shape.label.axes = static_cast<int>(label_axes);
+  shape.type = static_cast<ElementType>(type);
+}
+
+/// What ranks have found of their files, joined.
+void join(DatasetShape& all, Comm& comm) {
+  const auto most = [&](Index number) { return static_cast<Index>(comm.max(static_cast<double>(number))); };
+  const bool mixed = comm.any(all.type == ElementType::float32) && comm.any(all.type != ElementType::float32);
+  if (mixed) all.type = ElementType::float32;
+  all.converted = most(all.converted);
+  all.chunks.cache = most(all.chunks.cache);
+  all.chunks.unpacking = most(all.chunks.unpacking);
+  comm.sum(std::span<std::int64_t>(all.file_samples));
+}
+
+/// The groups of all files, of which every rank has those of its own.
+std::vector<RowGroups> share(const std::vector<RowGroups>& groups, Comm& comm) {
+  std::vector<RowGroups> all(groups.size());
+  for (int rank = 0; rank < comm.size() && !groups.empty(); ++rank) {
+    const Range files = piece(std::ssize(groups), rank, comm.size());
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(files.count));
+    std::string names;
+    for (std::size_t i = 0; i < counts.size() && rank == comm.rank(); ++i) {
+      const std::vector<std::string>& own = *groups[static_cast<std::size_t>(files.first) + i].names;
+      counts[i] = std::ssize(own);
+      names += joined(own);
+    }
+    comm.broadcast(std::span(counts), rank);
+    comm.broadcast(names, rank);
+    const std::int64_t count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const std::vector<std::string> lines = lines_of(names, static_cast<std::size_t>(count));
+    auto line = lines.begin();
+    for (std::size_t i = 0; i < counts.size(); ++i, line += counts[i - 1])
+      all[static_cast<std::size_t>(files.first) + i].names =
+          std::make_shared<const std::vector<std::string>>(line, line + counts[i]);
+  }
+  return all;
+}
+
+}  // namespace
+
+DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
+  require_files(spec, comm);
+  std::vector<std::string> names = spec.sample_names();
+  std::ranges::copy(spec.label_names(), std::back_inserter(names));
+  const RowSources sources(spec, nullptr, names, {.words = true});
+  FileFacts first;
+  collective_try_each(comm, 0, comm.root() ? 1 : 0, [&](Index) { first = inspect_file(sources, 0, spec); });
+  broadcast(first, names.size(), comm);
+  DatasetShape all = first.shape;
+  all.file_samples.assign(spec.files.size(), 0);
+  std::vector<RowGroups> groups(spec.rows == RowForm::groups ? spec.files.size() : 0);
+  const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
+  collective_try_each(comm, mine.first, mine.count, [&](Index i) {
+    const auto file = static_cast<std::size_t>(i);
+    const FileFacts one = file == 0 ? first : inspect_file(sources, file, spec);
+    require_alike(sources, file, one, first);
+    join_storage(all, one.shape);
+    all.file_samples[file] = one.shape.samples;
+    if (!groups.empty()) groups[file] = one.groups;
+  });
+  join(all, comm);
+  all.groups = share(groups, comm);
+  all.samples = 0;
+  for (const Index samples : all.file_samples) {
+    all.samples += samples;
+    require_countable({all.samples, all.sample.per_sample()}, "data set '" + spec.samples + "' of all files");
+  }
+  all.label_type = label_storage(spec.form);
+  return all;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,313 @@
+#include "io/row_source.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "io/data_file.hpp"
+#include "io/hdf5_library.hpp"
+#include "io/hdf5_links.hpp"
+#include "io/hdf5_rows.hpp"
+#include "io/hdf5_types.hpp"
+#include "io/limits.hpp"
+#include "io/nearest.hpp"
+#include "io/sample_groups.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+using File = std::shared_ptr<const DataFile>;
+
+class ArrayRows final : public RowSource {
+ public:
+  ArrayRows(const File& file, const std::string& name, const RowsOpening& opening)
+      : whole_(opening.whole), reader_(file, name, opening) {
+    facts_ = {reader_.type(),         reader_.shape(), reader_.row_bytes(), reader_.way(),
+              reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
+              reader_.packing()};
+  }
+  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  void require_written() const override { reader_.require_written(); }
+  void read(Index first, Index count, std::byte* to) const override { reader_.read(first, count, to); }
+  void read(Index first, Index count, const RowBox& box, std::byte* to) const override {
+    reader_.read(first, count, box, to);
+  }
+
+ private:
+  bool whole_;
+  RowReader reader_;
+};
+
+herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+/// "of the file", "of 'density'".
+std::string owner_text(const std::string& object) { return object.empty() ? "of the file" : "of '" + object + "'"; }
+
+std::string attribute_text(const DataFile& file, const RowName& name) {
+  return file.path() + ": attribute '" + name.attribute + "' " + owner_text(name.object);
+}
+
+/// The object of an attribute. DataError when there is none of its name.
+h5::Object owner_of(const DataFile& file, const RowName& name) {
+  if (name.object.empty()) return h5::Object(H5Oopen(file.id(), "/", H5P_DEFAULT));
+  const h5::Target target = h5::follow(file.id(), name.object);
+  if (!target.there)
+    throw DataError(file.path() + ": no '" + name.object + "' that could have an attribute '" + name.attribute + "'" +
+                    (target.broken.empty() ? "" : "; it " + target.broken));
+  return h5::Object(H5Oopen(target.file, target.name.c_str(), H5P_DEFAULT));
+}
+
+[[noreturn]] void no_attribute(const std::string& path, const RowName& name, hid_t object) {
+  std::vector<std::string> there;
+  H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name, &there);
+  const std::string meant = nearest(name.attribute, there);
+  throw DataError(path + ": no attribute '" + name.attribute + "' " + owner_text(name.object) + "; " +
+                  (there.empty() ? "it has none" : "there are " + list_near(name.attribute, there)) +
+                  (meant.empty() ? "" : "; do you mean '" + meant + "'?"));
+}
+
+/// An attribute's numbers, read when it is opened.
+class AttributeRows final : public RowSource {
+ public:
+  AttributeRows(const File& file, const RowName& name, bool whole) : whole_(whole) {
+    const h5::Lock lock;
+    facts_.where = attribute_text(*file, name);
+    const h5::Object owner = owner_of(*file, name);
+    h5::require(bool(owner), facts_.where + " cannot be opened");
+    if (H5Aexists(owner.get(), name.attribute.c_str()) <= 0) no_attribute(file->path(), name, owner.get());
+    const h5::Attribute attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT));
+    h5::require(bool(attribute), facts_.where + " cannot be opened");
+    read(attribute);
+  }
+  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  void require_written() const override {}
+  void read(Index first, Index count, std::byte* to) const override {
+    MRMF_CHECK(first >= 0 && count >= 0 && first + count <= shape().front(), where());
+    std::copy_n(values_.data() + first * row_bytes(), count * row_bytes(), to);
+  }
+  void read(Index first, Index count, const RowBox& box, std::byte* to) const override {
+    for (Index row = first; row < first + count; ++row)
+      to = copy_box(shape(), size_of(type()), box, values_.data() + row * row_bytes(), to);
+  }
+
+ private:
+  void read(const h5::Attribute& attribute) {
+    const h5::Space space(H5Aget_space(attribute.get()));
+    const h5::Type type(H5Aget_type(attribute.get()));
+    const h5::Element element = h5::element_of(type.get());
+    facts_.type = element.type;
+    if (facts_.type == ElementType::other)
+      throw DataError(where() + " holds " + h5::describe(type.get()) + " elements; " + readable_types());
+    facts_.shape = h5::shape_of(space.get(), {});
+    if (whole_) facts_.shape.insert(facts_.shape.begin(), 1);
+    if (!facts_.shape.empty())
+      facts_.shape.insert(facts_.shape.end(), element.axes.begin(), element.axes.end());
+    else
+      throw DataError(where() +
+                      " is a single value; rows are wanted, or, where each file or group is a sample, data.rows");
+    facts_.row_bytes =
+        std::accumulate(facts_.shape.begin() + 1, facts_.shape.end(), size_of(facts_.type), std::multiplies<>());
+    facts_.way = {true, "an attribute"};
+    facts_.packing.stored = facts_.type;
+    values_.resize(static_cast<std::size_t>(facts_.shape.front() * facts_.row_bytes));
+    const h5::Type memory = h5::memory_type(type.get());
+    if (!values_.empty())
+      h5::require(H5Aread(attribute.get(), memory.get(), values_.data()) >= 0, where() + " cannot be read");
+  }
+
+  bool whole_;
+  std::vector<std::byte> values_;
+};
+
+/// Texts, read when they are opened.
+class WordRows final : public RowSource {
+ public:
+  WordRows(h5::StoredWords stored, const std::string& where, bool whole)
+      : whole_(whole), words_(std::move(stored.words)) {
+    facts_.where = where;
+    facts_.words = true;
+    facts_.shape = std::move(stored.shape);
+    if (whole_) facts_.shape.insert(facts_.shape.begin(), 1);
+    if (facts_.shape.empty()) throw DataError(where + " is a single text; rows of them are wanted");
+    facts_.way = {true, "words"};
+  }
+  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  void require_written() const override {}
+  void read(Index, Index, std::byte*) const override { refuse(); }
+  void read(Index, Index, const RowBox&, std::byte*) const override { refuse(); }
+  std::vector<std::string> words(Index first, Index count) const override {
+    const auto at = words_.begin() + static_cast<std::ptrdiff_t>(first * row_elements());
+    return {at, at + static_cast<std::ptrdiff_t>(count * row_elements())};
+  }
+
+ private:
+  [[noreturn]] void refuse() const { throw DataError(where() + " holds words; " + readable_types()); }
+
+  bool whole_;
+  std::vector<std::string> words_;
+};
+
+/// Texts of that name; null where it has none.
+std::unique_ptr<const RowSource> open_words(const DataFile& file, const RowName& name, bool whole) {
+  const h5::Lock lock;
+  const h5::Target target = h5::follow(file.id(), name.object.empty() ? "/" : name.object);
+  if (name.attribute.empty()) {
+    if (!h5::is_dataset(target)) return nullptr;
+    const std::string where = file.path() + ": data set '" + name.object + "'";
+    auto stored = h5::words_of(h5::Dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT)), where);
+    return stored ? std::make_unique<WordRows>(std::move(*stored), where, whole) : nullptr;
+  }
+  const h5::Object owner = owner_of(file, name);
+  if (!owner || H5Aexists(owner.get(), name.attribute.c_str()) <= 0) return nullptr;
+  const std::string where = attribute_text(file, name);
+  auto stored = h5::words_of(h5::Attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT)), where);
+  return stored ? std::make_unique<WordRows>(std::move(*stored), where, whole) : nullptr;
+}
+
+/// How rows are opened, and whether texts may be.
+struct Opening : RowsOpening {
+  bool words = false;
+};
+
+std::unique_ptr<const RowSource> open_name(const File& file, const RowName& name, const Opening& opening) {
+  if (opening.words)
+    if (auto words = open_words(*file, name, opening.whole)) return words;
+  if (name.attribute.empty()) return std::make_unique<ArrayRows>(file, name.object, opening);
+  return std::make_unique<AttributeRows>(file, name, opening.whole);
+}
+
+/// What `name` is, seen from a group ("": from the file's root).
+RowName name_in(const DataFile& file, const std::string& group, const std::string& name) {
+  const std::string path = group.empty() ? name : group + (name.starts_with('@') ? "" : "/") + name;
+  if (name.find('@') == std::string::npos) return {path, ""};
+  const h5::Lock lock;
+  if (h5::is_dataset(h5::follow(file.id(), path))) return {path, ""};
+  return RowName::of(name.starts_with("/@") ? name.substr(1) : path);
+}
+
+/// A row for each group: what the name is there, opened when it is read.
+class GroupRows final : public RowSource {
+ public:
+  GroupRows(File file, RowGroups groups, std::string name, const Opening& opening)
+      : file_(std::move(file)), groups_(std::move(groups)), name_(std::move(name)), opening_(opening) {
+    const auto first = open(0);
+    facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
+              first->where(), first->units(), first->holds_words(), first->packing()};
+    facts_.shape.front() = std::ssize(*groups_.names);
+  }
+  std::string place(Index row) const override { return open_alike(row)->where(); }
+  void require_written() const override {}  // each is when it is opened
+  void require_alike() const override {
+    for (Index row = 1; row < shape().front(); ++row) {
+      const auto rows = open_alike(row);
+      if (rows->units() != units()) refuse(*rows, rows->units(), units(), "units of ");
+      rows->require_written();
+    }
+  }
+  void read(Index first, Index count, std::byte* to) const override {
+    for (Index row = first; row < first + count; ++row, to += row_bytes()) open_alike(row)->read(0, 1, to);
+  }
+  void read(Index first, Index count, const RowBox& box, std::byte* to) const override {
+    const Index bytes = std::accumulate(box.count.begin(), box.count.end(), size_of(type()), std::multiplies<>());
+    for (Index row = first; row < first + count; ++row, to += bytes) open_alike(row)->read(0, 1, box, to);
+  }
+
+  std::vector<std::string> words(Index first, Index count) const override {
+    std::vector<std::string> all;
+    for (Index row = first; row < first + count; ++row)
+      for (std::string& word : open_alike(row)->words(0, 1)) all.push_back(std::move(word));
+    return all;
+  }
+
+ private:
+  static std::string kind(const RowSource& rows) { return rows.holds_words() ? "words" : "numbers"; }
+  const std::string& group(Index row) const { return (*groups_.names)[static_cast<std::size_t>(row)]; }
+
+  std::unique_ptr<const RowSource> open(Index row) const {
+    return open_name(file_, name_in(*file_, group(row), name_), opening_);
+  }
+  std::unique_ptr<const RowSource> open_alike(Index row) const {
+    auto rows = open(row);
+    const auto shape_of = [](const RowSource& of) { return shape_text({of.shape().begin() + 1, of.shape().end()}); };
+    if (!std::equal(shape().begin() + 1, shape().end(), rows->shape().begin() + 1, rows->shape().end()))
+      refuse(*rows, shape_of(*rows), shape_of(*this), "shape ");
+    if (rows->holds_words() != holds_words()) refuse(*rows, kind(*rows), kind(*this), "");
+    if (rows->type() != type()) refuse(*rows, to_string(rows->type()), to_string(type()), "elements of ");
+    return rows;
+  }
+  [[noreturn]] void refuse(const RowSource& rows, const std::string& here, const std::string& first,
+                           const std::string& what) const {
+    throw DataError(rows.where() + " has " + what + here + ", and that of '" + group(0) + "' " + first +
+                    "; all samples are alike: correct the group, or leave it out by data.groups");
+  }
+
+  File file_;
+  RowGroups groups_;
+  std::string name_;
+  Opening opening_;
+};
+
+}  // namespace
+
+Index RowSource::row_elements() const {
+  return std::accumulate(shape().begin() + 1, shape().end(), Index{1}, std::multiplies<>());
+}
+
+std::vector<std::string> RowSource::words(Index, Index) const {
+  MRMF_CHECK(false, where() + ": words of numbers");
+  return {};
+}
+
+RowName RowName::of(const std::string& name) {
+  const std::size_t at = name.rfind('@');
+  if (at == std::string::npos) return {name, ""};
+  return {name.substr(0, at), name.substr(at + 1)};
+}
+
+RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::vector<std::string> names,
+                       Limits limits)
+    : spec_(spec), names_(std::move(names)), limits_(limits) {
+  if (shape != nullptr) groups_ = shape->groups;
+  recent_ = std::make_unique<Recent<OpenRows>>(limits.files, [this](std::size_t file) { return open(file); });
+}
+
+std::shared_ptr<const OpenRows> RowSources::at(std::size_t file) const { return recent_->at(file); }
+
+std::shared_ptr<const OpenRows> RowSources::open(std::size_t file) const {
+  RowGroups groups;
+  return open(file, groups);
+}
+
+std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& groups) const {
+  const auto opened = std::make_shared<const DataFile>(path(file));
+  if (!groups_.empty())
+    groups = groups_.at(file);
+  else if (spec_.rows == RowForm::groups)
+    groups = {std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_))};
+  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing}, limits_.words};
+  auto rows = std::make_shared<OpenRows>();
+  for (const std::string& name : names_)
+    if (spec_.rows == RowForm::groups)
+      rows->push_back(std::make_unique<GroupRows>(opened, groups, name, opening));
+    else
+      rows->push_back(open_name(opened, name_in(*opened, "", name), opening));
+  return rows;
+}
+
+std::size_t most_open_files() {
+  constexpr rlim_t kOthers = 128, kLeast = 8, kMost = 4096;  // files of the program itself, libraries and MPI
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeast;
+  const rlim_t left = limit.rlim_cur > kOthers ? limit.rlim_cur - kOthers : 0;
+  return static_cast<std::size_t>(std::clamp(left / 2, kLeast, kMost));  // training and validation
+}
+
+}  // namespace mrmf

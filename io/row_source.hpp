@@ -1,0 +1,115 @@
+// Where the rows of a data set lie: what each of its names stands for in each of its files. All that reads rows of a
+// data set asks here, so that nothing else knows what one row is.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/element.hpp"
+#include "io/recent.hpp"
+#include "io/row_reader.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// A name, as configurations have it: "density" and "fields/density" are arrays. "@omega_m" is an attribute of the
+/// file; "density@omega_m" is one of an object of that name. With RowForm::groups, names are within the sample's group:
+/// "@omega_m" is an attribute of the group, and "/@omega_m" one of the file, the same for all of its samples. An array
+/// whose own name is of that form is the array.
+struct RowName {
+  std::string object;     ///< "": the file, or the group
+  std::string attribute;  ///< "": the object is an array
+  static RowName of(const std::string& name);
+};
+
+/// The rows under one name of one file, open, in their own element type. Read by any thread.
+class RowSource {
+ public:
+  RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+  virtual ~RowSource() = default;
+
+  ElementType type() const { return facts_.type; }
+  const std::vector<Index>& shape() const { return facts_.shape; }  ///< rows first
+  Index row_bytes() const { return facts_.row_bytes; }
+  Index row_elements() const;
+  /// Whether these are texts: then type() is other, and only words() reads them.
+  bool holds_words() const { return facts_.words; }
+  const ReadingWay& way() const { return facts_.way; }
+  const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }
+  const Packing& packing() const { return facts_.packing; }  ///< how these numbers come from those in the file
+  const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
+  const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
+  /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".
+  virtual std::string place(Index row) const = 0;
+
+  /// DataError when rows were never written, or come from a missing file. Reads none of them.
+  virtual void require_written() const = 0;
+  /// DataError where rows are not alike in shape, type and units, which those of groups need not be. Opens them all.
+  virtual void require_alike() const {}
+  /// As RowReader's.
+  virtual void read(Index first, Index count, std::byte* to) const = 0;
+  virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;
+  /// Of holds_words(): the texts of these rows.
+  virtual std::vector<std::string> words(Index first, Index count) const;
+
+ protected:
+  struct Facts {
+    ElementType type = ElementType::other;
+    std::vector<Index> shape;
+    Index row_bytes = 0;
+    ReadingWay way;
+    ChunkMemory chunk_memory;
+    std::string where;
+    std::string units{};
+    bool words = false;
+    Packing packing{};
+  };
+  Facts facts_;
+};
+
+/// What the names of a data set stand for in one file, in the names' order.
+using OpenRows = std::vector<std::unique_ptr<const RowSource>>;
+
+/// The rows under some names of a data set, in all of its files.
+class RowSources {
+ public:
+  struct Limits {
+    std::size_t files = 1;            ///< open at once: those that were used last
+    Index most_cached = kMostCached;  ///< bytes of unpacked chunks, in each array
+    bool words = false;               ///< whether texts may be opened, too
+  };
+  /// `shape` is what inspect_dataset() has found; null: not yet known, so that groups are looked for.
+  RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::vector<std::string> names, Limits limits);
+  RowSources(const DatasetSpec& spec, const DatasetShape& shape, std::vector<std::string> names)
+      : RowSources(spec, &shape, std::move(names), {}) {}
+  RowSources(const RowSources&) = delete;
+  RowSources& operator=(const RowSources&) = delete;
+
+  const std::vector<std::string>& names() const { return names_; }
+  const std::string& path(std::size_t file) const { return spec_.files[file]; }
+  /// The rows of a file, by its place in the data set's list; none of them is read. On any thread. DataError when the
+  /// file or one of the names is not there, or holds no numbers.
+  std::shared_ptr<const OpenRows> at(std::size_t file) const;
+  /// The same, opened anew.
+  std::shared_ptr<const OpenRows> open(std::size_t file) const;
+  /// The same, and the groups that are the file's rows.
+  std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
+
+ private:
+  DatasetSpec spec_;
+  std::vector<RowGroups> groups_;
+  std::vector<std::string> names_;
+  Limits limits_;
+  std::unique_ptr<Recent<OpenRows>> recent_;
+};
+
+/// How many files a data set may keep open, of those that a process may have (`ulimit -n`).
+std::size_t most_open_files();
+
+}  // namespace mrmf

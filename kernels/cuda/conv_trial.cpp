@@ -1,0 +1,248 @@
+#include "kernels/cuda/conv_trial.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernels/cuda/kernels.hpp"
+#include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/step.hpp"
+#include "kernels/cuda/storage.cuh"
+#include "kernels/cuda/timing.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+constexpr std::uint32_t first_seed = 1, second_seed = 2, bias_seed = 3;
+
+/// Elements of a pass's inputs (x and w; dy and w; x and dy) and of its result.
+struct ConvSizes {
+  explicit ConvSizes(const ConvProblem& problem);
+  Index first = 0, second = 0, result = 0;
+};
+
+double first(Index i) { return pattern_value(first_seed, static_cast<std::uint64_t>(i)); }
+double second(Index i) { return pattern_value(second_seed, static_cast<std::uint64_t>(i)); }
+
+struct Place {
+  Index row = 0;
+  Extent at{};
+  Index channel = 0;
+};
+
+// The position of element i in a channels-last tensor.
+Place place_of(Index i, const Extent& size, Index channels) {
+  Place place;
+  place.channel = i % channels;
+  i /= channels;
+  for (std::size_t a = 3; a-- > 0;) {
+    place.at[a] = i % size[a];
+    i /= size[a];
+  }
+  place.row = i;
+  return place;
+}
+
+Index index_of(const Place& place, const Extent& size, Index channels) {
+  Index i = place.row;
+  for (std::size_t a = 0; a < 3; ++a) i = i * size[a] + place.at[a];
+  return i * channels + place.channel;
+}
+
+bool inside(const Extent& at, const Extent& size) {
+  for (std::size_t a = 0; a < 3; ++a)
+    if (at[a] < 0 || at[a] >= size[a]) return false;
+  return true;
+}
+
+template <class Use>
+void for_each_position(const Extent& size, Use use) {
+  for (Index i = 0; i < size[0]; ++i)
+    for (Index j = 0; j < size[1]; ++j)
+      for (Index k = 0; k < size[2]; ++k) use(Extent{i, j, k});
+}
+
+double forward_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place y = place_of(i, g.out(), g.out_channels);
+  double sum = problem.bias ? pattern_value(bias_seed, static_cast<std::uint64_t>(y.channel)) : 0.0;
+  for_each_position(g.kernel, [&](const Extent& tap) {
+    Place x{y.row, {}, 0};
+    for (std::size_t a = 0; a < 3; ++a) x.at[a] = y.at[a] * g.stride[a] - g.pad_before[a] + tap[a] * g.dilation[a];
+    if (!inside(x.at, g.in)) return;
+    for (x.channel = 0; x.channel < g.in_channels; ++x.channel)
+      sum += first(index_of(x, g.in, g.in_channels)) *
+             second(index_of({y.channel, tap, x.channel}, g.kernel, g.in_channels));
+  });
+  return sum;
+}
+
+double data_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place x = place_of(i, g.in, g.in_channels);
+  double sum = 0;
+  for_each_position(g.kernel, [&](const Extent& tap) {
+    Place y{x.row, {}, 0};
+    for (std::size_t a = 0; a < 3; ++a) {
+      const Index from = x.at[a] + g.pad_before[a] - tap[a] * g.dilation[a];
+      if (from % g.stride[a] != 0) return;
+      y.at[a] = from / g.stride[a];
+    }
+    if (!inside(y.at, g.out())) return;
+    for (y.channel = 0; y.channel < g.out_channels; ++y.channel)
+      sum += first(index_of(y, g.out(), g.out_channels)) *
+             second(index_of({y.channel, tap, x.channel}, g.kernel, g.in_channels));
+  });
+  return sum;
+}
+
+double weights_element(const ConvProblem& problem, Index i) {
+  const ConvGeometry& g = problem.geometry;
+  const Place w = place_of(i, g.kernel, g.in_channels);  // the row is the output channel
+  const Extent out = g.out();
+  double sum = 0;
+  for (Index row = 0; row < problem.rows; ++row)
+    for_each_position(out, [&](const Extent& at) {
+      Place x{row, {}, w.channel};
+      for (std::size_t a = 0; a < 3; ++a) x.at[a] = at[a] * g.stride[a] - g.pad_before[a] + w.at[a] * g.dilation[a];
+      if (!inside(x.at, g.in)) return;
+      sum += first(index_of(x, g.in, g.in_channels)) * second(index_of({row, at, w.row}, out, g.out_channels));
+    });
+  return sum;
+}
+
+ConvSizes::ConvSizes(const ConvProblem& problem) {
+  const ConvGeometry& g = problem.geometry;
+  const Index x = problem.rows * product(g.in) * g.in_channels;
+  const Index y = problem.rows * product(g.out()) * g.out_channels;
+  switch (problem.pass) {
+    case ConvPass::forward: first = x, second = g.weights(), result = y; break;
+    case ConvPass::backward_data: first = y, second = g.weights(), result = x; break;
+    case ConvPass::backward_weights: first = x, second = y, result = g.weights(); break;
+  }
+}
+
+/// Element i of the result in double, for inputs pattern_value(first_seed, .) and pattern_value(second_seed, .).
+double expected_element(const ConvProblem& problem, Index i) {
+  switch (problem.pass) {
+    case ConvPass::forward: return forward_element(problem, i);
+    case ConvPass::backward_data: return data_element(problem, i);
+    case ConvPass::backward_weights: return weights_element(problem, i);
+  }
+  return 0;
+}
+
+// Places spread over the result: the first, the last, and others at irregular distances in between.
+std::vector<Index> sampled(Index count, int samples) {
+  std::vector<Index> at{0, count - 1};
+  for (int i = 1; i < samples - 1; ++i)
+    at.push_back(static_cast<Index>(static_cast<double>(count - 1) * std::fmod(0.6180339887 * i, 1.0)));
+  return at;
+}
+
+}  // namespace
+
+ConvTrial::ConvTrial(Device& device, const ConvProblem& problem) : device_(device), problem_(problem) {
+  buffers_.push_back(make_buffers());
+  if (problem.bias) {
+    bias_ = DeviceBuffer(static_cast<std::size_t>(problem.geometry.out_channels) * sizeof(float));
+    fill_pattern({device.stream(), Storage::of(false)}, bias_seed, problem.geometry.out_channels, bias_.get());
+  }
+  device.synchronise();  // so that no plan is blamed for an earlier fault
+}
+
+ConvTrial::Buffers ConvTrial::make_buffers() const {
+  const ConvSizes sizes(problem_);
+  const auto element = static_cast<std::size_t>(device_.storage().bytes());
+  const auto bytes = [&](Index count) { return static_cast<std::size_t>(count) * element; };
+  Buffers made{DeviceBuffer(bytes(sizes.first)), DeviceBuffer(bytes(sizes.second)), DeviceBuffer(bytes(sizes.result))};
+  fill_pattern(device_.work(), first_seed, sizes.first, made.a.get());
+  fill_pattern(device_.work(), second_seed, sizes.second, made.b.get());
+  return made;
+}
+
+// Makes so many buffers that a round over them reads and writes twice the size of the device's cache.
+void ConvTrial::add_copies() {
+  if (buffers_.size() > 1) return;
+  int cache = 0;
+  MRMF_CUDA(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device_.settings().device));
+  const std::size_t each = buffers_[0].a.bytes() + buffers_[0].b.bytes() + buffers_[0].result.bytes();
+  const std::size_t wanted = std::min<std::size_t>(most_timed_runs, 2 * static_cast<std::size_t>(cache) / each + 1);
+  while (buffers_.size() < wanted && device_.free_memory() > 8 * each) buffers_.push_back(make_buffers());
+}
+
+void ConvTrial::run(const ConvPlan& plan, const Buffers& on) {
+  ConvPointers pointers;
+  pointers.result = on.result.get();
+  pointers.bias = bias_.get<float>();
+  switch (problem_.pass) {
+    case ConvPass::forward: pointers.x = on.a.get(), pointers.w = on.b.get(); break;
+    case ConvPass::backward_data: pointers.dy = on.a.get(), pointers.w = on.b.get(); break;
+    case ConvPass::backward_weights: pointers.x = on.a.get(), pointers.dy = on.b.get(); break;
+  }
+  if (plan.workspace() > workspace_.bytes()) {
+    workspace_ = {};
+    workspace_ = DeviceBuffer(plan.workspace());
+  }
+  plan.run(device_.cudnn(), pointers, workspace_.get());
+  if (problem_.bias && !plan.adds_bias()) {
+    const ConvGeometry& g = problem_.geometry;
+    add_bias(device_.work(), problem_.rows * product(g.out()), g.out_channels, bias_.get<float>(), on.result.get());
+  }
+}
+
+// Each element of the weights' gradient is a sum over the whole batch, so only a few of them are checked.
+void ConvTrial::choose_samples() {
+  const bool weights = problem_.pass == ConvPass::backward_weights;
+  for (const Index i : sampled(ConvSizes(problem_).result, weights ? 3 : 40))
+    samples_.push_back({i, expected_element(problem_, i)});
+}
+
+float ConvTrial::result_element(Index i) const {
+  const DeviceBuffer& result = buffers_[0].result;
+  if (!device_.storage().bf16) {
+    float got = 0;
+    MRMF_CUDA(cudaMemcpy(&got, result.get<float>() + i, sizeof(got), cudaMemcpyDeviceToHost));
+    return got;
+  }
+  Bf16 stored{};
+  MRMF_CUDA(cudaMemcpy(&stored, result.get<Bf16>() + i, sizeof(stored), cudaMemcpyDeviceToHost));
+  return to_float(stored);
+}
+
+// Steps are replayed, so it is a record whose result is looked at; the first run, call by call, loads the kernels.
+std::string ConvTrial::mistake(const ConvPlan& plan) {
+  const DeviceBuffer& result = buffers_[0].result;
+  run(plan, buffers_[0]);
+  const Record recorded = record(device_.stream(), [&] { run(plan, buffers_[0]); });
+  // NaN first, so that elements that a plan leaves out are noticed.
+  MRMF_CUDA(cudaMemsetAsync(result.get(), 0xFF, result.bytes(), device_.stream()));
+  MRMF_CUDA(cudaGraphLaunch(recorded.get(), device_.stream()));
+  device_.synchronise();
+  if (samples_.empty()) choose_samples();
+  for (const auto& [i, want] : samples_) {
+    const float got = result_element(i);
+    // The inputs are exact in every precision. What remains is the rounding of the result (bf16: 2^-9; twice that where
+    // the bias is added to it) and, for large sums, of float32 additions.
+    const double tolerance = std::abs(want) * (device_.storage().bf16 ? 0x1p-8 : 1e-4) + 1e-2;
+    if (!(std::abs(got - want) <= tolerance)) return fmt::format("element {} is {} and should be {}", i, got, want);
+  }
+  return "";
+}
+
+// The one place where a failed call becomes a verdict: a failing engine must not keep the others from their turn.
+Verdict ConvTrial::judge(const ConvPlan& plan, bool timed, double best) {
+  try {
+    if (std::string wrong = mistake(plan); !wrong.empty()) return {std::move(wrong)};
+    if (!timed) return {};
+    return {"", run_seconds(device_.stream(),
+                            {[&](std::size_t i) { run(plan, buffers_[i % buffers_.size()]); }, [&] { add_copies(); }},
+                            best)};
+  } catch (const FaultError& error) {
+    return {error.what()};
+  }
+}
+
+}  // namespace mrmf::cuda

@@ -1,0 +1,53 @@
+// A convolution plan tried in memory of its own: is it right, and how fast is it?
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/conv_plan.hpp"
+#include "kernels/cuda/device.hpp"
+
+namespace mrmf::cuda {
+
+/// What a trial says of a plan.
+struct Verdict {
+  std::string mistake;  ///< empty: it is right
+  double seconds = 0;   ///< of one run, where it was timed
+};
+
+/// A convolution problem in its own memory. Times its plans, and checks their results before they are trusted: cuDNN
+/// releases have computed large 3-D convolutions in bf16 wrongly (pytorch issue 163539).
+class ConvTrial {
+ public:
+  ConvTrial(Device& device, const ConvProblem& problem);
+
+  /// Runs the plan on known values, call by call and as a record, and compares elements all over the result with sums
+  /// in double on the host. Times it then if `timed`, but only roughly when it takes more than twice `best` seconds. A
+  /// call that fails is a mistake, too.
+  Verdict judge(const ConvPlan& plan, bool timed, double best);
+
+ private:
+  /// A pass's two inputs and its result.
+  struct Buffers {
+    DeviceBuffer a, b, result;
+  };
+  struct Sample {
+    Index at = 0;
+    double expected = 0;
+  };
+  Buffers make_buffers() const;
+  void add_copies();
+  void run(const ConvPlan& plan, const Buffers& on);
+  void choose_samples();
+  std::string mistake(const ConvPlan& plan);
+  float result_element(Index i) const;
+
+  Device& device_;
+  ConvProblem problem_;
+  std::vector<Sample> samples_;   // of the result
+  std::vector<Buffers> buffers_;  // several when one would stay in the cache
+  DeviceBuffer bias_, workspace_;
+};
+
+}  // namespace mrmf::cuda

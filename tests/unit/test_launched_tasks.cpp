@@ -1,0 +1,96 @@
+// What launchers say that they have started, as Slurm 22.05 and Open MPI 4.1 set their variables.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "mpi/launched_tasks.hpp"
+
+using namespace mrmf;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+std::optional<LaunchedTasks> tasks_of(const Environment& environment) {
+  return launched_tasks([&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Environment operator+(Environment one, const Environment& other) {
+  for (const auto& [name, value] : other) one[name] = value;
+  return one;
+}
+
+Environment step(int tasks, int rank) {
+  return {{"SLURM_JOB_ID", "7"},    {"SLURM_NTASKS", std::to_string(tasks)},
+          {"SLURM_STEP_ID", "0"},   {"SLURM_STEP_NUM_TASKS", std::to_string(tasks)},
+          {"SLURM_TASK_PID", "77"}, {"SLURM_PROCID", std::to_string(rank)}};
+}
+
+Environment mpirun(int ranks, int rank) {
+  return {{"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
+          {"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+          {"PMIX_RANK", std::to_string(rank)}};
+}
+
+Environment pmi2(int ranks, int rank) {
+  return {{"PMI_SIZE", std::to_string(ranks)}, {"PMI_RANK", std::to_string(rank)}};
+}
+
+const Environment kBatch{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}};
+
+}  // namespace
+
+TEST_CASE("launched tasks: a process by itself, in a batch script, in a shell that Slurm gave") {
+  CHECK_FALSE(tasks_of({}));
+  CHECK_FALSE(tasks_of(kBatch));
+  CHECK_FALSE(tasks_of({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}}));  // salloc's shell at home
+  CHECK_FALSE(tasks_of(step(1, 0) + Environment{{"SLURM_STEP_ID", "4294967290"}, {"SLURM_NTASKS", "4"}}));  // on a node
+  CHECK_FALSE(tasks_of(step(4, 0) + Environment{{"SLURM_STEP_ID", "4294967290"}}));
+  CHECK_FALSE(tasks_of(step(4, 0) + Environment{{"SLURM_STEP_ID", "interactive"}}));
+  CHECK_FALSE(tasks_of(step(4, 0) + Environment{{"SLURM_PTY_PORT", "38000"}, {"SLURM_PTY_WIN_COL", "80"}}));
+  CHECK_FALSE(tasks_of(step(1, 0)));
+  CHECK_FALSE(tasks_of(step(4, 2) + kBatch + Environment{{"SLURM_NTASKS", "1"}}));  // submitted from within a step
+  CHECK_FALSE(tasks_of(mpirun(1, 0)));
+  CHECK_FALSE(tasks_of(kBatch + mpirun(1, 0)));
+  CHECK_FALSE(tasks_of(step(4, 1) + mpirun(1, 0)));  // mpirun in every task
+  CHECK_FALSE(tasks_of(pmi2(1, 0)));
+  CHECK_FALSE(tasks_of(step(4, 1) + Environment{{"SLURM_STEP_NUM_TASKS", "1"}}));  // to work apart
+  CHECK_FALSE(tasks_of({{"PMIX_RANK", "0"}}));
+  CHECK_FALSE(tasks_of({{"OMPI_COMM_WORLD_SIZE", "many"}, {"PMI_SIZE", ""}, {"PMIX_RANK", "-1"}}));
+}
+
+TEST_CASE("launched tasks: srun, with and without PMI, and the way to start them") {
+  for (const Environment& more :
+       {Environment{}, pmi2(2, 1), Environment{{"PMIX_RANK", "1"}}, Environment{{"PMI_FD", "3"}}}) {
+    const auto tasks = tasks_of(step(2, 1) + more);
+    REQUIRE(tasks);
+    CHECK(tasks->count == 2);
+    CHECK_FALSE(tasks->first());
+    CHECK(tasks->launcher == "srun");
+    CHECK(tasks->text("Open MPI v4.1.4").find("srun started 2 tasks and MPI sees 1") == 0);
+    CHECK(tasks->text("Open MPI v4.1.4").find("srun --mpi=pmix") != std::string::npos);
+  }
+  CHECK(tasks_of(kBatch + step(3, 0))->first());
+}
+
+TEST_CASE("launched tasks: launchers of another MPI") {
+  const auto another = tasks_of(mpirun(4, 0));
+  REQUIRE(another);
+  CHECK(another->first());
+  CHECK(another->text("Open MPI v4.1.4") ==
+        "mpirun says that 4 ranks were started and MPI sees 1 of them, so each would do all of the work and write the "
+        "same "
+        "files; start them with the mpirun of Open MPI v4.1.4");
+  CHECK_FALSE(tasks_of(kBatch + mpirun(4, 3))->first());
+  CHECK(tasks_of(pmi2(8, 0))->launcher == "PMI_SIZE");
+  CHECK(tasks_of(step(2, 1) + pmi2(8, 0))->count == 8);  // by two daemons, which srun has started
+  CHECK(tasks_of({{"MV2_COMM_WORLD_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "1"}})->rank == 1);
+  const auto pmix = tasks_of({{"PMIX_RANK", "3"}});  // rank 0 does not know
+  REQUIRE(pmix);
+  CHECK_FALSE(pmix->first());
+  CHECK(pmix->text("").find("PMIX_RANK says that at least 4 ranks") == 0);
+  CHECK(tasks_of({{"PMIX_RANK", "1"}})->first());
+}
