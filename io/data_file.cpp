@@ -24,9 +24,10 @@ DataFile::DataFile(const std::string& path) : path_(path) {
   const InputFile regular(path);  // throws if it is not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
-  file_ = h5::File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  std::string reason;
+  file_ = h5::open_to_read(path, access, reason);
   if (!file_) h5::check_readable(path);
-  h5::require(bool(file_), path + ": cannot be opened");
+  if (!file_) throw DataError(path + ": cannot be opened; " + reason);
 }
 
 DataFile::~DataFile() {

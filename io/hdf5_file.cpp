@@ -22,9 +22,7 @@ namespace {
 
 /// Takes `reason` at once: the library's next call clears its errors.
 h5::File open_here(const std::string& path, std::string& reason) {
-  h5::File file = h5::open_to_read(path);
-  if (!file) reason = h5::last_error();
-  return file;
+  return h5::open_to_read(path, h5::file_access(), reason);
 }
 
 h5::File open_here(const std::string& path) {

@@ -38,13 +38,18 @@ Properties file_access() {
   return access;
 }
 
-File open_to_read(const std::string& path, const Properties& access) {
+File open_to_read(const std::string& path, const Properties& access, std::string& reason) {
   File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (file) return file;
+  reason = last_error();
+  if (reason.find("locking flag") == std::string::npos) return file;
   hbool_t locks = true, lax = true;
-  if (file || H5Pget_file_locking(Properties(H5Pcreate(H5P_FILE_ACCESS)).get(), &locks, &lax) < 0) return file;
+  H5Pget_file_locking(Properties(H5Pcreate(H5P_FILE_ACCESS)).get(), &locks, &lax);
   const Properties own(H5Pcopy(access.get()));
   H5Pset_file_locking(own.get(), locks, lax);
-  return File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, own.get()));
+  file = File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, own.get()));
+  reason = file ? "" : last_error();
+  return file;
 }
 
 Properties write_access() {

@@ -89,10 +89,10 @@ Properties file_access();
 /// The same for writing a file, in the formats of one fixed library version, whichever library writes.
 Properties write_access();
 
-/// Opens a file for reading, with this access or file_access(); invalid where it cannot be. A file that the library
+/// Opens a file for reading; invalid where it cannot be, and then `reason` is last_error(). A file that the library
 /// itself has open, as a source of a virtual data set, is opened with the locks that it has there: the library takes no
 /// others.
-File open_to_read(const std::string& path, const Properties& access = file_access());
+File open_to_read(const std::string& path, const Properties& access, std::string& reason);
 
 }  // namespace mrmf::h5
 

@@ -145,11 +145,8 @@ class Way {
     std::string reason;
     for (const std::string& place : places_of(file_of(found_.file), name, "HDF5_EXT_PREFIX")) {
       if (!is_regular(place)) continue;
-      File file = open_to_read(place, access);
-      if (!file) {
-        reason = last_error();
-        continue;
-      }
+      File file = open_to_read(place, access, reason);
+      if (!file) continue;
       found_.files.push_back(place);
       found_.file = file.get();
       found_.other = std::move(file);

@@ -21,8 +21,9 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
 
 h5::File open_file(const std::string& path) {
   h5::silence();
-  h5::File file = h5::open_to_read(path);
-  h5::require(bool(file), path + ": cannot be opened");
+  std::string reason;
+  h5::File file = h5::open_to_read(path, h5::file_access(), reason);
+  if (!file) throw DataError(path + ": cannot be opened; " + reason);
   return file;
 }
 

@@ -72,7 +72,8 @@ OpenSource open_source(const std::string& path, const std::string& name) {
   const std::vector<std::string> places = name == "." ? std::vector{path} : places_of(path, name, "HDF5_VDS_PREFIX");
   for (const std::string& place : places) {
     if (!is_regular(place)) continue;
-    if (File file = open_to_read(place); file) return {std::move(file), place};
+    std::string reason;
+    if (File file = open_to_read(place, file_access(), reason); file) return {std::move(file), place};
   }
   return {};
 }

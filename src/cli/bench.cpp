@@ -46,20 +46,20 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
   return sample;
 }
 
-// Looks at the host's memory: the model's arenas with two moments, a batch and its copy. Only warns, because a
-// machine's memory may grow. A device reports when it is full.
-void look_at_memory(Backend& backend, const BenchSettings& settings) {
+// Looks at the host's memory: the model's arenas with two moments, a batch and its copy. What is wrong; empty if it
+// will do. A device reports when it is full.
+std::string too_little_memory(Backend& backend, const BenchSettings& settings) {
   ModelSettings model;
   model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
   const Network network(backend, model.network);
   constexpr int moments = 2;
   const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
   const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = host_memory() / 1e9;
-  if (needed > there)
-    std::cerr << fmt::format(
-        "warning: --batch {}: {} of samples {} takes {:.3g} GB and this machine has {:.3g} GB; give a "
-        "smaller --batch or --sample if it ends here\n",
-        settings.batch, settings.preset, to_string(settings.sample), needed, there);
+  if (needed <= there) return "";
+  return fmt::format(
+      "--batch {}: {} of samples {} takes {:.3g} GB and {:.3g} GB may be used; give a smaller --batch or "
+      "--sample",
+      settings.batch, settings.preset, to_string(settings.sample), needed, there);
 }
 
 // About one and a half times the effect of rounding through all layers (docs/gpu.md). Rounding decides which of two
@@ -78,7 +78,9 @@ void compare_gradients(BenchOptions& options, Comm& world) {
   cpu.device = Device::cpu;
   cpu.backend = options.run.backend;
   const auto host = make_backend(cpu, world);
-  look_at_memory(*host, options.settings);
+  // A machine with a GPU may have memory that grows.
+  if (const std::string wrong = too_little_memory(*host, options.settings); !wrong.empty())
+    std::cerr << "warning: " << wrong << '\n';
   GradientTolerance tolerance = usual_tolerance(options.run.precision);
   if (options.gradients.distance > 0) tolerance.distance = options.gradients.distance;
   if (options.gradients.along > 0) tolerance.along = options.gradients.along;
@@ -111,7 +113,9 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
     return;
   }
   const auto backend = make_backend(options.run, world);
-  if (backend->immediate()) look_at_memory(*backend, options.settings);
+  if (backend->immediate())
+    if (const std::string wrong = too_little_memory(*backend, options.settings); !wrong.empty())
+      throw ConfigError(wrong);
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())

@@ -48,14 +48,16 @@ NormRows norm_rows(const Config& config) {
   return shard_by_shard(config, config.run.device != Device::cuda) ? NormRows::shard : NormRows::rank;
 }
 
-// The fewest rows that one statistic is of, over the parts of all steps of an epoch.
+// The fewest rows that one statistic is of, over the parts of all steps of an epoch. Shards have two sizes, whose rows
+// change at one step each, so three steps stand for all.
 Index least_rows(const OrderSettings& order, NormRows of, int parts) {
   const Index steps = steps_per_epoch(order), own = order.shards / order.ranks;
   Index least = order.samples;
   const auto take = [&](Index rows) {
     if (rows > 0) least = std::min(least, rows);
   };
-  for (Index step = 0; step < steps; ++step) {
+  const Index size = order.samples / order.shards;
+  for (const Index step : {Index{0}, size % steps, (size + 1) % steps}) {
     std::vector<Index> team(static_cast<std::size_t>(parts));
     for (Index rank = 0; rank < order.ranks; ++rank) {
       Index rows = 0;

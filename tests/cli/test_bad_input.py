@@ -162,7 +162,7 @@ class BadInput(support.MrmfTest):
                 file[name] = values
 
     def test_wrong_dtype(self):
-        self.change("train_frames", np.zeros((96, 64, 3), "complex64"))
+        self.change("train_frames", np.zeros((96, 64, 3), "S3"))
         self.refused(3, message="train_frames")
 
     def test_labels_and_samples_of_different_length(self):

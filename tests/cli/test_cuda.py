@@ -336,6 +336,11 @@ class Bench(CudaTest):
         self.fails(4, "bench", "gradients", *self.SMALL, "--batch", "8", "--precision", "bf16", "--distance", "0.01",
                    message="is off by")
 
+    def test_too_little_memory_on_the_host_is_warned_of(self):
+        """It may grow; what ends the run is what really does not fit."""
+        output = self.mrmf("bench", "gradients", "--preset", "cosmoflow", "--batch", "20000", "--steps", "1", code=4)
+        self.assertRegex(output, "warning: --batch 20000: cosmoflow of samples 128x128x128x4 takes .* GB may be used")
+
     def test_zero_gradients_fail_where_losses_do_not_tell(self):
         """Plans are checked call by call, so gradients that are lost in recorded steps pass them."""
         self.environment(MRMF_EMULATED_ZERO_RECORDED_GRADIENTS="1")
