@@ -58,6 +58,7 @@ struct CoarsenOptions {
   RowForm rows = RowForm::axis;
   ElementType type = ElementType::float32;
   MissingRule missing = MissingRule::refuse;
+  PackingRule packing = PackingRule::apply;
   int threads = 0;
   Replace replace = Replace::nothing;
 };
@@ -85,6 +86,7 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   copy.rows = options.rows;
   copy.type = options.type;
   copy.missing = options.missing;
+  copy.packing = options.packing;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   std::optional<OutputFolder> folder;
@@ -138,6 +140,9 @@ void add_coarsen(Subcommands& commands) {
   add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value");
+  add_choice(*coarsen, "--packing", options->packing, choices<PackingRule>(),
+             "scales, offsets and missing numbers of netCDF and CF: apply them to the data sets to average, or average "
+             "the stored numbers");
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(not_negative())
       ->capture_default_str();

@@ -15,16 +15,21 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
-  bool words = false;  ///< texts
+  bool words = false;     ///< texts
+  bool whole = false;     ///< of integers that are not scaled
+  std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
+  bool may_miss = false;  ///< attributes tell what is missing
+  bool scale = false;     ///< a dimension scale: neither samples nor labels
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
   bool complex() const { return type_name.starts_with("complex "); }  ///< the last axis: real and imaginary part
-  bool integer() const;                                               ///< of integers, if it is of numbers
+  bool integer() const { return type == ElementType::other || whole; }  ///< if it is of numbers
 };
 
 /// Names given by the user; "" is looked for.
 struct GivenNames {
   std::string samples, labels, axes;
+  PackingRule packing = PackingRule::apply;
 };
 
 struct FirstLook {
@@ -34,6 +39,8 @@ struct FirstLook {
   std::string groups{};                               ///< data.groups
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last
+  PackingRule packing = PackingRule::apply;
+  bool may_miss = false;  ///< attributes of the samples tell what is missing
   LabelKind kind = LabelKind::numbers;
   Index outputs = 1;                            ///< classes, or numbers per sample or position
   std::vector<std::string> class_values{};      ///< training.class_values, where labels are no numbers from 0 on

@@ -327,6 +327,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
   DatasetSpec spec;
   spec.files = paths;
   spec.samples = samples.name;
+  spec.packing = look.packing;
   spec.rows = look.rows;
   spec.groups = look.groups;
   std::vector<std::string> names{look.labels};

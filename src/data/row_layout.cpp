@@ -44,7 +44,9 @@ std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::stri
   const Hdf5File file = Hdf5File::open(place.path, Comm::self());
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
-    arrays.push_back({name, info.shape, info.type, info.type_name});
+    if (info.scale) return;
+    arrays.push_back(
+        {name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss});
   };
   for (const std::string& name : names)
     if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));
