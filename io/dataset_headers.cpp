@@ -112,7 +112,6 @@ DatasetShape inspect_samples(const RowSource& samples, const DatasetSpec& spec) 
     shape.converted = size_of(samples.packing().stored);
   shape.chunks = samples.chunk_memory();
   if (shape.samples == 0) throw DataError(samples.where() + " is empty (0 samples); leave that file out");
-  if (spec.missing == MissingRule::refuse) samples.require_written();
   return shape;
 }
 
@@ -172,10 +171,9 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
       join_labels(shape.label, more.label, rows, spec);
     else
       shape.label = more.label, shape.one_hot = more.one_hot;
-    if (spec.missing == MissingRule::refuse) rows.require_written();
   }
   for (const auto& rows : *open) {
-    rows->require_alike();
+    rows->require_alike(spec.missing == MissingRule::refuse);
     facts.units.push_back(rows->units());
   }
   return facts;

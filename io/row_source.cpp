@@ -205,11 +205,12 @@ class GroupRows final : public RowSource {
   }
   std::string place(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
-  void require_alike() const override {
-    for (Index row = 1; row < shape().front(); ++row) {
+  void require_alike(bool written) const override {
+    for (Index row = 0; row < shape().front(); ++row) {
       const auto rows = open_alike(row);
-      if (rows->units() != units()) refuse(*rows, rows->units(), units(), "units of ");
-      rows->require_written();
+      if (rows->units() != units() && !rows->units().empty() && !units().empty())
+        refuse(*rows, rows->units(), units(), "units of ");
+      if (written) rows->require_written();
     }
   }
   void read(Index first, Index count, std::byte* to) const override {

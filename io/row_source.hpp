@@ -50,8 +50,11 @@ class RowSource {
 
   /// DataError when rows were never written, or come from a missing file. Reads none of them.
   virtual void require_written() const = 0;
-  /// DataError where rows are not alike in shape, type and units, which those of groups need not be. Opens them all.
-  virtual void require_alike() const {}
+  /// DataError where rows are not alike in shape, type and units, which those of groups need not be, or where they were
+  /// never written (`written`). Opens them all.
+  virtual void require_alike(bool written) const {
+    if (written) require_written();
+  }
   /// As RowReader's.
   virtual void read(Index first, Index count, std::byte* to) const = 0;
   virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;

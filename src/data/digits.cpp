@@ -157,12 +157,14 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
 
 std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
   if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
-  for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names())
-    if (is_whole(RowReader(spec.files.front(), name, {.packing = spec.packing}).type()))
+  const auto names = of == NumbersOf::labels ? spec.label_names() : spec.sample_names();
+  const auto open = RowSources(spec, nullptr, names, {}).open(0);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (is_whole((*open)[i]->type()))
       return fmt::format(
           "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
           "them",
-          to_string(of), name, std::ranges::min(facts.least), std::ranges::max(facts.most));
+          to_string(of), names[i], std::ranges::min(facts.least), std::ranges::max(facts.most));
   return {};
 }
 
