@@ -18,7 +18,8 @@ herr_t add_attribute(hid_t object, const char* name, const H5A_info_t*, void* at
   DatasetInfo info;
   const h5::Element element = h5::element_of(type.get());
   info.shape = h5::shape_of(space.get(), element);
-  info.type = element.type;
+  info.type = info.stored = element.type;
+  info.whole = info.type != ElementType::other && !is_float(info.type);
   info.type_name = h5::describe(type.get());
   static_cast<Attributes*>(attributes)->emplace_back(name, info);
   return 0;

@@ -18,8 +18,30 @@ void for_each_channel(const ChannelMap& map, Index first, Span values, const Cha
 
 }  // namespace
 
+namespace {
+
+/// The same where numbers are missing.
+void apply_and_fill(const ChannelMap& map, Index first, Span values) {
+  const std::size_t numbers = map.fill.size(), line = numbers + (map.mask ? 1 : 0);
+  std::size_t c = static_cast<std::size_t>(first) % line;
+  for (float& value : values) {
+    if (c < numbers) {
+      if (std::isnan(value)) {
+        value = map.fill[c];
+      } else {
+        if (map.log1p) value = std::log1p(value);
+        if (!map.scale.empty()) value = static_cast<float>(double{value} * map.scale[c] + map.shift[c]);
+      }
+    }
+    if (++c == line) c = 0;
+  }
+}
+
+}  // namespace
+
 // In double: a mean may be many times larger than what is left after it.
 void apply(const ChannelMap& map, Index first, Span values) {
+  if (!map.fill.empty()) return apply_and_fill(map, first, values);
   if (map.log1p)
     for (float& value : values) value = std::log1p(value);
   if (map.scale.empty()) return;

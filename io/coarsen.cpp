@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "io/axis_order.hpp"
 #include "io/channels_first.hpp"
+#include "io/coarse_scales.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
@@ -25,6 +28,22 @@ struct Plan {
   Extent factor, out;
   Index channels, row, plane;  ///< fine elements from one row and plane to the next
 };
+
+/// The mean of what is there of the block that begins at `block`; NaN where nothing is.
+template <typename Element>
+float mean_of_present(const Element* block, const Plan& plan) {
+  double sum = 0;
+  Index count = 0;
+  for (Index d = 0; d < plan.factor[0]; ++d)
+    for (Index h = 0; h < plan.factor[1]; ++h)
+      for (Index w = 0; w < plan.factor[2]; ++w) {
+        const auto value = static_cast<double>(to_float(block[d * plan.plane + h * plan.row + w * plan.channels]));
+        if (std::isnan(value)) continue;
+        sum += value;
+        ++count;
+      }
+  return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : std::numeric_limits<float>::quiet_NaN();
+}
 
 /// One coarse row. Adds up the fine rows in `sums`, one whole row after another, so that the loop is long and
 /// vectorises; then adds neighbours along the row.
@@ -43,7 +62,9 @@ void coarsen_row(const Element* fine, const Plan& plan, std::vector<double>& sum
       const double* first = sums.data() + w * plan.factor[2] * plan.channels + c;
       double sum = 0;
       for (Index k = 0; k < plan.factor[2]; ++k) sum += first[k * plan.channels];
-      coarse[w * plan.channels + c] = static_cast<float>(sum * scale);
+      float& mean = coarse[w * plan.channels + c];
+      mean = static_cast<float>(sum * scale);
+      if (std::isnan(mean)) mean = mean_of_present(fine + w * plan.factor[2] * plan.channels + c, plan);
     }
 }
 
@@ -94,10 +115,13 @@ std::string counted(Index count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+/// Whether a data set is one sample.
+bool is_whole(const CoarseCopy& copy) { return copy.rows != RowForm::axis; }
+
 /// The axes of the data sets to average. ConfigError when they do not go with the rest of `copy`.
 AxisOrder order_of(const CoarseCopy& copy) {
   if (copy.axis_names.empty()) return {copy.axes + 1, copy.axes};
-  const AxisOrder order = parse_axes(copy.axis_names, "--axes");
+  const AxisOrder order = parse_axes(is_whole(copy) ? axes_with_rows(copy.axis_names) : copy.axis_names, "--axes");
   const std::string given = "--axes \"" + copy.axis_names + "\"";
   if (const int positions = order.axes - (order.channel < 0 ? 0 : 1); positions != copy.axes)
     throw ConfigError(given + " names " + counted(positions, "position") + ", and --factor has " +
@@ -110,12 +134,18 @@ AxisOrder order_of(const CoarseCopy& copy) {
   return order;
 }
 
+/// The shape of a data set without the axis that stands for its single row.
+std::vector<Index> stored(std::vector<Index> shape, const CoarseCopy& copy) {
+  if (is_whole(copy)) shape.erase(shape.begin());
+  return shape;
+}
+
 /// The shape of the data set in the copy.
 std::vector<Index> averaged(std::vector<Index> shape, const AxisOrder& order, const CoarseCopy& copy) {
   auto factor = copy.factor.end() - copy.axes;
   for (int axis = 0; axis < order.axes; ++axis)
     if (axis != order.channel) shape[static_cast<std::size_t>(axis + 1)] /= *factor++;
-  return shape;
+  return stored(std::move(shape), copy);
 }
 
 std::string list(const std::vector<Index>& values) {
@@ -141,14 +171,16 @@ bool may_be_classes(ElementType type) {
 
 /// The data sets asked for have as many axes.
 void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
+  if (copy.rows == RowForm::groups) return;  // they are names within the groups
+  const Index counted_axes = is_whole(copy) ? 0 : 1;
   for (const std::string& name : copy.samples) {
     const auto axes = std::ssize(source.info(name).shape);  // throws when there is no such data set
-    if (axes == order.axes + 1) continue;
+    if (axes == order.axes + counted_axes) continue;
     if (copy.axis_names.empty())
-      throw ConfigError(copy.source + ": the samples of '" + name + "' have " + std::to_string(axes - 2) +
-                        " axes; give --factor as many numbers");
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
+                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
     throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
-                      copy.axis_names + "\" names " + std::to_string(order.axes + 1) +
+                      copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
                       "; name every axis of the data set");
   }
 }
@@ -168,12 +200,18 @@ std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, 
   std::string unreadable;
   require_axes(copy, order, source);
   std::set<std::string> asked;  // by their first names
-  for (const std::string& name : copy.samples) asked.insert(first_name(names, copy.source, name));
+  for (const std::string& name : copy.samples)
+    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
+  const auto is_asked = [&](const std::string& name) {
+    if (copy.rows != RowForm::groups) return asked.contains(name);
+    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
+  };
   for (const std::string& name : names.datasets) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == order.axes + 1, fits = shaped && !may_be_classes(info.type);
+    const bool shaped = std::ssize(info.shape) == order.axes + (is_whole(copy) ? 0 : 1) && !info.scale;
+    const bool fits = shaped && !may_be_classes(info.whole ? info.stored : info.type);
     if (shaped && !fits) unreadable = name;
-    const bool wanted = copy.samples.empty() ? fits : asked.contains(name);
+    const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
     (wanted ? chosen : others).push_back(name);
   }
   if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
@@ -202,7 +240,7 @@ void refuse_channels_first(const std::string& path, const std::string& name, con
 }
 
 Samples open_samples(const CoarseCopy& copy, const AxisOrder& order, const std::string& name) {
-  RowReader reader(copy.source, name);
+  RowReader reader(copy.source, name, {.whole = is_whole(copy), .packing = copy.packing});
   require_samples(copy.source, name, reader.shape());
   if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
   Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
@@ -223,7 +261,8 @@ std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std
   if (!copy.axis_names.empty()) text << ", \"axes\": " << quoted(copy.axis_names);
   text << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
   for (std::size_t i = 0; i < all.size(); ++i)
-    text << (i == 0 ? "" : ", ") << quoted(all[i].name) << ": {\"source_shape\": " << list(all[i].reader.shape())
+    text << (i == 0 ? "" : ", ") << quoted(all[i].name)
+         << ": {\"source_shape\": " << list(stored(all[i].reader.shape(), copy))
          << ", \"source_type\": " << quoted(to_string(all[i].reader.type())) << "}";
   text << "}";
   if (const std::string before = source.read_attribute("coarsened"); !before.empty())
@@ -258,15 +297,17 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
     samples.reader.read(part.first, part.count, fine.data());
     const StoredSamples stored{samples.reader.type(), samples.fine, fine.data()};
     const Index elements = part.count * fine_width;
-    if (const Index bad = first_beyond_float32(stored.type, fine.data(), elements); bad < elements) {
+    const auto first_bad = samples.reader.packing().declared ? first_infinite : first_beyond_float32;
+    if (const Index bad = first_bad(stored.type, fine.data(), elements); bad < elements) {
       const double value = number_at(stored.type, fine.data(), bad);
       const Index row = part.first + bad / fine_width;
       throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
                       not_finite_reason(value) +
                       (std::isfinite(value)
                            ? "; store the numbers in other units, or their logarithm"
-                           : ", of which there is no mean; remove or repair that sample, or train on the original at "
-                             "this factor with data.not_finite = \"skip\""));
+                           : ", of which there is no mean; remove or repair that sample, give the data set the "
+                             "attribute _FillValue = NaN if NaN says that a number is missing, or train on the "
+                             "original at this factor with data.not_finite = \"skip\""));
     }
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)
@@ -283,35 +324,49 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, Range rows, Hdf5O
 
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   const AxisOrder order = order_of(copy);
-  const Hdf5File source = Hdf5File::open(copy.source, world);
+  const Hdf5File source = Hdf5File::open(copy.source, world, copy.packing);
   FileNames file_names;
   std::vector<std::string> others;
   std::vector<Samples> all;
+  std::vector<CoarseScale> scales;
   CoarseFile made;
   collective_try(world, [&] {
     file_names = names_of(copy.source);
     made.samples = choose(copy, order, source, file_names, others);
     if (copy.missing == MissingRule::refuse)
-      for (const std::vector<std::string>& names : {made.samples, others})
-        for (const std::string& name : names) source.require_written(name);
+      for (const std::string& name : made.samples) source.require_written(name);
     for (const std::string& name : made.samples) {
       all.push_back(open_samples(copy, order, name));
       made.count += all.back().reader.shape().front();
     }
+    scales = averaged_scales(copy, order, source, made, others);
   });
-  for (const std::string& name : made.samples) require_same_data({{copy.source}, name, ""}, world);
+  for (const std::string& name : made.samples)
+    require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);
+  for (const CoarseScale& scale : scales)
+    target.create_dataset(scale.name, {std::ssize(scale.means)}, ElementType::float64);
   target.write_attribute("coarsened", provenance(copy, source, all));
   collective_try(world, [&] {
-    for (const Samples& samples : all)
-      copy_rows(copy, samples, piece(samples.reader.shape().front(), world.rank(), world.size()), target);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Samples& samples = all[i];
+      Range rows = piece(samples.reader.shape().front(), world.rank(), world.size());
+      if (is_whole(copy)) rows = {0, static_cast<int>(i) % world.size() == world.rank() ? 1 : 0};
+      copy_rows(copy, samples, rows, target);
+    }
   });
+  for (const CoarseScale& scale : scales)
+    if (world.root()) target.write_rows(scale.name, 0, std::as_bytes(std::span(scale.means)));
   target.copy_datasets(copy.source, others);
-  std::vector<std::string> with_attributes = made.samples;
-  with_attributes.emplace_back("/");
-  target.copy_attributes(copy.source, with_attributes);
+  target.copy_attributes(copy.source, {"/"});
+  for (const CoarseScale& scale : scales) target.copy_attributes(copy.source, {scale.name}, true);
+  for (const Samples& samples : all) {
+    const Packing& packing = samples.reader.packing();
+    if (packing.declared && copy.type == ElementType::float32) target.mark_missing(samples.name);
+    target.copy_attributes(copy.source, {samples.name}, packing.declared || packing.scaled());
+  }
   target.copy_names(copy.source, file_names);
   for (const std::string& text : target.left_out()) made.notes.push_back("not in the copy: " + text);
   target.commit();

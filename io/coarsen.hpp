@@ -23,7 +23,8 @@ struct StoredSamples {
   const void* data = nullptr;
 };
 
-/// Averages blocks of factor[0] x factor[1] x factor[2] positions as float32, channel by channel. Makes lines [first,
+/// Averages blocks of factor[0] x factor[1] x factor[2] positions as float32, channel by channel: the mean of what is
+/// there. NaN is missing; where a block has nothing else, it is NaN. Makes lines [first,
 /// first + count) of the coarse data; a line runs along the last axis, and all samples are counted. `coarse` begins
 /// with the first of these lines. Sums in double, always in the same order. On the calling thread.
 void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines, float* coarse);
@@ -33,13 +34,16 @@ struct CoarseCopy {
   std::string source, target;
   Replace replace = Replace::nothing;  ///< of the target
   Extent factor{1, 1, 1};
-  int axes = 1;            ///< of positions
+  int axes = 1;  ///< of positions
+  /// files or groups: each of the data sets to average is one sample, without an axis that counts samples.
+  RowForm rows = RowForm::axis;
   std::string axis_names;  ///< of the data sets to average, for parse_axes(); empty: samples first, channels last
-  std::vector<std::string>
-      samples;  ///< data sets to average; empty: all of floats or 16-bit integers with so many axes
+  std::vector<std::string> samples;  ///< data sets to average, of every group with RowForm::groups; empty: all of
+                                     ///< floats or 16-bit integers with so many axes that are no dimension scales
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
-  std::string program;  ///< name and version, for the provenance
+  PackingRule packing = PackingRule::apply;  ///< of the data sets to average
+  std::string program;                       ///< name and version, for the provenance
 };
 
 /// What was written.
@@ -47,17 +51,21 @@ struct CoarseFile {
   std::vector<std::string> samples;
   Index count = 0;                 ///< samples in all of these data sets together
   Index bytes = 0;                 ///< of the target
-  std::vector<std::string> notes;  ///< what the target lacks of the source, a line each; the root knows
+  std::vector<std::string> notes;  ///< what became of arrays that number averaged positions, and what the target lacks
+                                   ///< of the source, a line each; the root knows
 };
 
 /// Collective; each rank averages its part of the rows. The target has the source's data sets: averaged samples
-/// (contiguous, their axes in the same order) and all others unchanged. It has the source's groups, and its attributes
-/// except references. A further name of a data set is a link, as in the source; what lies behind a link to another file
-/// is copied. The root group's attribute "coarsened" is JSON with the source's name, size and shapes, the factor, the
-/// names of the axes if given, and the program. The bytes are the same for any number of ranks, and the target appears
-/// whole or not at all. DataError or ConfigError on every rank: nothing to average, a factor that does not divide,
-/// channels between positions, a shape that looks channels first without names of its axes, missing rows (of any data
-/// set), NaN, a mean that uint16 cannot hold.
+/// (contiguous, their axes in the same order) and all others unchanged, but for dimension scales of averaged axes (the
+/// coordinates of netCDF): these are averaged along, or, where they cannot be, left out. It has the source's groups,
+/// and its attributes except references, and except those of packing where this was applied: then a copy's missing
+/// numbers are NaN, which its _FillValue says. A further name of a data set is a link, as in the source; what lies
+/// behind a link to another file is copied. The root group's attribute "coarsened" is JSON with the source's name, size
+/// and shapes, the factor, the names of the axes if given, and the program. The bytes are the same for any number of
+/// ranks, and the target appears whole or not at all. DataError or ConfigError on every rank: nothing to average, a
+/// factor that does not divide, channels between positions, a shape that looks channels first without names of its
+/// axes, missing rows of a data set to average, infinity, NaN where no attribute says that numbers may be missing, a
+/// mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

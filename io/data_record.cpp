@@ -42,6 +42,7 @@ void look_into(const UsedFile& used, Index position, const h5::Glance& glance, s
   spec.name_samples(used.datasets);
   spec.rows = used.rows;
   spec.groups = used.groups;
+  spec.packing = used.packing;
   const auto open = RowSources(spec, nullptr, used.datasets, {.words = true}).open(0);
   for (std::size_t i = 0; i < used.datasets.size(); ++i) {
     const RowSource& rows = *(*open)[i];
@@ -66,9 +67,9 @@ std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& va
     std::ranges::sort(*list);
     list->erase(std::ranges::unique(*list).begin(), list->end());
   }
-  for (const std::string& path : train.files) files.push_back({path, names, train.rows, train.groups});
+  for (const std::string& path : train.files) files.push_back({path, names, train.rows, train.groups, train.packing});
   for (const std::string& path : validation.files)
-    if (!shared) files.push_back({path, more, validation.rows, validation.groups});
+    if (!shared) files.push_back({path, more, validation.rows, validation.groups, validation.packing});
   return files;
 }
 

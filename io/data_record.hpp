@@ -16,6 +16,7 @@ struct UsedFile {
   std::vector<std::string> datasets;
   RowForm rows = RowForm::axis;
   std::string groups{};  ///< as DatasetSpec's
+  PackingRule packing = PackingRule::apply;
 };
 
 /// The files of training and validation, in the order of their lists. Files that both name stand there once.

@@ -63,10 +63,11 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " + why_no_row(spec.choice, part));
 }
 
-void skip_not_finite(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
-  if (spec.not_finite == NotFiniteRule::refuse) return;
-  shape.skipped = rows_not_finite(spec, shape, comm);
-  if (shape.skipped.empty()) return;
+}  // namespace
+
+DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows) {
+  shape.skipped = rows;
+  if (rows.empty()) return shape;
   std::vector<Index> all = shape.rows, rest;
   if (all.empty()) {
     all.resize(static_cast<std::size_t>(shape.samples));
@@ -77,24 +78,30 @@ void skip_not_finite(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
     throw DataError("data set '" + spec.samples + "' has no sample that is finite: all " +
                     std::to_string(shape.skipped.size()) + " rows hold NaN or infinity, or their labels do");
   keep_rows(shape, std::move(rest));
+  return shape;
 }
-
-}  // namespace
 
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   DatasetShape shape = inspect_headers(spec, comm);
   choose(spec, shape, comm);
-  skip_not_finite(spec, shape, comm);
-  return shape;
+  if (spec.not_finite != NotFiniteRule::skip) return shape;
+  const std::vector<Index> bad = rows_not_finite(spec, shape, comm);
+  return without_rows(std::move(shape), spec, bad);
 }
 
 std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape) {
+  return rows_texts(spec, shape, shape.skipped);
+}
+
+std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape& shape,
+                                    const std::vector<Index>& rows) {
+  const std::vector<Index>& file_rows = shape.file_rows.empty() ? shape.file_samples : shape.file_rows;
   std::vector<std::string> texts;
   Index start = 0;
-  auto row = shape.skipped.begin();
-  for (std::size_t i = 0; i < shape.file_rows.size(); start += shape.file_rows[i++]) {
+  auto row = rows.begin();
+  for (std::size_t i = 0; i < file_rows.size(); start += file_rows[i++]) {
     std::vector<Index> here;
-    for (; row != shape.skipped.end() && *row < start + shape.file_rows[i]; ++row) here.push_back(*row - start);
+    for (; row != rows.end() && *row < start + file_rows[i]; ++row) here.push_back(*row - start);
     if (!here.empty()) texts.push_back(spec.files[i] + (spec.rows == RowForm::files ? "" : ": " + ranges_text(here)));
   }
   return texts;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/packing.hpp"
 #include "io/row_choice.hpp"
 #include "mpi/comm.hpp"
 
@@ -22,7 +23,9 @@ enum class SampleLayout { transpose, reinterpret };
 enum class MissingRule { refuse, fill };
 
 /// What to do about rows with NaN or infinity among their samples or labels. refuse: DataError. skip: leave them out.
-enum class NotFiniteRule { refuse, skip };
+/// fill: NaN in samples is a missing number, which stays NaN until samples are in the network's units (ChannelMap);
+/// infinity, and NaN in labels, are refused.
+enum class NotFiniteRule { refuse, skip, fill };
 
 /// What one sample is in the files. axis: one step along the first axis of its data sets. files: all that a file's data
 /// sets hold. groups: all that those of a group hold; a file has many of them.
@@ -55,6 +58,8 @@ struct DatasetSpec {
   std::string axes{};  ///< of samples as they are stored, such as "n t c" (io/axis_order.hpp); empty: channels last
   RowChoice choice{};
   LabelForm form{};
+  PackingRule packing = PackingRule::apply;
+  bool mask = false;  ///< samples have one more channel, the last: 1 where all others are there, 0 where one is missing
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   std::vector<std::string> more_labels{};   ///< the same of labels
   RowForm rows = RowForm::axis;
@@ -96,6 +101,7 @@ constexpr Index kMostCached = Index{1} << 28;  ///< bytes of unpacked chunks in 
 struct RowsOpening {
   Index most_cached = kMostCached;  ///< bytes of unpacked chunks
   bool whole = false;  ///< all of it is one row, with an axis of 1 before its own; else along its first axis
+  PackingRule packing = PackingRule::apply;
 };
 
 /// The groups of a file of which each is a row, by name. Copies share them.
@@ -109,10 +115,10 @@ struct RowGroups {
 /// A data set's contents, read from the files' headers on the root and broadcast.
 struct DatasetShape {
   Index samples = 0;
-  Shape sample;                             ///< at the original resolution, channels-last, n = 0
+  Shape sample;                             ///< at the original resolution, channels-last, with the mask; n = 0
   Shape label{.channels = 0};               ///< of one sample's labels, n = 0; classes have one channel; none: 0
   std::vector<Index> file_samples;          ///< samples in each file, in the order of the list
-  ElementType type = ElementType::float32;  ///< in memory: the files' own type; float32 for float64 or for mixed types
+  ElementType type = ElementType::float32;  ///< in memory: the files' own; float32 for float64, packed or mixed types
   ChunkMemory chunks{};                     ///< the largest of any file
   Index converted = 0;                      ///< most bytes per element in a file that does not hold `type`; else 0
   ElementType label_type = ElementType::float32;  ///< of labels in memory
@@ -142,8 +148,13 @@ struct DatasetShape {
 /// ranks together, to find those that are to be skipped.
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm);
 
+/// Without some of its rows (over all files, ascending), which become its skipped ones. DataError when none is left.
+DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows);
+
 /// The rows that were skipped, a text for each file that has some: "a.h5: 3, 7-9".
 std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape);
+/// The same for any rows, over all files, ascending.
+std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape& shape, const std::vector<Index>& rows);
 
 /// Collective. DataError, naming file and data set, when ranks see different contents under the same name, as on nodes
 /// with their own file systems. Every rank reads the headers of all files, and a little of a few rows of each.

@@ -106,7 +106,10 @@ DatasetShape inspect_samples(const RowSource& samples, const DatasetSpec& spec) 
   shape.sample = require_sample_shape(samples, spec);
   shape.samples = samples.shape().front();
   shape.type = kept_as(samples.type());
-  if (samples.type() != shape.type) shape.converted = size_of(samples.type());
+  if (samples.type() != shape.type)
+    shape.converted = size_of(samples.type());
+  else if (!samples.packing().in_place())
+    shape.converted = size_of(samples.packing().stored);
   shape.chunks = samples.chunk_memory();
   if (shape.samples == 0) throw DataError(samples.where() + " is empty (0 samples); leave that file out");
   if (spec.missing == MissingRule::refuse) samples.require_written();
@@ -160,6 +163,7 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   shape = inspect_samples(*open->front(), spec);
   for (std::size_t i = 1; i < of_samples; ++i)
     join_channels(shape, inspect_samples(*(*open)[i], spec), *(*open)[i], spec);
+  if (spec.mask) ++shape.sample.channels;
   for (std::size_t i = of_samples; i < open->size(); ++i) {
     const RowSource& rows = *(*open)[i];
     DatasetShape more = shape;

@@ -18,23 +18,36 @@ Number number(Element x) {
     return to_float(x);
 }
 
-/// Whether any of `count` elements is not finite as `Number`. No early exit, so that the loop is vectorised.
-template <typename Number, typename Element>
-bool any_not_finite(const Element* from, Index count) {
+/// NaN and infinities.
+struct NotFinite {
+  template <typename Number>
+  static bool is(Number x) {
+    return !(std::abs(x) <= std::numeric_limits<Number>::max());
+  }
+};
+struct Infinite {
+  template <typename Number>
+  static bool is(Number x) {
+    return std::abs(x) > std::numeric_limits<Number>::max();
+  }
+};
+
+/// Whether any of `count` elements is bad as `Number`. No early exit, so that the loop is vectorised.
+template <typename Number, typename Bad, typename Element>
+bool any_bad(const Element* from, Index count) {
   int bad = 0;
-  for (Index i = 0; i < count; ++i)
-    bad |= static_cast<int>(!(std::abs(number<Number>(from[i])) <= std::numeric_limits<Number>::max()));
+  for (Index i = 0; i < count; ++i) bad |= static_cast<int>(Bad::is(number<Number>(from[i])));
   return bad != 0;
 }
 
-template <typename Number, typename Element>
+template <typename Number, typename Bad, typename Element>
 Index first_bad(const Element* from, Index count) {
   constexpr Index block = 4096;
   for (Index start = 0; start < count; start += block) {
     const Index here = std::min(block, count - start);
-    if (!any_not_finite<Number>(from + start, here)) continue;
+    if (!any_bad<Number, Bad>(from + start, here)) continue;
     for (Index i = start; i < start + here; ++i)
-      if (!std::isfinite(number<Number>(from[i]))) return i;
+      if (Bad::is(number<Number>(from[i]))) return i;
   }
   return count;
 }
@@ -75,6 +88,10 @@ Index size_of(ElementType type) {
   }
 }
 
+bool is_float(ElementType type) {
+  return type == ElementType::float16 || type == ElementType::float32 || type == ElementType::float64;
+}
+
 ElementType kept_as(ElementType type) { return size_of(type) >= 4 ? ElementType::float32 : type; }
 
 void to_float32(ElementType type, const void* raw, Span out) {
@@ -87,15 +104,22 @@ void to_float32(ElementType type, const void* raw, Span out) {
 }
 
 Index first_not_finite(ElementType type, const void* raw, Index count) {
-  if (type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64) return count;
+  if (!is_float(type)) return count;
   Index first = count;
-  with_elements(type, raw, [&](const auto* from) { first = first_bad<double>(from, count); });
+  with_elements(type, raw, [&](const auto* from) { first = first_bad<double, NotFinite>(from, count); });
   return first;
 }
 
 Index first_beyond_float32(ElementType type, const void* raw, Index count) {
   if (type != ElementType::float64) return first_not_finite(type, raw, count);
-  return first_bad<float>(static_cast<const double*>(raw), count);
+  return first_bad<float, NotFinite>(static_cast<const double*>(raw), count);
+}
+
+Index first_infinite(ElementType type, const void* raw, Index count) {
+  if (!is_float(type)) return count;
+  Index first = count;
+  with_elements(type, raw, [&](const auto* from) { first = first_bad<float, Infinite>(from, count); });
+  return first;
 }
 
 double number_at(ElementType type, const void* raw, Index place) {

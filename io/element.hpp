@@ -18,6 +18,7 @@ std::string to_string(ElementType type);
 std::string readable_types();
 /// Bytes of one element in memory.
 Index size_of(ElementType type);
+bool is_float(ElementType type);
 /// The type of samples in memory: the file's own, or float32 where that takes less.
 ElementType kept_as(ElementType type);
 
@@ -74,6 +75,9 @@ void to_float32(ElementType type, const void* raw, Span out);
 Index first_not_finite(ElementType type, const void* raw, Index count);
 /// The same, but also of float64 numbers that float32 cannot hold.
 Index first_beyond_float32(ElementType type, const void* raw, Index count);
+
+/// Index of the first that is infinite, or as a float64 beyond float32; NaN is neither. `count` when there is none.
+Index first_infinite(ElementType type, const void* raw, Index count);
 
 /// An element as a double: exact but for integers of 64 bits.
 double number_at(ElementType type, const void* raw, Index place);

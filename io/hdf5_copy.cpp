@@ -87,7 +87,7 @@ void fix_extent(const Space& space) {
 
 }  // namespace
 
-void copy_attributes(const CopyPlaces& places, const std::string& object) {
+void copy_attributes(const CopyPlaces& places, const std::string& object, const std::vector<std::string>& except) {
   const Target source = follow(places.from, object);
   const Object here(source.there ? H5Oopen(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
@@ -97,7 +97,7 @@ void copy_attributes(const CopyPlaces& places, const std::string& object) {
   require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
           places.source + ": the attributes of '" + object + "' cannot be listed");
   for (const std::string& name : names)
-    if (H5Aexists(there.get(), name.c_str()) == 0 &&
+    if (H5Aexists(there.get(), name.c_str()) == 0 && std::ranges::find(except, name) == except.end() &&
         !copy_attribute(here.get(), there.get(), name.c_str(),
                         places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target))
       places.left_out.references[name].push_back("'" + object + "'");

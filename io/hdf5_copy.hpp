@@ -30,8 +30,9 @@ struct CopyPlaces {
 /// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
 void copy_dataset(const CopyPlaces& places, const std::string& name);
 
-/// Copies the attributes of a group or data set that both files have, except references and those already there.
-void copy_attributes(const CopyPlaces& places, const std::string& object);
+/// Copies the attributes of a group or data set that both files have, except references, those already there, and those
+/// named.
+void copy_attributes(const CopyPlaces& places, const std::string& object, const std::vector<std::string>& except = {});
 
 /// Makes the groups that the copy lacks and gives all of them their attributes; makes the further names that it lacks:
 /// hard links as such where their data set is there, soft links as they are.

@@ -9,6 +9,7 @@
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/hdf5_packing.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/hdf5_types.hpp"
@@ -67,7 +68,7 @@ Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
 Hdf5File& Hdf5File::operator=(Hdf5File&&) noexcept = default;
 Hdf5File::~Hdf5File() = default;
 
-Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
+Hdf5File Hdf5File::open(const std::string& path, const Comm& comm, PackingRule packing) {
   const h5::Lock lock;
   h5::silence();
   Comm readers = comm.duplicate();
@@ -76,7 +77,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm) {
   });
   h5::File file;
   collective_try(readers, [&] { file = open_here(path); });
-  return Hdf5File(std::make_unique<State>(path, std::move(file)));
+  return Hdf5File(std::make_unique<State>(path, std::move(file), packing));
 }
 
 namespace h5 {
@@ -219,7 +220,22 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get()),
                    H5Tget_class(type.get()) == H5T_STRING};
   require_countable(info.shape, state_->at(name));
+  info.scale = h5::is_dimension_scale(dataset, state_->at(name));
+  if (info.type == ElementType::other) return info;
+  const Packing packing = state_->packing == PackingRule::ignore ? Packing{.stored = info.type}
+                                                                 : h5::packing_of(dataset, info.type, state_->at(name));
+  info.type = packing.type();
+  info.whole = packing.whole();
+  info.stored = packing.stored;
+  info.packing = packing.text();
+  info.may_miss = packing.declared;
+  if (packing.scaled()) info.type_name = "packed " + info.type_name;
   return info;
+}
+
+std::vector<std::vector<std::string>> Hdf5File::scales_of_axes(const std::string& name) const {
+  const h5::Lock lock;
+  return h5::scales_of_axes(h5::open_dataset(state_->path, state_->file.get(), name));
 }
 
 void Hdf5File::require_written(const std::string& name) const {
@@ -229,10 +245,11 @@ void Hdf5File::require_written(const std::string& name) const {
 
 void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span out) const {
   const h5::Lock lock;
-  const h5::Rows rows(state_->path, state_->file.get(), name);
+  const h5::Rows rows(state_->path, state_->file.get(), name, {.packing = state_->packing});
   rows.require(first, count);
   const bool direct = rows.type() == ElementType::float32;
-  const Index limit = (direct ? largest_read : largest_converted_read) / size_of(rows.type());
+  const bool whole = direct && rows.packing().in_place();
+  const Index limit = (whole ? largest_read : largest_converted_read) / size_of(rows.type());
   const auto parts = h5::blocks(rows.shape(), first, count, limit);
   std::size_t wanted = 0, done = 0;
   Index largest = 0;
@@ -302,16 +319,20 @@ std::vector<std::string> Hdf5File::read_words(const std::string& name, Index fir
   });
 }
 
-std::string Hdf5File::read_attribute(const std::string& name) const {
-  const h5::Lock lock;
-  if (H5Aexists(state_->file.get(), name.c_str()) <= 0) return "";
-  const std::string what = state_->path + ": attribute '" + name + "'";
-  const h5::Attribute attribute(H5Aopen(state_->file.get(), name.c_str(), H5P_DEFAULT));
+std::string h5::attribute_text(hid_t object, const std::string& name, const std::string& object_text) {
+  const std::string what = object_text + ": attribute '" + name + "'";
+  const h5::Attribute attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT));
   h5::require(bool(attribute), what + " cannot be opened");
   const h5::Space space(H5Aget_space(attribute.get()));
   const h5::Type type(H5Aget_type(attribute.get()));
   return string_of(type.get(), space.get(), what,
                    [&](hid_t memory, void* to) { return H5Aread(attribute.get(), memory, to); });
+}
+
+std::string Hdf5File::read_attribute(const std::string& name) const {
+  const h5::Lock lock;
+  if (H5Aexists(state_->file.get(), name.c_str()) <= 0) return "";
+  return h5::attribute_text(state_->file.get(), name, state_->path);
 }
 
 }  // namespace mrmf

@@ -6,15 +6,21 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/packing.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
 
 struct DatasetInfo {
   std::vector<Index> shape;
-  ElementType type = ElementType::other;
-  std::string type_name;  ///< the file's own type in words, also for unreadable types
-  bool words = false;     ///< texts, of variable or fixed length
+  ElementType type = ElementType::other;    ///< of the numbers that are read (io/packing.hpp)
+  std::string type_name;                    ///< the file's own type in words, also for unreadable types
+  bool words = false;                       ///< texts, of variable or fixed length
+  bool whole = false;                       ///< of integers that are not scaled
+  ElementType stored = ElementType::other;  ///< in the file
+  std::string packing{};                    ///< what is applied to its numbers (Packing::text)
+  bool may_miss = false;                    ///< attributes tell what is missing (Packing::declared)
+  bool scale = false;  ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 
@@ -27,7 +33,7 @@ struct DatasetInfo {
 class Hdf5File {
  public:
   /// Distinguishes: no such file, no permission, not an HDF5 file, truncated (with both sizes).
-  static Hdf5File open(const std::string& path, const Comm& comm);
+  static Hdf5File open(const std::string& path, const Comm& comm, PackingRule packing = PackingRule::apply);
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
   ~Hdf5File();
@@ -37,12 +43,15 @@ class Hdf5File {
   std::vector<std::string> datasets() const;  ///< data sets of the root group, for "there is ... instead"
   /// DataError when there is none of that name (lists those there are, and the nearest), or when it is too large.
   DatasetInfo info(const std::string& dataset) const;
+  /// The names of the dimension scales of each axis of a data set; none where they are unknown.
+  std::vector<std::vector<std::string>> scales_of_axes(const std::string& dataset) const;
   /// DataError with the first row when rows were never written, or come from a missing file. HDF5 would return its fill
   /// value for them. Reads no rows.
   void require_written(const std::string& dataset) const;
 
   /// Rows [first, first + count) of the first axis as float32, row-major; independent per rank; splits reads at 1 GiB.
-  /// Reads either byte order. int16 and uint16 values are not scaled; float64 is rounded.
+  /// Reads either byte order. Packed numbers are unpacked, unless they are to be read as they are stored; float64 is
+  /// rounded.
   void read_rows(const std::string& dataset, Index first, Index count, Span out) const;
   std::string read_text(const std::string& dataset) const;  ///< one string, of variable or fixed length
   /// The texts of rows [first, first + count), row-major, without blanks or zeros at their ends. Independent per rank.

@@ -53,7 +53,7 @@ std::string advice() {
   const char* const folders = std::getenv("HDF5_PLUGIN_PATH");
   const std::string where = folders == nullptr || *folders == '\0' ? "" : " (which is " + std::string(folders) + ")";
   return "put its plugin into a folder and name that in HDF5_PLUGIN_PATH" + where +
-         "; Python's hdf5plugin has most of them, in hdf5plugin.PLUGIN_PATH";
+         " (Python's hdf5plugin has many, in hdf5plugin.PLUGIN_PATH), or write the data set anew, with gzip or without";
 }
 
 }  // namespace

@@ -102,8 +102,10 @@ namespace mrmf {
 struct Hdf5File::State {
   std::string path;
   h5::File file;
+  PackingRule packing;
 
-  State(std::string where, h5::File opened) : path(std::move(where)), file(std::move(opened)) {}
+  State(std::string where, h5::File opened, PackingRule rule)
+      : path(std::move(where)), file(std::move(opened)), packing(rule) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
@@ -115,6 +117,8 @@ namespace h5 {
 
 struct Block;
 
+/// The string that an attribute of an open object holds. `what` is the object, for messages.
+std::string attribute_text(hid_t object, const std::string& name, const std::string& what);
 /// DataError that says what is wrong with a file that should be readable. On one rank.
 void check_readable(const std::string& path);
 /// The names of a group's data sets, those that links lead to included. Alphabetical.

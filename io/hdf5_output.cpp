@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -12,6 +13,7 @@
 #include "io/hdf5_copy.hpp"
 #include "io/hdf5_driver.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_packing.hpp"
 #include "io/hdf5_types.hpp"
 #include "mpi/comm.hpp"
 
@@ -202,11 +204,24 @@ void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std:
   });
 }
 
-void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects) {
+void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked) {
   state_->on_root([&] {
     const h5::File from = open_source(source);
     for (const std::string& object : objects)
-      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object);
+      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object,
+                          unpacked ? h5::packing_attributes() : std::vector<std::string>{});
+  });
+}
+
+void Hdf5Output::mark_missing(const std::string& name) {
+  state_->on_root([&] {
+    const h5::Dataset dataset(H5Dopen2(state_->file.get(), name.c_str(), H5P_DEFAULT));
+    const h5::Space space(H5Screate(H5S_SCALAR));
+    h5::Attribute attribute(
+        H5Acreate2(dataset.get(), "_FillValue", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, H5P_DEFAULT));
+    const float missing = std::numeric_limits<float>::quiet_NaN();
+    h5::require(attribute && H5Awrite(attribute.get(), H5T_NATIVE_FLOAT, &missing) >= 0 && attribute.close(),
+                state_->path() + ": attribute '_FillValue' of '" + name + "' cannot be written");
   });
 }
 

@@ -47,8 +47,11 @@ class Hdf5Output {
   void write_attribute(const std::string& name, const std::string& text);  ///< of the root group, below 64 KiB
   /// Copies data sets of another file, with their attributes.
   void copy_datasets(const std::string& source, const std::vector<std::string>& names);
-  /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here.
-  void copy_attributes(const std::string& source, const std::vector<std::string>& objects);
+  /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here,
+  /// nor those that say how numbers are packed, if these are `unpacked`.
+  void copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked = false);
+  /// Says of a data set of float32 that what is NaN in it is missing, as netCDF does.
+  void mark_missing(const std::string& dataset);
 
   /// Gives this file the groups of another with their attributes, and the further names of its data sets and groups.
   void copy_names(const std::string& source, const FileNames& names);

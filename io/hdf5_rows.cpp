@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <numeric>
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_filters.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/hdf5_packing.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/limits.hpp"
 #include "io/nearest.hpp"
@@ -247,6 +249,8 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
   element_ = element_of(file_type.get());
   if (element_.type == ElementType::other)
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
+  packing_ = opening.packing == PackingRule::ignore ? Packing{.stored = element_.type}
+                                                    : packing_of(dataset_, element_.type, what_);
   memory_ = memory_type(file_type.get());
   std::vector<Index> stored = shape_of(space_.get(), {});
   if (whole_) stored.insert(stored.begin(), 1);
@@ -321,6 +325,18 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
 }
 
 void Rows::read(const Block& block, void* to) const {
+  if (packing_.in_place()) {
+    read_stored(block, to);
+    if (!packing_.plain()) packing_.unpack(to, block.elements, to);
+    return;
+  }
+  const auto stored =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(block.elements * size_of(packing_.stored)));
+  read_stored(block, stored.get());
+  packing_.unpack(stored.get(), block.elements, to);
+}
+
+void Rows::read_stored(const Block& block, void* to) const {
   if (element_.axes.empty()) return read_elements(block, to);
   const auto axes = static_cast<std::ptrdiff_t>(block.first.size() - element_.axes.size());
   Block stored = block;

@@ -44,8 +44,8 @@ std::vector<Index> shape_of(hid_t space, const Element& element);
 
 /// How a data set lies in its file.
 struct Storage {
-  std::optional<Index> offset;  ///< where it begins in the file in which it lies (a link may have led there), if it is
-                                ///< one run of bytes in this machine's own format
+  std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led
+                                ///< there), if they are one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
   std::vector<Index> chunk;  ///< empty unless chunked; without the axes of elements
   Index element_bytes = 0;   ///< in the file
@@ -60,7 +60,8 @@ class Rows {
   /// an unreadable type.
   Rows(const std::string& path, hid_t file, const std::string& name, const RowsOpening& opening = {});
 
-  ElementType type() const { return element_.type; }
+  ElementType type() const { return packing_.type(); }  ///< of the numbers from read()
+  const Packing& packing() const { return packing_; }
   const std::vector<Index>& shape() const { return shape_; }
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
   const Storage& storage() const { return storage_; }
@@ -73,10 +74,12 @@ class Rows {
   std::string units() const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
   std::unique_ptr<InputFile> plain_file() const;
-  /// Reads a block in this machine's own format. DataError names the row that cannot be read.
+  /// Reads a block, unpacked, in this machine's own format. Where numbers cannot be unpacked in place, as many as the
+  /// block has are in memory twice. DataError names the row that cannot be read.
   void read(const Block& block, void* to) const;
 
  private:
+  void read_stored(const Block& block, void* to) const;
   /// Blocks without the axes of elements, which the library reads whole.
   void read_elements(const Block& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
@@ -90,6 +93,7 @@ class Rows {
   Space space_;
   bool whole_;
   Type memory_;
+  Packing packing_;
   Element element_;
   std::vector<Index> shape_;
   std::string what_;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/coarsen.hpp"
+#include "io/not_finite.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"

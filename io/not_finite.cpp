@@ -1,12 +1,11 @@
 #include "io/not_finite.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
 #include <numeric>
 
 #include "io/class_values.hpp"
 #include "io/element.hpp"
-#include "io/sample_files.hpp"
 #include "io/stored_rows.hpp"
 
 namespace mrmf {
@@ -14,9 +13,18 @@ namespace {
 
 constexpr Index kReadBytes = Index{1} << 24;
 
+/// Which element of some is bad, or their number.
+using FirstBad = Index (*)(ElementType, const void*, Index);
+
+/// What is not finite in its own type, else what float32 cannot hold.
+Index first_bad(ElementType type, const void* raw, Index count) {
+  const Index first = first_not_finite(type, raw, count);
+  return first < count ? first : first_beyond_float32(type, raw, count);
+}
+
 /// Adds the bad rows of a run of one file to `bad`, counted from the run's first row as `number`. Numbers that float32
 /// cannot hold say something that is not to be skipped.
-void add_bad(const RowSource& reader, Range rows, Index number, std::vector<Index>& bad) {
+void add_bad(const RowSource& reader, Range rows, Index number, FirstBad first, std::vector<Index>& bad) {
   const ElementType type = reader.type();
   const Index width = reader.row_bytes() / size_of(type);
   const Index step = std::max<Index>(1, kReadBytes / std::max<Index>(1, reader.row_bytes()));
@@ -27,41 +35,56 @@ void add_bad(const RowSource& reader, Range rows, Index number, std::vector<Inde
     reader.read(rows.first + done, count, values.data());
     for (Index row = 0; row < count; ++row) {
       const std::byte* const from = values.data() + row * reader.row_bytes();
-      if (first_not_finite(type, from, width) < width)
+      const Index at = first(type, from, width);
+      if (at < width && !std::isfinite(number_at(type, from, at)))
         bad.push_back(number + done + row);
-      else if (first_beyond_float32(type, from, width) < width)
+      else if (at < width)
         throw DataError(not_finite_text(reader, rows.first + done + row));
     }
   }
 }
 
-bool may_be_bad(ElementType type) {
-  return type == ElementType::float16 || type == ElementType::float32 || type == ElementType::float64;
-}
-
 /// This rank's bad rows.
 void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const DatasetShape& shape, Range mine,
-          std::vector<Index>& bad) {
+          FirstBad first, std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
+  if (names.empty()) return;
   const RowSources sources(spec, &shape, names, {1, kMostCached / std::ssize(names)});
   stored.for_each_run(mine, [&](const RowRun& run) {
     const auto open = sources.at(run.file);
     for (const auto& rows : *open)
-      if (may_be_bad(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, bad);
+      if (is_float(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, first, bad);
   });
 }
 
 }  // namespace
 
+std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule rule) {
+  std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
+  source.read(number, 1, row.data());
+  const Index width = source.row_bytes() / size_of(source.type());
+  const auto place_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
+  const bool fills = rule == NotFiniteRule::fill;
+  Index bad = place_of(fills ? first_infinite : first_not_finite);
+  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
+  const double value = number_at(source.type(), row.data(), bad);
+  return source.place(number) + " holds " + not_finite_reason(value) +
+         (std::isfinite(value) ? "; store the numbers in other units, or their logarithm"
+          : fills
+              ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
+              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
+                "predict: --not-finite skip); where NaN is a missing number, \"fill\" keeps the row");
+}
+
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
   std::vector<Index> bad;
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
-    std::vector<std::string> names = spec.sample_names();
-    if (!holds_words(spec.form)) std::ranges::copy(spec.label_names(), std::back_inserter(names));
-    scan(spec, names, shape, mine, bad);
+    const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
+    scan(spec, spec.sample_names(), shape, mine, in_samples, bad);
+    if (!holds_words(spec.form)) scan(spec, spec.label_names(), shape, mine, first_bad, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

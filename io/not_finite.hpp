@@ -1,15 +1,21 @@
 // Rows that no model can learn from, because they hold NaN or infinity.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/row_source.hpp"
 
 namespace mrmf {
 
-/// The rows among a shape's samples whose samples or labels hold NaN or infinity; over all files, ascending, the same
-/// on every rank. Collective: each rank reads its part of all rows, once. DataError for finite numbers that float32
-/// cannot hold, in rows that hold neither.
+/// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
+/// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant.
+std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule rule = NotFiniteRule::refuse);
+
+/// The rows among a shape's samples whose samples or labels hold NaN or infinity, or, with NotFiniteRule::fill, other
+/// such numbers than NaN in samples; over all files, ascending, the same on every rank. Collective: each rank reads its
+/// part of all rows, once. DataError for finite numbers that float32 cannot hold, in rows that hold neither.
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
 
 }  // namespace mrmf

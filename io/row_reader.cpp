@@ -17,9 +17,10 @@
 namespace mrmf {
 namespace {
 
-constexpr Index largest_read = Index{1} << 30;  // below what one read call may return
-constexpr Index long_run = Index{1} << 16;      // bytes that are worth a call of their own
-constexpr Index short_read = Index{1} << 20;    // of short runs, what lies between them included
+constexpr Index largest_read = Index{1} << 30;      // below what one read call may return
+constexpr Index long_run = Index{1} << 16;          // bytes that are worth a call of their own
+constexpr Index short_read = Index{1} << 20;        // of short runs, what lies between them included
+constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
 
 std::string way_text(const h5::Storage& storage, bool whole) {
   if (storage.chunk.empty()) return storage.offset ? "contiguous" : "contiguous, converted by HDF5";
@@ -51,9 +52,11 @@ struct RowReader::State {
   std::shared_ptr<const DataFile> file;
   std::unique_ptr<h5::Rows> rows;
   std::unique_ptr<InputFile> plain;  // set when the bytes are read without the library
-  ElementType type;
+  Packing packing;
   std::vector<Index> shape;
-  Index row_bytes = 0, offset = 0;
+  Index row = 0;     // elements of one
+  Index stored = 0;  // bytes of an element in the file
+  Index offset = 0;  // of the first in the file
   std::string what, units;
   bool whole;
   ReadingWay way;
@@ -62,9 +65,10 @@ struct RowReader::State {
   State(std::shared_ptr<const DataFile> of, const std::string& name, const RowsOpening& opening)
       : file(std::move(of)), whole(opening.whole) {
     rows = std::make_unique<h5::Rows>(file->path(), file->id(), name, opening);
-    type = rows->type();
+    packing = rows->packing();
+    stored = size_of(packing.stored);
     shape = rows->shape();
-    row_bytes = std::accumulate(shape.begin() + 1, shape.end(), size_of(type), std::multiplies<>());
+    row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
     what = rows->what();
     units = rows->units();
     chunk_memory = rows->storage().memory;
@@ -83,8 +87,20 @@ struct RowReader::State {
     file.reset();
   }
 
+  Index bytes() const { return size_of(packing.type()); }  // of an element in memory
+
+  // Packed numbers are read a little at a time, and unpacked while they are in the processor's cache.
   void read_plain(Index first, Index count, std::byte* to) const {
-    read_bytes(first * row_bytes, count * row_bytes, to);
+    if (packing.plain()) return read_bytes(first * row * stored, count * row * stored, to);
+    const Index end = (first + count) * row, part = unpacked_at_once / stored;
+    const auto buffer = packing.in_place() ? nullptr : std::make_unique_for_overwrite<std::byte[]>(unpacked_at_once);
+    for (Index at = first * row; at < end; at += part) {
+      const Index elements = std::min(part, end - at);
+      std::byte* const from = buffer ? buffer.get() : to;
+      read_bytes(at * stored, elements * stored, from);
+      packing.unpack(from, elements, to);
+      to += elements * bytes();
+    }
   }
 
   // Bytes of the data set from `start` on.
@@ -98,18 +114,30 @@ struct RowReader::State {
         const std::string reason =
             got == 0 ? "the file ends there; was it cut since it was opened?" : std::string(std::strerror(errno));
         throw DataError(what + " cannot be read" +
-                        (whole ? "" : " from row " + std::to_string((start + done) / row_bytes)) + ": " + reason);
+                        (whole ? "" : " from row " + std::to_string((start + done) / (row * stored))) + ": " + reason);
       }
       done += got;
     }
   }
 
+  void read_plain_box(Index number, const RowBox& box, std::byte* to) const {
+    if (packing.plain()) return read_stored_box(number, box, to);
+    const Index elements = std::accumulate(box.count.begin(), box.count.end(), Index{1}, std::multiplies<>());
+    if (packing.in_place()) {
+      read_stored_box(number, box, to);
+      return packing.unpack(to, elements, to);
+    }
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(elements * stored));
+    read_stored_box(number, box, buffer.get());
+    packing.unpack(buffer.get(), elements, to);
+  }
+
   // A row's range along its first axis is one run of bytes, which is read as it is where that is the only cut. Of other
   // boxes, planes are read one by one, as far as the box reaches along the second axis, and lines picked from them;
   // short planes are read whole, several with one call.
-  void read_plain_box(Index row, const RowBox& box, std::byte* to) const {
-    const Index slice = row_bytes / shape[1], bytes = box.count[0] * slice;
-    const Index start = row * row_bytes + box.first[0] * slice;
+  void read_stored_box(Index number, const RowBox& box, std::byte* to) const {
+    const Index slice = row * stored / shape[1], bytes = box.count[0] * slice;
+    const Index start = number * row * stored + box.first[0] * slice;
     bool one_run = true;
     for (std::size_t a = 1; a < box.count.size(); ++a) one_run = one_run && box.count[a] == shape[a + 1];
     if (one_run) return read_bytes(start, bytes, to);
@@ -125,12 +153,12 @@ struct RowReader::State {
         read_bytes(start + i * slice + box.first[1] * line, span, read.data());
       else
         read_bytes(start + i * slice, within.count[0] * slice, read.data());
-      to = copy_box(shape, size_of(type), within, read.data(), to);
+      to = copy_box(shape, stored, within, read.data(), to);
     }
   }
 
-  void read_box_by_library(Index row, const RowBox& box, std::byte* to) const {
-    h5::Block block{{row}, {1}, 1};
+  void read_box_by_library(Index number, const RowBox& box, std::byte* to) const {
+    h5::Block block{{number}, {1}, 1};
     for (std::size_t a = 0; a < box.count.size(); ++a) {
       block.first.push_back(box.first[a]);
       block.count.push_back(box.count[a]);
@@ -142,9 +170,9 @@ struct RowReader::State {
 
   void read_by_library(Index first, Index count, std::byte* to) const {
     const h5::Lock lock;
-    for (const h5::Block& block : h5::blocks(shape, first, count, largest_read / size_of(type))) {
+    for (const h5::Block& block : h5::blocks(shape, first, count, largest_read / std::max(stored, bytes()))) {
       rows->read(block, to);
-      to += block.elements * size_of(type);
+      to += block.elements * bytes();
     }
   }
 };
@@ -160,11 +188,12 @@ RowReader::RowReader(RowReader&&) noexcept = default;
 RowReader& RowReader::operator=(RowReader&&) noexcept = default;
 RowReader::~RowReader() = default;
 
-ElementType RowReader::type() const { return state_->type; }
+ElementType RowReader::type() const { return state_->packing.type(); }
+const Packing& RowReader::packing() const { return state_->packing; }
 const std::vector<Index>& RowReader::shape() const { return state_->shape; }
 const std::string& RowReader::units() const { return state_->units; }
 const std::string& RowReader::where() const { return state_->what; }
-Index RowReader::row_bytes() const { return state_->row_bytes; }
+Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 
@@ -184,7 +213,7 @@ void RowReader::read(Index first, Index count, std::byte* to) const {
 void RowReader::read(Index first, Index count, const RowBox& box, std::byte* to) const {
   MRMF_CHECK(first >= 0 && count >= 0 && first + count <= state_->shape[0], state_->what + ": rows outside of it");
   MRMF_CHECK(box.count.size() + 1 == state_->shape.size(), state_->what + ": a box of other axes");
-  const Index bytes = std::accumulate(box.count.begin(), box.count.end(), size_of(state_->type), std::multiplies<>());
+  const Index bytes = std::accumulate(box.count.begin(), box.count.end(), state_->bytes(), std::multiplies<>());
   for (Index row = first; row < first + count; ++row, to += bytes)
     if (state_->plain)
       state_->read_plain_box(row, box, to);

@@ -30,9 +30,9 @@ std::byte* copy_box(const std::vector<Index>& shape, Index element_bytes, const 
 
 class DataFile;
 
-/// Rows of one data set of one file, in their own element type, read by any thread. Keeps its file open. Contiguous
-/// data sets in this machine's own format are read without HDF5, by many threads at once. All others are read through
-/// HDF5, by one thread at a time.
+/// Rows of one data set of one file, in their own element type or unpacked, read by any thread. Keeps its file open.
+/// Contiguous data sets in this machine's own format are read without HDF5, by many threads at once. All others are
+/// read through HDF5, by one thread at a time.
 class RowReader {
  public:
   /// DataError when file or data set cannot be opened.
@@ -43,7 +43,8 @@ class RowReader {
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
 
-  ElementType type() const;
+  ElementType type() const;                 ///< of the numbers that are read
+  const Packing& packing() const;           ///< how they come from those in the file
   const std::vector<Index>& shape() const;  ///< rows first
   const std::string& units() const;         ///< the text of its attribute of that name; "" where it has none
   const std::string& where() const;         ///< "<path>: data set '<name>'", for messages

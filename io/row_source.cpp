@@ -28,7 +28,8 @@ class ArrayRows final : public RowSource {
   ArrayRows(const File& file, const std::string& name, const RowsOpening& opening)
       : whole_(opening.whole), reader_(file, name, opening) {
     facts_ = {reader_.type(),         reader_.shape(), reader_.row_bytes(), reader_.way(),
-              reader_.chunk_memory(), reader_.where(), reader_.units()};
+              reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
+              reader_.packing()};
   }
   std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override { reader_.require_written(); }
@@ -115,6 +116,7 @@ class AttributeRows final : public RowSource {
     facts_.row_bytes =
         std::accumulate(facts_.shape.begin() + 1, facts_.shape.end(), size_of(facts_.type), std::multiplies<>());
     facts_.way = {true, "an attribute"};
+    facts_.packing.stored = facts_.type;
     values_.resize(static_cast<std::size_t>(facts_.shape.front() * facts_.row_bytes));
     const h5::Type memory = h5::memory_type(type.get());
     if (!values_.empty())
@@ -197,8 +199,8 @@ class GroupRows final : public RowSource {
   GroupRows(File file, RowGroups groups, std::string name, const Opening& opening)
       : file_(std::move(file)), groups_(std::move(groups)), name_(std::move(name)), opening_(opening) {
     const auto first = open(0);
-    facts_ = {first->type(),         first->shape(), first->row_bytes(), first->way(),
-              first->chunk_memory(), first->where(), first->units(),     first->holds_words()};
+    facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
+              first->where(), first->units(), first->holds_words(), first->packing()};
     facts_.shape.front() = std::ssize(*groups_.names);
   }
   std::string place(Index row) const override { return open_alike(row)->where(); }
@@ -290,7 +292,7 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& gr
     groups = groups_.at(file);
   else if (spec_.rows == RowForm::groups)
     groups = {std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_))};
-  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis}, limits_.words};
+  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing}, limits_.words};
   auto rows = std::make_shared<OpenRows>();
   for (const std::string& name : names_)
     if (spec_.rows == RowForm::groups)

@@ -42,6 +42,7 @@ class RowSource {
   bool holds_words() const { return facts_.words; }
   const ReadingWay& way() const { return facts_.way; }
   const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }
+  const Packing& packing() const { return facts_.packing; }  ///< how these numbers come from those in the file
   const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
   /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".
@@ -67,6 +68,7 @@ class RowSource {
     std::string where;
     std::string units{};
     bool words = false;
+    Packing packing{};
   };
   Facts facts_;
 };

@@ -1,10 +1,11 @@
 #include "io/sample_files.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "io/mask.hpp"
+#include "io/not_finite.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -23,21 +24,6 @@ Index cached_by_each(const DatasetSpec& spec, const DatasetShape& shape, Range o
 }
 
 }  // namespace
-
-std::string not_finite_text(const RowSource& source, Index number) {
-  std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
-  source.read(number, 1, row.data());
-  const Index width = source.row_bytes() / size_of(source.type());
-  const auto place_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
-  Index bad = place_of(first_not_finite);
-  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
-  const double value = number_at(source.type(), row.data(), bad);
-  return source.place(number) + " holds " + not_finite_reason(value) +
-         (std::isfinite(value)
-              ? "; store the numbers in other units, or their logarithm"
-              : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
-                "predict: --not-finite skip)");
-}
 
 Index open_files(const DatasetShape& shape, Range rows, Index sources) {
   Index files = 0, first = 0;
@@ -58,6 +44,8 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
       order_(parse_axes(spec.axes)),
       stored_(shape),
       missing_(spec.missing),
+      not_finite_(spec.not_finite),
+      mask_(spec.mask),
       rows_(spec, &shape, spec.sample_names(), {0, cached_by_each(spec, shape, owned, most_cached)}),
       files_(static_cast<std::size_t>(open_files(shape, owned, std::ssize(spec.sample_names()))),
              [this](std::size_t number) { return open(number); }) {
@@ -92,7 +80,7 @@ std::shared_ptr<const SampleFiles::File> SampleFiles::open(std::size_t number) c
     file.sources.push_back({*rows, own, channels, box_of(*rows)});
     channels += own;
   }
-  require(channels == sample_.channels);
+  require(channels + (mask_ ? 1 : 0) == sample_.channels);
   return std::make_shared<const File>(std::move(file));
 }
 
@@ -119,26 +107,31 @@ void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
   });
 }
 
-void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
-  if (file.sources.size() == 1) {
-    read_source(file.sources.front(), rows, to, scratch);
-  } else {
-    const Index positions = rows.count * product(sample_.spatial), bytes = size_of(type_);
-    for (const Source& source : file.sources) {
-      const auto width = static_cast<std::size_t>(source.channels * bytes);
-      scratch.source.resize(static_cast<std::size_t>(positions) * width);
-      read_source(source, rows, scratch.source.data(), scratch);
-      for (Index p = 0; p < positions; ++p)
-        std::memcpy(to + (p * sample_.channels + source.first_channel) * bytes,
-                    scratch.source.data() + static_cast<std::size_t>(p) * width, width);
-    }
+void SampleFiles::join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  const Index positions = rows.count * product(sample_.spatial), bytes = size_of(type_);
+  for (const Source& source : file.sources) {
+    const auto width = static_cast<std::size_t>(source.channels * bytes);
+    scratch.source.resize(static_cast<std::size_t>(positions) * width);
+    read_source(source, rows, scratch.source.data(), scratch);
+    for (Index p = 0; p < positions; ++p)
+      std::memcpy(to + (p * sample_.channels + source.first_channel) * bytes,
+                  scratch.source.data() + static_cast<std::size_t>(p) * width, width);
   }
-  const Index bad = first_not_finite(type_, to, rows.count * row_elements_);
+}
+
+void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+  if (file.sources.size() == 1 && !mask_)
+    read_source(file.sources.front(), rows, to, scratch);
+  else
+    join_sources(file, rows, to, scratch);
+  if (mask_) write_mask(type_, to, rows.count * product(sample_.spatial), sample_.channels);
+  const auto first_bad = not_finite_ == NotFiniteRule::fill ? first_infinite : first_not_finite;
+  const Index bad = first_bad(type_, to, rows.count * row_elements_);
   if (bad == rows.count * row_elements_) return;
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text(source->rows, rows.first + bad / row_elements_));
+  throw DataError(not_finite_text(source->rows, rows.first + bad / row_elements_, not_finite_));
 }
 
 void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {

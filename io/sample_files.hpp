@@ -21,10 +21,6 @@ struct Scratch {
   std::vector<std::byte> as_stored, unordered, source, fine;
 };
 
-/// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
-/// that row again, as it is stored.
-std::string not_finite_text(const RowSource& source, Index row);
-
 /// The number of files that hold some of these rows, or as many of them as are open at once where each has so many
 /// data sets.
 Index open_files(const DatasetShape& shape, Range rows, Index sources);
@@ -40,7 +36,8 @@ class SampleFiles {
   const ReadingWay& way() const { return way_; }  ///< direct when it is so for all files
 
   /// Reads owned samples, numbered within the whole data set, with their channels last. DataError (file, data set, row
-  /// in that file) when one cannot be read, or holds NaN or infinity. On any thread, each with its own scratch.
+  /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
+  /// are missing numbers. On any thread, each with its own scratch.
   void read(Range samples, std::byte* to, Scratch& scratch) const;
 
  private:
@@ -55,6 +52,7 @@ class SampleFiles {
     std::vector<Source> sources;
   };
   std::shared_ptr<const File> open(std::size_t number) const;
+  void join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
   void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
   std::optional<RowBox> box_of(const RowSource& rows) const;
@@ -69,6 +67,8 @@ class SampleFiles {
   AxisOrder order_;
   StoredRows stored_;
   MissingRule missing_;
+  NotFiniteRule not_finite_;
+  bool mask_;  // is the last channel
   ReadingWay way_;
   RowSources rows_;
   mutable Recent<File> files_;

@@ -96,7 +96,7 @@ class Stopwatch {
 }  // namespace
 
 RowMaking row_making(const DatasetSpec& spec) {
-  return {1 + std::ssize(spec.more_samples), parse_axes(spec.axes).moves()};
+  return {1 + std::ssize(spec.more_samples) + (spec.mask ? 1 : 0), parse_axes(spec.axes).moves()};
 }
 
 SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Comm& comm,

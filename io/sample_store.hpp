@@ -42,7 +42,7 @@ enum class Averaging { load, epoch };
 
 /// How a row comes together from the files.
 struct RowMaking {
-  Index sources = 1;   ///< data sets whose channels follow each other in it
+  Index sources = 1;   ///< data sets whose channels follow each other in it, and the mask
   bool moves = false;  ///< channels move to its end
   /// Buffers of a row that a thread needs for that, at most.
   Index copies() const { return (sources > 1 ? 1 : 0) + (moves ? 1 : 0); }
@@ -67,8 +67,8 @@ class SampleStore {
   ~SampleStore();
 
   /// Makes the data of this resolution ready if it is not yet: each block of factors' neighbours becomes their mean,
-  /// channel by channel. When streaming, this resolution takes over the memory of the others, for batches of at most
-  /// `most_rows`. ConfigError when a factor does not divide its axis.
+  /// channel by channel, and of NaN alone NaN. When streaming, this resolution takes over the memory of the others, for
+  /// batches of at most `most_rows`. ConfigError when a factor does not divide its axis.
   void require(const Extent& resolution, Index most_rows = 1);
   /// Frees a resolution that no later phase of the plan needs. Unless streaming, other resolutions are made from the
   /// original {1, 1, 1}: release it only after all that will be needed have been required.

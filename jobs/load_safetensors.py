@@ -17,9 +17,16 @@ from torch.nn import functional as F
 
 
 def normalised(x, by):
-    """Of numbers with channels last, in double: a large mean would leave few digits of a float."""
+    """Of numbers with channels last, in double: a large mean would leave few digits of a float. NaN is a missing number;
+    with a mask, one more channel says where all are there."""
+    missing = torch.isnan(x)
     x = torch.log1p(x.double()) if by["log1p"] else x.double()
-    return (x * tensor(by["scale"], x) + tensor(by["shift"], x) if by["scale"] else x).float()
+    x = x * tensor(by["scale"], x) + tensor(by["shift"], x) if by["scale"] else x
+    if by.get("fill"):
+        x = torch.where(missing, tensor(by["fill"], x), x)
+    if by.get("mask"):
+        x = torch.cat([x, 1 - missing.any(-1, keepdim=True).double()], -1)
+    return x.float()
 
 
 def original(y, by):

@@ -46,6 +46,17 @@ std::vector<std::string> checked(const std::vector<std::string>& names, const st
   return plain_names;
 }
 
+DatasetSpec packed_as(DatasetSpec spec, PackingRule packing) {
+  spec.packing = packing;
+  return spec;
+}
+
+// Whole numbers are copied as they are stored: they may be the names of things, of which float32 knows too few.
+PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name) {
+  const auto open = RowSources(spec, &shape, {name}, {1, kCached}).open(0);
+  return open->front()->packing().whole() ? PackingRule::ignore : spec.packing;
+}
+
 std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 }  // namespace
@@ -59,6 +70,7 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
       if (world.root()) column = inspect(name, shape);
     });
     std::vector<Index> words(column.shape);
+    words.push_back(static_cast<Index>(column.packing));
     words.push_back(static_cast<Index>(column.type));
     Index size = std::ssize(words);
     world.broadcast(std::span(&size, 1), 0);
@@ -66,8 +78,11 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
     world.broadcast(std::span(words), 0);
     column.type = static_cast<ElementType>(words.back());
     words.pop_back();
+    column.packing = static_cast<PackingRule>(words.back());
+    words.pop_back();
     column.shape = words;
-    column.sources = std::make_unique<RowSources>(spec, &shape, std::vector{name}, RowSources::Limits{1, kCached});
+    column.sources = std::make_unique<RowSources>(packed_as(spec_, column.packing), &shape, std::vector{name},
+                                                  RowSources::Limits{1, kCached});
     columns_.push_back(std::move(column));
   }
 }
@@ -75,7 +90,8 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
 AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
   Column column;
   std::string first;  // file
-  const RowSources sources(spec_, &shape, {name}, {1, kCached});
+  const PackingRule packing = packing_of(spec_, shape, name);
+  const RowSources sources(packed_as(spec_, packing), &shape, {name}, {1, kCached});
   for (std::size_t f = 0; f < spec_.files.size(); ++f) {
     const auto open = sources.at(f);
     const RowSource& reader = *open->front();
@@ -88,7 +104,7 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
     std::vector<Index> all = reader.shape();
     all.front() = shape.samples;
     if (f == 0) {
-      column = {.shape = all, .type = reader.type()};
+      column = {.shape = all, .type = reader.type(), .packing = packing};
       first = spec_.files[f];
     } else if (all != column.shape) {
       throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +

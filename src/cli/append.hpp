@@ -13,7 +13,8 @@
 namespace mrmf {
 
 /// Data sets with a row per sample, in the samples' files: coordinates, ids, masks, times. Their rows are written in
-/// the order of the samples, and only those of samples, under their own names and in their own type.
+/// the order of the samples, and only those of samples, under their own names and in their own type, or
+/// unpacked.
 class AppendedData {
  public:
   /// Collective. Checks the names before any file is opened (ConfigError: one is given twice, or is among `taken`),
@@ -34,6 +35,7 @@ class AppendedData {
   struct Column {
     std::vector<Index> shape;  ///< of all samples
     ElementType type = ElementType::other;
+    PackingRule packing = PackingRule::apply;
     std::unique_ptr<RowSources> sources{};
   };
   /// Rows of an output.

@@ -55,8 +55,10 @@ struct CoarsenOptions {
   std::string axes;                  ///< "n c y x": of the data sets to average
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
+  RowForm rows = RowForm::axis;
   ElementType type = ElementType::float32;
   MissingRule missing = MissingRule::refuse;
+  PackingRule packing = PackingRule::apply;
   int threads = 0;
   Replace replace = Replace::nothing;
 };
@@ -81,8 +83,10 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
   copy.axis_names = options.axes;
   copy.replace = options.replace;
   copy.samples = options.samples;
+  copy.rows = options.rows;
   copy.type = options.type;
   copy.missing = options.missing;
+  copy.packing = options.packing;
   copy.program = std::string("mrmf ") + kVersion;
   omp_set_num_threads(choose_threads(options.threads, world));
   std::optional<OutputFolder> folder;
@@ -127,10 +131,18 @@ void add_coarsen(Subcommands& commands) {
                    "as --factor has numbers; may be given more than once")
       ->take_all()
       ->expected(1);
+  const Choices<RowForm> forms{{"axis", RowForm::axis}, {"files", RowForm::files}, {"groups", RowForm::groups}};
+  add_choice(
+      *coarsen, "--rows", options->rows, forms,
+      "what one sample is: a step along the first axis of its data set, or, as data.rows says, all of a data set "
+      "of a file or of a group; then --samples names data sets within the groups");
   const Choices<ElementType> types{{"float32", ElementType::float32}, {"uint16", ElementType::uint16}};
   add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value");
+  add_choice(*coarsen, "--packing", options->packing, choices<PackingRule>(),
+             "scales, offsets and missing numbers of netCDF and CF: apply them to the data sets to average, or average "
+             "the stored numbers");
   coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
       ->check(not_negative())
       ->capture_default_str();

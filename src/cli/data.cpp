@@ -35,19 +35,27 @@ std::string channels_text(const ChannelFacts& facts) {
   return text;
 }
 
+// What was done to stored numbers, and how many were missing.
+std::string packing_text(const NumbersFound& found) {
+  const double missing = found.facts ? found.facts->missing() : 0;
+  std::string text = fmt::format("{}", fmt::join(found.packing, "\n    "));
+  if (missing > 0) text += fmt::format("{}{:.0f} numbers missing", text.empty() ? "" : "; ", missing);
+  return text.empty() ? "" : "    " + text + "\n";
+}
+
 std::string numbers_text(const std::string& what, const NumbersFound& found) {
   return fmt::format("  {} '{}': {}, {}, each {}\n", what, found.name, fmt::join(found.types, ", "),
                      fmt::join(found.storage, ", "), found.shape) +
-         (found.facts ? channels_text(*found.facts) : "");
+         packing_text(found) + (found.facts ? channels_text(*found.facts) : "");
 }
 
 std::string split_text(const SplitFound& split) {
   std::string text = fmt::format("{}: {} samples in {} file{}, {:.3g} GB\n", split.part, split.shape.samples,
                                  split.spec.files.size(), split.spec.files.size() == 1 ? "" : "s", split.bytes / 1e9);
   if (split.part == "training" && !split.shape.unused.empty()) text += "  " + split.shape.unused + "\n";
-  if (!split.shape.skipped.empty()) {
-    text += fmt::format("  {} rows hold NaN or infinity:\n", split.shape.skipped.size());
-    for (const std::string& rows : skipped_texts(split.spec, split.shape)) text += "    " + rows + "\n";
+  if (!split.not_finite.empty()) {
+    text += fmt::format("  {} rows hold NaN or infinity:\n", split.not_finite.size());
+    for (const std::string& rows : rows_texts(split.spec, split.shape, split.not_finite)) text += "    " + rows + "\n";
   }
   text += numbers_text("samples", split.samples) + numbers_text("labels", split.labels);
   if (!split.class_counts.empty()) text += fmt::format("    {:>7} {:>12}\n", "class", "labels");
@@ -57,12 +65,17 @@ std::string split_text(const SplitFound& split) {
 }
 
 nlohmann::json to_json(const NumbersFound& found) {
-  nlohmann::json json{{"name", found.name}, {"types", found.types}, {"storage", found.storage}, {"shape", found.shape}};
-  if (found.facts)
-    json["channels"] = {{"least", found.facts->least},
-                        {"mean", found.facts->mean},
-                        {"deviation", found.facts->deviation},
-                        {"most", found.facts->most}};
+  nlohmann::json json{{"name", found.name},
+                      {"types", found.types},
+                      {"packing", found.packing},
+                      {"storage", found.storage},
+                      {"shape", found.shape}};
+  if (!found.facts) return json;
+  json["missing"] = found.facts->missing();
+  json["channels"] = {{"least", found.facts->least},
+                      {"mean", found.facts->mean},
+                      {"deviation", found.facts->deviation},
+                      {"most", found.facts->most}};
   return json;
 }
 
@@ -70,8 +83,8 @@ std::string to_json(const DataFound& found) {
   nlohmann::json json{{"advice", found.advice}};
   for (const SplitFound& split : found.splits)
     json[split.part] = {
-        {"samples", split.shape.samples},   {"files", split.spec.files},         {"bytes", split.bytes},
-        {"unused", split.shape.unused},     {"not_finite", split.shape.skipped}, {"class_counts", split.class_counts},
+        {"samples", split.shape.samples},   {"files", split.spec.files},      {"bytes", split.bytes},
+        {"unused", split.shape.unused},     {"not_finite", split.not_finite}, {"class_counts", split.class_counts},
         {"sample", to_json(split.samples)}, {"label", to_json(split.labels)}};
   for (const SplitFound& split : found.splits)
     if (split.rows)

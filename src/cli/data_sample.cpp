@@ -6,6 +6,7 @@
 #include "io/dataset.hpp"
 #include "io/file_patterns.hpp"
 #include "io/foreign_data.hpp"
+#include "io/row_reader.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
 
@@ -29,6 +30,16 @@ std::string absent(const std::vector<std::string>& files) {
   for (const std::string& file : files)
     if (std::filesystem::status(file, unreadable).type() == std::filesystem::file_type::not_found) return file;
   return {};
+}
+
+std::vector<std::string> packing_lines(const DatasetSpec& spec) {
+  std::vector<std::string> lines, names = spec.sample_names();
+  if (!spec.labels.empty()) names.push_back(spec.labels);
+  for (const std::string& name : names)
+    if (const std::string text = RowReader(spec.files.front(), name, {.packing = spec.packing}).packing().text();
+        !text.empty())
+      lines.push_back("'" + name + "' is " + text);
+  return lines;
 }
 
 DatasetShape headers_of(DatasetSpec spec, Comm& world) {

@@ -40,6 +40,10 @@ AutoSchedule schedule_for(const Config& config, const DataSample& sample, const 
 Config with_schedule(const Config& config, const std::string& given, Comm& world);
 
 /// The option that is `given`.
+/// What attributes of netCDF say of the numbers of a data set's samples and labels and is applied to them, a line each,
+/// as in the first file: "'t2m' is packed int16: ...".
+std::vector<std::string> packing_lines(const DatasetSpec& spec);
+
 void add_sample(CLI::App& app, std::string& given);
 
 /// The first missing file; empty when all exist.

@@ -68,7 +68,7 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
   const Shape in = model.network.input(), out = model.network.output();
   model.task = config.training.loss.task();
   model.layout = config.data.train.layout;
-  model.samples = channel_map(config.data.normalise_samples, in.channels, "data.normalise.sample");
+  model.samples = sample_map(config, in);
   model.labels = channel_map(config.data.normalise_labels, out.channels, "data.normalise.label");
   constexpr const char* tasks[] = {"regression", "binary", "classes"};
   model.facts = {{"program", fmt::format("mrmf {} ({})", kVersion, kGitHash)},
@@ -78,6 +78,8 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
                  {"output", to_string(out)},
                  {"task", tasks[static_cast<std::size_t>(model.task)]},
                  {"samples", fmt::format("{}", fmt::join(config.data.train.sample_names(), ", "))}};
+  if (!model.samples.fill.empty()) model.facts["missing"] = "NaN";
+  if (model.samples.mask) model.facts["mask"] = "the last channel of a sample is made of the others: what is there";
   if (!config.data.train.axes.empty()) model.facts["axes"] = config.data.train.axes;
 }
 

@@ -14,6 +14,7 @@
 #include "io/distinct_rows.hpp"
 #include "io/file_patterns.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/not_finite.hpp"
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
@@ -104,6 +105,7 @@ bool over_orders(const ChannelFacts& facts) {
 struct Part {
   DatasetSpec spec;
   DatasetShape shape;
+  Index lacking = 0;  ///< rows in which numbers are missing that are to be filled
 };
 
 Part part_of(const InitOptions& options, const FirstLook& look, const std::string& samples, const std::string& labels,
@@ -112,11 +114,27 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   part.spec.files = expand_patterns(options.files);
   part.spec.samples = samples;
   part.spec.labels = labels;
+  part.spec.more_labels = look.more_labels;
+  part.spec.rows = look.rows;
+  part.spec.groups = look.groups;
   part.spec.axes = look.axes;
-  part.spec.not_finite = NotFiniteRule::skip;
+  part.spec.packing = look.packing;
   part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
                     look.class_values};
   part.shape = inspect_dataset(part.spec, world);
+  part.spec.not_finite = NotFiniteRule::skip;
+  const std::vector<Index> bad = rows_not_finite(part.spec, part.shape, world);
+  // Attributes tell what is missing, or it is missing in most rows: it is not the rows that are bad.
+  if (!bad.empty() && (look.may_miss || 2 * std::ssize(bad) > part.shape.samples)) {
+    DatasetSpec fill = part.spec;
+    fill.not_finite = NotFiniteRule::fill;
+    if (rows_not_finite(fill, part.shape, world).empty()) {
+      part.spec.not_finite = NotFiniteRule::fill;
+      part.lacking = std::ssize(bad);
+      return part;
+    }
+  }
+  part.shape = without_rows(part.shape, part.spec, bad);
   return part;
 }
 
@@ -127,7 +145,8 @@ Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   Part part = all;
   part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
                       look.split_validation};
-  if (all.shape.skipped.empty()) part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
+  if (all.spec.not_finite == NotFiniteRule::skip && all.shape.skipped.empty())
+    part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
   return part;
 }
@@ -153,6 +172,21 @@ std::string normalisation(FirstLook& look, const Part& train, const std::vector<
   if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
     look.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
+}
+
+// How many numbers are missing, in how many rows, where they are to be filled; "" where none is.
+std::string missing_text(std::vector<Part>& parts, Comm& world) {
+  if (std::ranges::none_of(parts, [](const Part& part) { return part.lacking > 0; })) return "";
+  double missing = 0;
+  Index lacking = 0, rows = 0;
+  for (Part& part : parts) {
+    part.spec.not_finite = NotFiniteRule::fill;  // one rule is for all
+    missing += channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world).missing();
+    lacking += part.lacking;
+    rows += part.shape.samples;
+  }
+  return fmt::format("{:.0f} numbers missing, in {} of {} rows: the network sees the mean of what is there", missing,
+                     lacking, rows);
 }
 
 // A run would refuse files that name the same rows twice.
@@ -184,6 +218,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   }
   if (skipped > 0)
     draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
+  const std::string missing = missing_text(parts, world);
+  if (!missing.empty()) draft.look.reasons.push_back(missing);
   const Part train = given ? parts.front() : training_rows(parts.front(), look, world);
   if (!train.shape.unused.empty()) draft.look.reasons.push_back(train.shape.unused);
   std::vector<std::string> files;
@@ -192,12 +228,20 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   for (const std::string& reason : look.reasons) text += "# " + reason + "\n";
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
+  if (look.rows != RowForm::axis)
+    text += fmt::format("rows = \"{}\"\n", look.rows == RowForm::files ? "files" : "groups");
+  if (!look.groups.empty()) text += "groups = " + quoted(look.groups) + "\n";
+  if (look.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
   if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
   text += channels_line(look, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
-  text += split("train", look.samples, look.labels);
+  if (look.more_labels.empty())
+    text += split("train", look.samples, look.labels);
+  else
+    text += fmt::format("train = {{ samples = {}, labels = {} }}\n", quoted(look.samples),
+                        write(parts.front().spec.label_names(), {}));
   if (given)
     text += split("validation", look.validation_samples, look.validation_labels);
   else if (!look.split_column.empty())
@@ -207,7 +251,10 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
         kValidation);
-  if (skipped > 0) text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
+  if (!missing.empty())
+    text += "not_finite = \"fill\"  # of missing numbers; mask = true adds a channel that says where they are\n";
+  else if (skipped > 0)
+    text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
   text += normalisation(draft.look, train, parts, world);
 }
 
@@ -313,6 +360,8 @@ void add_init(Subcommands& commands) {
   init->add_option("--labels", options->names.labels, "data set of the labels, if not another one with as many rows");
   init->add_option("--axes", options->names.axes,
                    "axes of the samples, such as \"n c y x\", if they are guessed wrongly");
+  add_choice(*init, "--packing", options->names.packing, choices<PackingRule>(),
+             "scales, offsets and missing numbers of netCDF and CF: apply or ignore them");
   init->add_option("--output,-o", options->output, "configuration to write")->capture_default_str();
   init->add_option("--folder", options->folder,
                    "run.folder of the configuration (runs/first, or, of another output NAME.toml, runs/NAME)");

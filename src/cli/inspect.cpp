@@ -212,6 +212,7 @@ struct Inspection {
   std::vector<NetworkFacts> networks{};
   RunMemory peak{};
   bool with_data = false;
+  std::vector<std::string> packing{};  ///< what is done to the numbers of the files
 
   bool shared() const {  ///< samples among ranks
     return std::ranges::any_of(networks, [](const NetworkFacts& facts) { return facts.grid.ranks() > 1; });
@@ -220,6 +221,7 @@ struct Inspection {
 
 std::string inspect_text(const Inspection& found) {
   std::string text = fmt::format("sample {} ({})\n\n", to_string(found.of.shape), found.of.origin);
+  for (const std::string& line : found.packing) text.insert(text.size() - 1, line + "\n");
   for (const NetworkFacts& facts : found.networks) text += network_text(facts);
   return text +
          "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
@@ -228,7 +230,10 @@ std::string inspect_text(const Inspection& found) {
 }
 
 std::string inspect_json(const Inspection& found) {
-  Json json{{"sample", to_string(found.of.shape)}, {"origin", found.of.origin}, {"resolutions", Json::array()}};
+  Json json{{"sample", to_string(found.of.shape)},
+            {"origin", found.of.origin},
+            {"packing", found.packing},
+            {"resolutions", Json::array()}};
   for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
   json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
   return json.dump(2) + "\n";
@@ -302,7 +307,10 @@ void print_model(const InspectOptions& options, Comm& world) {
   RunConfig cpu = config.run;
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
-  const Inspection found = inspect(*backend, config, of, held, world.size());
+  Inspection found = inspect(*backend, config, of, held, world.size());
+  collective_try(world, [&] {
+    if (of.train && world.root()) found.packing = packing_lines(config.data.train);
+  });
   if (world.root()) std::cout << (options.json ? inspect_json(found) : inspect_text(found));
 }
 

@@ -42,6 +42,7 @@ DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUs
   if (labels == LabelUse::unread) spec.name_labels({});
   if (options.missing) spec.missing = *options.missing;
   if (options.not_finite) spec.not_finite = *options.not_finite;
+  if (options.packing) spec.packing = *options.packing;
   // Splits often have the same size, so the run's labels would fit the wrong samples.
   if (labels == LabelUse::needed && !options.samples.empty() && options.labels.empty())
     throw ConfigError("evaluate --samples " + options.samples.front() +
@@ -80,6 +81,7 @@ std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) 
           {"the shape of a sample", sample},
           {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
           {"data.axes", text(data.train.axes)},
+          {"data.mask", data.train.mask ? "true" : "false"},
           {"data.layout", data.train.layout == SampleLayout::transpose ? "transpose" : "reinterpret"}};
 }
 
@@ -216,7 +218,11 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   if (labels == LabelUse::needed) settle_labels(t.config, t.shape, {t.resolution});
   t.spec.form = t.config.data.train.form;
   std::vector<ChannelMap> units;
-  for (const ModelChoice& one : choices) units.push_back(sample_map(one.config, t.shape.sample));
+  for (const ModelChoice& one : choices) {
+    Config config = one.config;
+    config.data.train.not_finite = t.spec.not_finite;
+    units.push_back(sample_map(config, t.shape.sample));
+  }
   const auto other = std::ranges::find_if_not(units, [&](const ChannelMap& map) { return map == units.front(); });
   const bool shared = other == units.end();
   if (!shared && t.spec.layout == SampleLayout::reinterpret)  // units are of the stored channels
@@ -354,9 +360,13 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
       "given");
   add_choice(sub, "--missing", options.missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value; the run's data.missing unless given");
-  const Choices<NotFiniteRule> rules{{"refuse", NotFiniteRule::refuse}, {"skip", NotFiniteRule::skip}};
-  add_choice(sub, "--not-finite", options.not_finite, rules,
-             "rows with NaN or infinity: refuse them, or leave them out; the run's data.not_finite unless given");
+  add_choice(sub, "--not-finite", options.not_finite, choices<NotFiniteRule>(),
+             "rows with NaN or infinity: refuse them, leave them out, or fill what is missing (NaN) in samples; the "
+             "run's data.not_finite unless given");
+  add_choice(
+      sub, "--packing", options.packing, choices<PackingRule>(),
+      "scales, offsets and missing numbers of netCDF and CF: apply or ignore them; the run's data.packing unless "
+      "given");
   add_wanted(sub, options.wanted);
 }
 

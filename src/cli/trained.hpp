@@ -32,6 +32,7 @@ struct ModelOptions {
   std::string groups;                       ///< the groups that are samples; empty: those of the split
   std::optional<MissingRule> missing;       ///< if other than the run's data.missing
   std::optional<NotFiniteRule> not_finite;  ///< the same of data.not_finite
+  std::optional<PackingRule> packing;       ///< the same of data.packing
   std::string output;                       ///< predict: HDF5 file to write
   Replace replace = Replace::nothing;
   WantedModel wanted{};

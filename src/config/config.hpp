@@ -22,6 +22,12 @@ std::vector<std::string> words_of();
 template <>
 std::vector<std::string> words_of<MissingRule>();
 
+template <>
+std::vector<std::string> words_of<NotFiniteRule>();
+
+template <>
+std::vector<std::string> words_of<PackingRule>();
+
 enum class OptimizerKind { adam, adamw, sgd };
 template <>
 std::vector<std::string> words_of<OptimizerKind>();
@@ -171,6 +177,7 @@ struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
   SplitSettings split;
   Normalisation normalise_samples, normalise_labels;
+  std::vector<double> fill;  ///< what the network sees of missing numbers: one, or one per channel; empty: unsettled
   Augmentation augment;
   int shards = 0;  ///< 0: one per rank
   bool shuffle = true;

@@ -165,12 +165,10 @@ void add_files(Keys& keys) {
       "order; relative paths start at the current directory");
   add(keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
       "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
-      "all "
-      "that the data set of one group holds; then names are within the group");
+      "all that the data set of one group holds; then names are within the group");
   add(keys, "groups", MRMF_FIELD(train.groups), {},
       "rows = \"groups\": the groups that are samples, such as \"sim_*\" or \"train/*\", in the order of their names; "
-      "* "
-      "unless set: all that hold the data sets");
+      "all that hold the data sets unless set");
   add(keys, "validation.groups", MRMF_FIELD(validation.groups), {}, "the same for validation; data.groups unless set");
   add_split(keys, "train", MRMF_FIELD(train));
   add(keys, "validation.files", MRMF_FIELD(validation.files), {},
@@ -201,10 +199,20 @@ void add_meaning(Keys& keys) {
   add(keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),
       "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
       "value for them");
-  add(keys, "not_finite", MRMF_FIELD(train.not_finite), one_of({"refuse", "skip"}),
-      "rows with NaN or infinity among their samples or labels: end with an error, or leave them out and list them, "
-      "for "
-      "which all data is read once more at the start");
+  add(keys, "packing", MRMF_FIELD(train.packing), one_of(words_of<PackingRule>()),
+      "attributes of netCDF and CF (scale_factor, add_offset, _FillValue, missing_value, valid_min, valid_max, "
+      "valid_range, _Unsigned): apply them as numbers are read, what is missing becoming NaN, or ignore them");
+  add(keys, "not_finite", MRMF_FIELD(train.not_finite), one_of(words_of<NotFiniteRule>()),
+      "rows with NaN or infinity among their samples or labels: end with an error; leave them out and list them, for "
+      "which all data is read once more at the start; or fill: NaN in samples is a missing number, for which the "
+      "network sees data.fill, and averages count what is there");
+  add(keys, "fill", MRMF_FIELD(fill), {},
+      "not_finite = \"fill\": what the network sees of a missing number, in its units; one number, or one per channel; "
+      "0 with mean_std, which is the mean, else the mean of what is there, measured over the training samples unless "
+      "set");
+  add(keys, "mask", MRMF_FIELD(train.mask), {},
+      "not_finite = \"fill\": samples get one more channel, the last: 1 where all others are there, 0 where one is "
+      "missing; at lower resolutions the share");
   add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that",
                     "; mean 0 and std 255 bring pixels to 0 to 1");
   add_normalisation(keys, "label", MRMF_FIELD(normalise_labels),
@@ -342,6 +350,16 @@ std::vector<std::string> words_of<MissingRule>() {
   return {"refuse", "fill"};
 }
 
+template <>
+std::vector<std::string> words_of<NotFiniteRule>() {
+  return {"refuse", "skip", "fill"};
+}
+
+template <>
+std::vector<std::string> words_of<PackingRule>() {
+  return {"apply", "ignore"};
+}
+
 std::vector<Key<DataConfig>> data_keys() {
   Keys keys;
   add_files(keys);
@@ -388,7 +406,14 @@ void complete_data(DataConfig& data, const Places& places, const std::string& or
                 "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
   data.validation.layout = data.train.layout;
   data.validation.missing = data.train.missing;
+  data.validation.packing = data.train.packing;
   data.validation.not_finite = data.train.not_finite;
+  data.validation.mask = data.train.mask;
+  const bool fill = data.train.not_finite == NotFiniteRule::fill;
+  place.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
+  place.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");
+  place.require(!data.train.mask || data.train.layout == SampleLayout::transpose, "data.mask",
+                "data.layout = \"reinterpret\" leaves no place for the channel of data.mask; remove one of them");
   check_normalisation(data.normalise_samples, "sample", place);
   check_normalisation(data.normalise_labels, "label", place);
 }

@@ -20,8 +20,8 @@ constexpr Index kReadElements = Index{1} << 22;
 constexpr Index kLabelElements = Index{1} << 25;  // in memory at once; each time their files are opened
 
 /// Sums per channel over blocks of samples. Each block is summed by one rank, and the blocks are added in their order,
-/// so that nothing depends on the number of ranks. Numbers count from those of the first sample, which keeps the sums
-/// exact enough where a mean is large and a deviation small.
+/// so that nothing depends on the number of ranks. Numbers count from the first that are there in the first sample,
+/// which keeps the sums exact enough where a mean is large and a deviation small.
 class Sums {
  public:
   Sums(const Numbers& numbers, bool log1p)
@@ -29,10 +29,14 @@ class Sums {
         log1p_(log1p),
         blocks_(std::clamp<Index>(kMostSums / numbers.channels, 1, std::min(numbers.samples, kMostBlocks))),
         sums_(static_cast<std::size_t>(blocks_ * numbers.channels)),
-        origin_(static_cast<std::size_t>(numbers.channels)) {
+        origin_(static_cast<std::size_t>(numbers.channels), std::numeric_limits<double>::quiet_NaN()) {
     const NumberReader read = numbers.open({0, 1});
     const ConstSpan first = read(0);
-    for (std::size_t c = 0; c < origin_.size(); ++c) origin_[c] = unit(first[c]);
+    for (std::size_t c = 0; c < origin_.size(); ++c)
+      for (std::size_t i = c; i < first.size() && !std::isfinite(origin_[c]); i += origin_.size())
+        origin_[c] = unit(first[i]);
+    std::ranges::replace_if(
+        origin_, [](double x) { return !std::isfinite(x); }, 0.0);
   }
 
   /// Of this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.
@@ -71,6 +75,13 @@ class Sums {
       Sum all = sums_[c];
       for (Index block = 1; block < blocks_; ++block)
         all.add(sums_[static_cast<std::size_t>(block * numbers_.channels) + c]);
+      facts.count.push_back(all.count);
+      if (all.count == 0) {
+        for (std::vector<double>* of : {&facts.least, &facts.most, &facts.mean})
+          of->push_back(std::numeric_limits<double>::quiet_NaN());
+        facts.deviation.push_back(0);
+        continue;
+      }
       const double mean = all.x / all.count;
       facts.least.push_back(all.least);
       facts.most.push_back(all.most);
@@ -103,7 +114,7 @@ class Sums {
     Sum* const sums = sums_.data() + block * numbers_.channels;
     std::size_t channel = 0;
     for (const float value : values) {
-      sums[channel].add(value, unit(value) - origin_[channel]);
+      if (!std::isnan(value)) sums[channel].add(value, unit(value) - origin_[channel]);
       if (++channel == origin_.size()) channel = 0;
     }
   }
@@ -198,8 +209,10 @@ std::string to_string(NumbersOf of) { return of == NumbersOf::labels ? "labels" 
 
 Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of) {
   if (of == NumbersOf::samples)
-    return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape)};
-  return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape)};
+    return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape),
+            product(shape.sample.spatial)};
+  return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape),
+          product(shape.label.spatial)};
 }
 
 ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFacts* rows) {
@@ -210,7 +223,9 @@ ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFa
   });
   sums->share(comm);
   if (rows != nullptr) rows->share(comm);
-  return sums->facts();
+  ChannelFacts facts = sums->facts();
+  facts.all = static_cast<double>(numbers.samples * numbers.positions);
+  return facts;
 }
 
 }  // namespace mrmf

@@ -156,6 +156,19 @@ bool changes(const Table& y) {
   return false;
 }
 
+/// Puts the mean of what is there of a sample's channel in the place of what is missing; 0 where all is.
+void fill_missing(Span sample, Index channels) {
+  const auto step = static_cast<std::size_t>(channels);
+  for (std::size_t c = 0; c < step; ++c) {
+    double sum = 0, count = 0;
+    for (std::size_t i = c; i < sample.size(); i += step)
+      if (!std::isnan(sample[i])) sum += sample[i], ++count;
+    const auto mean = static_cast<float>(count > 0 ? sum / count : 0);
+    for (std::size_t i = c; i < sample.size(); i += step)
+      if (std::isnan(sample[i])) sample[i] = mean;
+  }
+}
+
 /// Reads the box of each of these samples; visits them several at a time, one after the other in memory.
 template <class Visit>
 void for_each_box(const Config& config, const DatasetShape& some, const Visit& visit) {
@@ -172,10 +185,13 @@ void for_each_box(const Config& config, const DatasetShape& some, const Visit& v
     files.read(rows, stored.data(), scratch);
     to_float32(files.type(), stored.data(), values);
     if (config.data.normalise_samples.log1p) {
-      const auto bad = std::ranges::find_if(values, [](float x) { return !(x > -1); });
+      const auto bad = std::ranges::find_if(values, [](float x) { return x <= -1; });
       if (bad != values.end())
         refuse_logarithm({config.data.train, some, NumbersOf::samples, first + (bad - values.begin()) / width});
     }
+    for (Index i = 0; i < rows.count; ++i)
+      fill_missing(Span(values).subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)),
+                   some.sample.channels);
     visit(rows, ConstSpan(values));
   }
 }

@@ -66,6 +66,7 @@ struct Sums {
   double count = 0, x = 0, xx = 0, errors = 0;
   bool whole = true;  // of an integer type
   void add(Number value) {
+    if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;
     const auto error = static_cast<double>(value - static_cast<float>(value));
     const auto from_origin = static_cast<double>(value - origin);
@@ -157,7 +158,7 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
 std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
   if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
   for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names())
-    if (is_whole(RowReader(spec.files.front(), name).type()))
+    if (is_whole(RowReader(spec.files.front(), name, {.packing = spec.packing}).type()))
       return fmt::format(
           "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
           "them",

@@ -19,6 +19,7 @@
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
 #include "src/data/label_guess.hpp"
+#include "src/data/row_layout.hpp"
 
 namespace mrmf {
 namespace {
@@ -42,11 +43,12 @@ const FileArray& named(const std::vector<FileArray>& arrays, const std::string& 
   return *found;
 }
 
+// Coordinates and dimensions of netCDF number the positions of others.
 bool may_be_labels(const FileArray& array) {
-  return (array.type != ElementType::other || array.words) && array.rows() > 1;
+  return (array.type != ElementType::other || array.words) && array.rows() > 1 && !array.scale;
 }
 
-bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1; }
+bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1 && !array.scale; }
 
 bool may_be_samples(const FileArray& array) {
   return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
@@ -134,7 +136,7 @@ bool lies_turned(const FileArray& array, Index rows) {
 // Why nothing serves as labels, where that can be told; "" where not.
 std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
   for (const FileArray& array : arrays)
-    if (array.name != samples.name && lies_turned(array, samples.rows()))
+    if (array.name != samples.name && !array.scale && lies_turned(array, samples.rows()))
       return fmt::format("{} has the {} rows of {} in its last axis; store it transposed, with these first",
                          shown(array), samples.rows(), shown(samples));
   for (const FileArray& array : arrays)
@@ -144,7 +146,7 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
           "numpy.moveaxis(x, -1, 0)",
           shown(samples), array.rows(), shown(array));
   for (const FileArray& array : arrays)
-    if (array.rows() == samples.rows() && array.type == ElementType::other)
+    if (array.rows() == samples.rows() && array.type == ElementType::other && !array.scale)
       return fmt::format(
           "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
           "so on",
@@ -255,7 +257,7 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
 
 // All data sets of a file but single values. One that the user calls by another of its names has that one.
 std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names, const GivenNames& given) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
+  const Hdf5File file = Hdf5File::open(path, Comm::self(), given.packing);
   std::map<std::string, std::string> called;
   for (const std::string& name : {given.samples, given.labels})
     if (!name.empty()) called[first_name(names, path, name)] = name;
@@ -264,8 +266,8 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
     const DatasetInfo info = file.info(name);
     const auto other = called.find(name);
     if (!info.shape.empty())
-      arrays.push_back(
-          {other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words});
+      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
+                        info.whole, info.packing, info.may_miss, info.scale});
   }
   return arrays;
 }
@@ -282,6 +284,7 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
   if (axes < 1 || axes > 4) return "";  // guess_labels() refuses them
   if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
   if (axes == 1) return say("series without an axis of channels", "n x");
+  if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
   const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
   const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
   const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
@@ -304,33 +307,52 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
                  : "");
 }
 
+// Where an attribute is the label, all others of fractional numbers are outputs, too.
+void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels, FirstLook& look) {
+  const auto serves = [](const FileArray& array) {
+    return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
+           !is_like_row_numbers(array.name);
+  };
+  if (!serves(labels)) return;
+  for (const FileArray& array : arrays)
+    if (serves(array) && array.name != labels.name) look.more_labels.push_back(array.name);
+  if (!look.more_labels.empty())
+    look.reasons.push_back(fmt::format("the attributes '{}', '{}' are the labels; choose others with --labels",
+                                       labels.name, fmt::join(look.more_labels, "', '")));
+}
+
 }  // namespace
 
 Index FileArray::per_row() const {
   return shape.empty() ? 0 : std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
 }
 
-bool FileArray::integer() const {
-  return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
-}
-
 FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
   const FileNames names = names_of(path);
-  const std::vector<FileArray> arrays = arrays_of(path, names, given);
+  const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
+  const std::vector<FileArray>& arrays = layout.arrays;
   FirstLook look;
+  look.rows = layout.rows;
+  look.groups = layout.groups;
+  look.reasons = layout.reasons;
   for (const BrokenLink& link : names.broken) look.reasons.push_back("not used: " + link.text());
+  look.packing = given.packing;
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, look) : named(arrays, given.samples, path);
   std::vector<std::string> of_axes;
   look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
-  find_split_column(arrays, samples, path, look);
+  if (look.rows == RowForm::axis) find_split_column(arrays, samples, path, look);
   const FileArray& labels =
       given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
+  look.may_miss = samples.may_miss;
   look.labels = labels.name;
-  find_validation(arrays, samples, labels, look);
+  for (const FileArray* array : {&samples, &labels})
+    if (!array->packing.empty()) look.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
+  if (look.rows == RowForm::axis) find_validation(arrays, samples, labels, look);
+  if (given.labels.empty()) add_attributes(arrays, labels, look);
   if (!look.validation_samples.empty()) look.split_column.clear();  // data sets of their own
   if (look.split_column == look.labels) look.split_column.clear();  // as the user says
   if (!look.split_column.empty())

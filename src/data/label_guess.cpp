@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
-#include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
+#include "io/row_source.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -119,20 +119,20 @@ LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const s
 }
 
 /// Adds the labels of a file, which lie as those of the first.
-void add_values(const std::string& path, const std::string& labels, const LabelLayout& layout, Values& all) {
-  const Hdf5File file = Hdf5File::open(path, Comm::self());
-  const DatasetInfo info = file.info(labels);
-  const FileArray array{labels, info.shape, info.type, info.type_name, info.words};
-  const Index width = array.per_row(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
-  for (Index row = 0; row < array.rows(); row += step) {
-    const Index rows = std::min(step, array.rows() - row);
-    if (info.words) {
-      for (const std::string& word : file.read_words(labels, row, rows))
+void add_values(const RowSource& labels, const LabelLayout& layout, Values& all) {
+  const Index width = labels.row_elements(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
+  std::vector<std::byte> raw;
+  for (Index row = 0; row < labels.shape().front(); row += step) {
+    const Index rows = std::min(step, labels.shape().front() - row);
+    if (labels.holds_words()) {
+      for (const std::string& word : labels.words(row, rows))
         if (++all.count; all.words.size() <= static_cast<std::size_t>(kMostClasses)) all.words.insert(word);
       continue;
     }
     std::vector<float> values(static_cast<std::size_t>(rows * width));
-    file.read_rows(labels, row, rows, values);
+    raw.resize(static_cast<std::size_t>(rows * labels.row_bytes()));
+    labels.read(row, rows, raw.data());
+    to_float32(labels.type(), raw.data(), values);
     for (const float value : values) all.add(value);
     if (layout.width == 1) continue;
     if (layout.moves) {
@@ -324,9 +324,24 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
                     "1, 2 and so on, or name others with --labels",
                     path, labels.name, labels.type_name));
   Found found{labels, layout_of(labels, samples, path, look.axes), {}};
-  for (const std::string& file : paths)
-    for (const std::string& name : {look.labels, look.validation_labels})
-      if (!name.empty()) add_values(file, name, found.layout, found.values);
+  Index more = 0;  // numbers of further labels
+  DatasetSpec spec;
+  spec.files = paths;
+  spec.samples = samples.name;
+  spec.packing = look.packing;
+  spec.rows = look.rows;
+  spec.groups = look.groups;
+  std::vector<std::string> names{look.labels};
+  names.insert(names.end(), look.more_labels.begin(), look.more_labels.end());
+  if (!look.validation_labels.empty()) names.push_back(look.validation_labels);
+  const RowSources sources(spec, nullptr, names, {.words = true});
+  for (std::size_t file = 0; file < paths.size(); ++file) {
+    const auto open = sources.at(file);
+    for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+    if (file == 0)
+      for (std::size_t i = 1; i <= look.more_labels.size(); ++i) more += (*open)[i]->row_elements();
+  }
+  found.layout.width += more;
   guess(found, path, look);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "io/row_source.hpp"
@@ -16,7 +17,8 @@ namespace {
 void check(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, Range samples) {
   const NumberReader read = numbers_of(spec, shape, of).open(samples);
   for (Index i = samples.first; i < samples.first + samples.count; ++i)
-    if (!std::ranges::all_of(read(i), [](float x) { return x > -1; })) refuse_logarithm({spec, shape, of, i});
+    if (!std::ranges::all_of(read(i), [](float x) { return x > -1 || std::isnan(x); }))
+      refuse_logarithm({spec, shape, of, i});
 }
 
 }  // namespace

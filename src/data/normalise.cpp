@@ -15,21 +15,45 @@ namespace {
 
 constexpr Index kMostChannels = 4096;  // whose numbers a configuration holds
 
-void measure(Normalisation& units, const DatasetSpec& spec, const DatasetShape& train, NumbersOf of, Comm& comm) {
+bool fills(const DataConfig& data) { return data.train.not_finite == NotFiniteRule::fill; }
+
+void require_numbers(const ChannelFacts& facts, const Numbers& numbers) {
+  for (std::size_t c = 0; c < facts.count.size(); ++c)
+    if (facts.count[c] == 0)
+      throw DataError(fmt::format(
+          "{} holds no number in channel {} of any training sample: all are missing; leave that channel out",
+          numbers.what, c));
+}
+
+/// What one side's numbers leave open; of samples, `fill` is what stands for missing ones.
+struct Open {
+  Normalisation& units;
+  std::vector<double>* fill = nullptr;  ///< to be measured; none: it is not
+};
+
+void measure(const Open& of_side, const DatasetSpec& spec, const DatasetShape& train, NumbersOf of, Comm& comm) {
+  Normalisation& units = of_side.units;
   const Numbers numbers = numbers_of(spec, train, of);
   const std::string key = of == NumbersOf::labels ? "data.normalise.label" : "data.normalise.sample";
   const bool open = units.mean_std && units.mean.empty();
-  if (!open && !units.log1p) return;
+  if (!open && !units.log1p && of_side.fill == nullptr) return;
+  if (of_side.fill != nullptr && numbers.channels > kMostChannels)
+    throw ConfigError(fmt::format(
+        "{} has {} channels, and data.not_finite = \"fill\" measures at most {}; set data.fill to one number for all",
+        numbers.what, numbers.channels, kMostChannels));
   if (open && numbers.channels > kMostChannels)
     throw ConfigError(
         fmt::format("{} has {} channels, and {}s = \"mean_std\" measures at most {}; set {}_mean and "
                     "{}_std to one number for all",
                     numbers.what, numbers.channels, key, kMostChannels, key, key));
-  const ChannelFacts facts = channel_facts(numbers, units.log1p, comm);
+  ChannelFacts facts = channel_facts(numbers, units.log1p, comm);
+  if (of == NumbersOf::samples && spec.mask) facts.drop_last();  // 0 and 1 stay
+  require_numbers(facts, numbers);
   const double least = std::ranges::min(facts.least);
   if (units.log1p && !(least > -1))
     throw DataError(fmt::format("{} holds {:g}, and {}s = \"log1p\" takes the logarithm of 1 + x; x must be above -1",
                                 numbers.what, least, key));
+  if (of_side.fill != nullptr) *of_side.fill = facts.mean;
   if (!open) return;
   if (!units.log1p) require_digits(spec, train, of, facts, comm);
   for (std::size_t c = 0; c < facts.mean.size(); ++c)
@@ -46,8 +70,9 @@ void measure(Normalisation& units, const DatasetSpec& spec, const DatasetShape& 
 
 void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm) {
   DataConfig& data = config.data;
-  measure(data.normalise_samples, data.train, train, NumbersOf::samples, comm);
-  measure(data.normalise_labels, data.train, train, NumbersOf::labels, comm);
+  const bool fill = fills(data) && !data.normalise_samples.mean_std && data.fill.empty();
+  measure({data.normalise_samples, fill ? &data.fill : nullptr}, data.train, train, NumbersOf::samples, comm);
+  measure({data.normalise_labels}, data.train, train, NumbersOf::labels, comm);
   sample_map(config, train.sample);
   label_map(config, train.label);
 }
@@ -85,7 +110,21 @@ ChannelMap channel_map(const Normalisation& normalisation, Index channels, const
 }
 
 ChannelMap sample_map(const Config& config, const Shape& sample) {
-  return channel_map(config.data.normalise_samples, sample.channels, "data.normalise.sample");
+  const DataConfig& data = config.data;
+  const Index channels = sample.channels - (data.train.mask ? 1 : 0);
+  ChannelMap map = channel_map(data.normalise_samples, channels, "data.normalise.sample");
+  map.mask = data.train.mask;
+  if (!fills(data) && !map.mask) return map;
+  if (data.fill.empty() && !data.normalise_samples.mean_std)
+    throw ConfigError(
+        "data.fill: what stands for missing numbers is still to be measured, as training with data.not_finite = "
+        "\"fill\" does; name the folder of such a run, or set data.fill");
+  if (data.fill.size() > 1 && std::ssize(data.fill) != channels)
+    throw ConfigError(
+        fmt::format("data.fill: {} numbers for {} channels; give one, or one per channel", data.fill.size(), channels));
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c)
+    map.fill.push_back(data.fill.empty() ? 0 : static_cast<float>(data.fill[data.fill.size() == 1 ? 0 : c]));
+  return map;
 }
 
 ChannelMap label_map(const Config& config, const Shape& label) {

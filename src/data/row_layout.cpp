@@ -44,7 +44,9 @@ std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::stri
   const Hdf5File file = Hdf5File::open(place.path, Comm::self());
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
-    arrays.push_back({name, info.shape, info.type, info.type_name});
+    if (info.scale) return;
+    arrays.push_back(
+        {name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss});
   };
   for (const std::string& name : names)
     if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));
@@ -121,7 +123,7 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
                                             const std::string& given) {
   std::vector<const FileArray*> found;
   for (const FileArray& array : compared.arrays())
-    if (&array != &samples && is_number(array) && (given.empty() || array.name == given) && compared.varies(array))
+    if (&array != &samples && is_number(array) && (given.empty() ? compared.varies(array) : array.name == given))
       found.push_back(&array);
   return found;
 }

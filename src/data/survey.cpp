@@ -9,6 +9,7 @@
 #include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
+#include "io/not_finite.hpp"
 #include "io/row_source.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
@@ -26,12 +27,14 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
 /// The headers, as every rank sees them.
 NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, const std::vector<std::string>& names,
                            const Shape& shape) {
-  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")), {}, {}, shape.channels > 0 ? to_string(shape) : "", {}};
+  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")),  {}, {},
+                     shape.channels > 0 ? to_string(shape) : "", {}, {}};
   const RowSources sources(spec, &all, names, {.words = true});
   for (std::size_t i = 0; i < spec.files.size(); ++i) {
     const auto open = sources.at(i);
     for (const auto& rows : *open) {
-      add_once(found.types, rows->holds_words() ? "words" : to_string(rows->type()));
+      add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
+      if (const std::string text = rows->packing().text(); !text.empty()) add_once(found.packing, text);
       if (!rows->holds_words()) add_once(found.storage, rows->way().text);
     }
   }
@@ -69,17 +72,36 @@ Index classes_of(Config config, const DatasetShape& shape) {
   return config.data.train.form.classes;
 }
 
+DatasetShape headers_of(DatasetSpec spec, Comm& comm) {
+  spec.not_finite = NotFiniteRule::refuse;
+  return inspect_dataset(spec, comm);
+}
+
+// Rows that are not finite are found, and those left out of which nothing can be said. What is missing in a row takes
+// only itself away where that is what the user or the file means.
+void leave_out(SplitFound& split, Comm& comm) {
+  DatasetSpec all = split.spec;
+  all.not_finite = NotFiniteRule::skip;
+  const std::vector<Index> bad = rows_not_finite(all, split.shape, comm);
+  const bool fills = split.spec.not_finite == NotFiniteRule::fill ||
+                     (split.spec.not_finite == NotFiniteRule::refuse && !split.samples.packing.empty());
+  split.spec.not_finite = fills ? NotFiniteRule::fill : NotFiniteRule::skip;
+  const bool some = fills && !bad.empty();
+  split.shape = without_rows(split.shape, split.spec, some ? rows_not_finite(split.spec, split.shape, comm) : bad);
+  split.not_finite = bad;
+}
+
 SplitFound look_at(const Config& config, bool validation, bool headers_only, Comm& comm) {
   SplitFound split;
   split.part = validation ? "validation" : "training";
   split.spec = validation ? config.data.validation : config.data.train;
-  split.spec.not_finite = headers_only ? NotFiniteRule::refuse : NotFiniteRule::skip;
-  split.shape = inspect_dataset(split.spec, comm);
+  split.shape = headers_of(split.spec, comm);
   collective_try(comm, [&] {
     split.samples = numbers_found(split.spec, split.shape, split.spec.sample_names(), split.shape.sample);
     split.labels = numbers_found(split.spec, split.shape, split.spec.label_names(), split.shape.label);
-    split.bytes = bytes_of(split.spec, split.shape);
   });
+  if (!headers_only) leave_out(split, comm);
+  collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
   if (headers_only) return split;
   split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
   split.samples.facts =
@@ -118,7 +140,9 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
     }
     if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
-    if (const auto odd = odd_scale(*numbers.facts))
+    ChannelFacts facts = *numbers.facts;
+    if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
+    if (const auto odd = odd_scale(facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
                                    numbers.name, *odd, of));
   };
@@ -127,14 +151,23 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
   const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
   const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
   for (std::size_t c = 0; !given && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
-    if (split.samples.facts->least[c] == split.samples.facts->most[c])
-      advice.push_back(fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c, split.samples.name,
-                                   split.samples.facts->least[c], divided ? ", and mean_std refuses it" : ""));
-  if (!split.shape.skipped.empty() && config.data.train.not_finite == NotFiniteRule::refuse)
-    advice.push_back(
-        fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
-                    "leave them out, or mend the files",
-                    split.shape.skipped.size(), split.part));
+    if (split.samples.facts->count[c] == 0)
+      advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
+                                   split.samples.name));
+    else if (split.samples.facts->least[c] == split.samples.facts->most[c])
+      advice.push_back(config.data.train.mask && c + 1 == split.samples.facts->count.size()
+                           ? "no number is missing, so data.mask adds a channel of ones; leave it out"
+                           : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c,
+                                         split.samples.name, split.samples.facts->least[c],
+                                         divided ? ", and mean_std refuses it" : ""));
+  if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
+  const std::string fill = split.samples.facts->missing() == 0
+                               ? ""
+                               : ", \"fill\" to keep them with the mean in the place of what is missing";
+  advice.push_back(
+      fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
+                  "leave them out{}, or mend the files",
+                  split.not_finite.size(), split.part, fill));
 }
 
 // Numbers of which there is no logarithm where a run would take one.

@@ -13,18 +13,20 @@ namespace mrmf {
 
 /// Samples or labels of one split.
 struct NumbersFound {
-  std::string name;                   ///< of the data set
-  std::vector<std::string> types;     ///< in the files, such as "float64"; those that occur
-  std::vector<std::string> storage;   ///< "contiguous", "compressed (1 row a chunk)", ...
-  std::string shape;                  ///< of one sample, channels last
-  std::optional<ChannelFacts> facts;  ///< of numbers; missing where labels are classes, or nothing was read
+  std::string name;                    ///< of the data set
+  std::vector<std::string> types;      ///< in the files, such as "float64"; those that occur
+  std::vector<std::string> storage;    ///< "contiguous", "compressed (1 row a chunk)", ...
+  std::string shape;                   ///< of one sample, channels last
+  std::vector<std::string> packing{};  ///< what is applied to the numbers in the files; each that occurs
+  std::optional<ChannelFacts> facts;   ///< of numbers; missing where labels are classes, or nothing was read
 };
 
 struct SplitFound {
   std::string part;  ///< "training" or "validation"
   DatasetShape shape;
   DatasetSpec spec;
-  double bytes = 0;  ///< of samples in the files, unpacked
+  std::vector<Index> not_finite;  ///< rows whose samples or labels hold NaN or infinity, over all files
+  double bytes = 0;               ///< of samples in the files, unpacked
   NumbersFound samples, labels;
   std::vector<Index> class_counts;  ///< empty where labels are no classes
   std::optional<RowFacts> rows;     ///< of samples; missing where nothing was read
@@ -36,7 +38,8 @@ struct DataFound {
 };
 
 /// Reads all headers and, unless `headers_only`, every sample and label once, by all ranks together. Rows that are not
-/// finite are found and left out, whatever data.not_finite says. Collective. DataError as inspect_dataset's.
+/// finite are found, whatever data.not_finite says, and left out, unless NaN says that a number is missing: because
+/// data.not_finite = "fill", or attributes of the files say so. Collective. DataError as inspect_dataset's.
 DataFound survey(const Config& config, bool headers_only, Comm& comm);
 
 }  // namespace mrmf

@@ -45,11 +45,41 @@ Value unmapped(OnnxGraph& graph, const Value& from, const ChannelMap& map, const
   return graph.cast(value, false, name);
 }
 
+// What is missing of some samples with channels last: a tensor of true and false.
+struct Missing {
+  OnnxGraph& graph;
+  Value samples;
+
+  Value each() const { return graph.add("IsNaN", {samples}, "missing"); }
+  // 1 where all channels are there, 0 where one is missing.
+  Value mask(const Value& each) const {
+    const Value any = graph.add("ReduceMax", {graph.cast(each, false, "missing_numbers")}, "missing_any",
+                                {{"axes", std::vector<Index>{-1}}, {"keepdims", Index{1}}});
+    return graph.add("Sub", {graph.constant("mask_one", {1}, std::vector<float>{1}), any}, "mask");
+  }
+};
+
+// In the network's units, with missing numbers filled, and the mask behind them.
+Value filled(OnnxGraph& graph, const Value& samples, const ChannelMap& map) {
+  if (map.fill.empty()) return mapped(graph, samples, map, "normalised_samples");
+  const Missing missing{graph, samples};
+  const Value each = missing.each();
+  ChannelMap units = map;
+  units.fill.clear();
+  const Value value = mapped(graph, samples, units, "normalised_samples");
+  const Value fill = graph.constant("fill", {std::ssize(map.fill)}, map.fill);
+  const Value whole = graph.add("Where", {each, fill, value}, "filled_samples");
+  if (!map.mask) return whole;
+  return graph.add("Concat", {whole, missing.mask(each)}, "samples_and_mask", {{"axis", Index{-1}}});
+}
+
 // Samples as the layers read them: channels first. A sample that is reinterpreted is channels first as it stands.
 Value network_input(OnnxGraph& graph, const ExportedModel& model) {
   const Shape in = model.network.input();
-  const Value samples = graph.input("samples", row_shape(in, true));
-  const Value value = mapped(graph, samples, model.samples, "normalised_samples");
+  Shape of_file = in;
+  if (model.samples.mask) --of_file.channels;
+  const Value samples = graph.input("samples", row_shape(of_file, true));
+  const Value value = filled(graph, samples, model.samples);
   if (model.layout == SampleLayout::reinterpret) {
     std::vector<Index> shape = row_shape(in, false);
     shape.insert(shape.begin(), 0);
@@ -63,12 +93,13 @@ std::string text_of(const ExportedModel& model) {
     const auto found = model.facts.find(name);
     return found == model.facts.end() ? std::string("?") : found->second;
   };
+  Shape in = model.network.input();
+  if (model.samples.mask) --in.channels;  // made in the graph
   return fmt::format(
       "A network trained by {} (run {}, resolution {}). Input 'samples': float32, (batch, positions..., channels), "
-      "here "
-      "{} a sample. Output 'prediction': the same order, {} a sample{}.",
-      fact("program"), fact("run"), fact("resolution"), to_string(model.network.input()),
-      to_string(model.network.output()),
+      "here {} a sample{}. Output 'prediction': the same order, {} a sample{}.",
+      fact("program"), fact("run"), fact("resolution"), to_string(in),
+      model.samples.fill.empty() ? "" : "; NaN is a missing number", to_string(model.network.output()),
       model.task == Task::regression ? "" : "; 'probability': softmax or sigmoid of it");
 }
 

@@ -51,7 +51,12 @@ Json settings_of(const Entry& entry) {
   }
 }
 
-Json map_of(const ChannelMap& map) { return {{"log1p", map.log1p}, {"scale", map.scale}, {"shift", map.shift}}; }
+Json map_of(const ChannelMap& map) {
+  Json json{{"log1p", map.log1p}, {"scale", map.scale}, {"shift", map.shift}};
+  if (!map.fill.empty()) json["fill"] = map.fill;
+  if (map.mask) json["mask"] = true;
+  return json;
+}
 
 Json network_of(const ExportedModel& model) {
   const Network& network = model.network;

@@ -210,14 +210,15 @@ std::vector<std::string> row_warnings(Index training, Index validation) {
 }
 
 void require_channels(const DataConfig& data, const Shape& sample) {
-  if (!data.channels || *data.channels == sample.channels) return;
+  const Index channels = sample.channels - (data.train.mask ? 1 : 0);  // of the files
+  if (!data.channels || *data.channels == channels) return;
   const bool first = sample.axes > 0 && sample.spatial[static_cast<std::size_t>(3 - sample.axes)] == *data.channels;
   const bool missing = *data.channels == 1 && sample.axes < 3 && data.train.axes.empty();
   const std::string what = first && data.train.axes.empty() ? "yours come first: set " + axes_text(sample.axes, true)
                            : missing ? "there is no axis of channels: set " + axes_text(sample.axes + 1, false)
                                      : "set data.channels to that, or name other samples";
   throw ConfigError(fmt::format("data.channels = {}, and samples stored as {} have {} channels, their last axis; {}",
-                                *data.channels, stored(sample), sample.channels, what));
+                                *data.channels, stored(sample), channels, what));
 }
 
 void print_warnings(const std::vector<std::string>& lines, const Comm& world) {

@@ -182,7 +182,7 @@ void require_same_numbers(const std::pair<RecordedData, RecordedData>& records, 
 // Keys that a run sets itself where the user does not, by what it finds in the training data.
 bool may_be_measured(const KeyDifference& difference) {
   static const std::set<std::string> keys{"data.normalise.sample_mean", "data.normalise.sample_std",
-                                          "data.normalise.label_mean", "data.normalise.label_std"};
+                                          "data.normalise.label_mean", "data.normalise.label_std", "data.fill"};
   return keys.contains(difference.key) && !difference.was.empty() && !difference.is.empty();
 }
 

@@ -256,6 +256,58 @@ class RowForms(support.MrmfTest):
         off = self.config("off", 'groups = "sim_*"\ntrain = { samples = "x", labels = "y" }', '"axis.h5"')
         self.assert_line(self.mrmf("train", off, code=2), "data.groups", 'data.rows = "groups"')
 
+    def test_coarse_copies(self):
+        self.make()
+        mean = self.x.reshape(N, 4, 2, 4, 2, 2).mean((2, 4))
+        for ranks in (0, 2):
+            out = f"half{ranks}"
+            self.mrmf("coarsen", *(f"each/sim{i:03}.h5" for i in range(N)), "--rows", "files", "--factor", "2,2", "-o", out,
+                      ranks=ranks)
+            self.mrmf("coarsen", "g1.h5", "g2.h5", "--rows", "groups", "--samples", "density", "--factor", "2,2", "-o", out,
+                      ranks=ranks)
+            for i in (0, 11):
+                with h5py.File(self.path(f"{out}/sim{i:03}.h5")) as file, \
+                        h5py.File(self.path(f"{out}/g{1 if i < 10 else 2}.h5")) as groups:
+                    for place in (file, groups[f"sim_{i:03}"]):
+                        np.testing.assert_allclose(place["density"], mean[i], rtol=1e-5, atol=1e-6)
+                        np.testing.assert_array_equal(place["params"], self.y[i])
+                        self.assertEqual(place.attrs["omega_m"], self.y[i, 0])
+        config = self.config("copy", *self.data("groups", TWICE[0]))
+        self.write(config, self.read(config).replace("g1.h5", "half0/g1.h5").replace("g2.h5", "half0/g2.h5"))
+        self.assertIn("4x4x2", self.mrmf("inspect", config))
+
+    def initialised(self, *words):
+        """What init writes for these files, and that it trains."""
+        self.mrmf("init", *words, "-o", "init.toml", "--folder", "init_run", "--overwrite")
+        text = self.read("init.toml")
+        self.assertIn(f"{N} samples", self.mrmf("data", "init.toml", "--set", 'data.split.validation=0.5').replace(
+            f"{N // 2} samples", f"{N} samples"))
+        self.mrmf("train", "init.toml", "--set", "training.epochs=1", "--set", 'method.name="baseline"', "--overwrite")
+        return text
+
+    def test_init(self):
+        self.make()
+        files, groups = self.initialised("each/*.h5"), self.initialised("g1.h5", "g2.h5")
+        for text in (files, groups):
+            self.assertIn('samples = "density", labels = "params"', text)
+        self.assertIn('rows = "files"', files)
+        self.assertIn('rows = "groups"\ngroups = "sim_*"', groups)
+        for name in glob.glob(self.path("each/*")) + [self.path("g1.h5"), self.path("g2.h5")]:  # attributes alone
+            with h5py.File(name, "a") as file:
+                for place in [file] if "each" in name else [file[g] for g in file if g != "notes"]:
+                    del place["params"]
+        for words in (("each/*.h5",), ("g1.h5", "g2.h5")):
+            self.assertIn('labels = ["@omega_m", "@sigma_8"]', self.initialised(*words))
+
+    def test_init_of_rows_along_an_axis(self):
+        """Files and groups of many rows each are no samples."""
+        for i in range(3):
+            with h5py.File(self.path(f"part{i}.h5"), "w") as file:
+                file["x"], file["y"], file["grid"] = self.x[8 * i:8 * i + 8], self.y[8 * i:8 * i + 8], np.arange(8.0)
+        text = self.initialised("part*.h5")
+        self.assertNotIn("rows = ", text)
+        self.assertIn('samples = "x", labels = "y"', text)
+
     def test_more_files_than_may_be_open(self):
         """Every file is used again in the second epoch, by several threads, with fewer files open than there are."""
         self.x, self.y = np.tile(self.x, (10, 1, 1, 1)), np.tile(self.y, (10, 1))

@@ -1,6 +1,7 @@
 """Numbers as files hold them: of odd sizes, complex, behind filters, and large whole ones."""
 import json
 import os
+import re
 
 import h5py
 import numpy as np
@@ -118,7 +119,8 @@ class Types(support.MrmfTest):
                           "--set", f"data.load='{load}'")
                 self.same_models(load, load + name)
         self.fails(2, "train", "c.toml", "--set", "data.train.labels='label'", message="2 ")
-        self.mrmf("init", "data.h5", "--samples", "named", "--labels", "y", "-o", "i.toml")
+        said = self.mrmf("init", "data.h5", "--samples", "named", "--labels", "y", "-o", "i.toml")
+        self.assertIn("'named' (32, 16, 2) is taken for samples of complex numbers, whose parts are their channels", said)
         self.mrmf("train", "i.toml", "--set", "training.epochs=1", "--set", "run.folder=i")
 
     def unknown_filter(self, mask):
@@ -132,15 +134,15 @@ class Types(support.MrmfTest):
 
     def test_a_filter_that_is_not_there_is_named(self):
         self.unknown_filter(0)
-        message = "data.h5: data set 'zstd' is packed by filter 32015, which HDF5 does not find here; put its plugin into a folder"
+        message = "is packed by filter 32015, which HDF5 does not find here; put its plugin into a folder"
         named = ("--set", "data.train.samples='zstd'")
-        for words in (("data", "c.toml", *named), ("train", "c.toml", *named), ("plan", "c.toml", *named),
+        for words in (("data", "c.toml", *named), ("train", "c.toml", *named),
                       ("coarsen", "data.h5", "--factor", "2", "-o", "coarse"),
                       ("coarsen", "data.h5", "--factor", "2", "-o", "coarse", "--samples", "x"),
                       ("init", "data.h5", "--samples", "zstd", "--labels", "y")):
-            if words[0] != "plan":
-                output = self.fails(3, *words, message=message)
-                self.assertIn("HDF5_PLUGIN_PATH", output)
+            output = self.fails(3, *words, message=message)
+            self.assertIn("data.h5: data set 'zstd' ", output)
+            self.assertIn("HDF5_PLUGIN_PATH", output)
         self.assertFalse(os.path.exists(self.path("run")))
         self.fails(3, "train", "c.toml", *named, message=message, ranks=2)
 
@@ -156,17 +158,18 @@ class Types(support.MrmfTest):
             file["ns"] = np.int64(1700000000) * 10**9 + 1000 * np.arange(32)
             file["wide"] = (np.arange(32) * 2**57).astype("i8")
             file["same"] = np.full(32, first, "i8")
-        for name, number in (("id", "6560604777055250000"), ("u64", "18446744073709552000"), ("ns", "1700000000000000000")):
+        for name, mean in (("id", first + 15), ("u64", 2**64 - 17), ("ns", 1700000000000015500)):
             for words in (("init", "data.h5", "--samples", "x", "--labels", name, "-o", "i.toml"),
                           ("train", "c.toml", "--set", f"data.train.labels='{name}'", "--set",
                            "data.normalise.labels='mean_std'")):
                 output = self.fails(3, *words, message="if they are identifiers, there is nothing to learn in them; if they are "
                                                        "times, subtract ")
-                self.assertIn(f"subtract {number} before", output)
-            self.assertIn(f"subtract {number} before", self.mrmf("data", "c.toml", "--set", f"data.train.labels='{name}'"))
+                number = re.search(r"subtract (\d+) before", output)
+                self.assertLess(abs(int(number[1]) - mean), 1e5)
+            self.assertRegex(self.mrmf("data", "c.toml", "--set", f"data.train.labels='{name}'"), r"subtract \d{19,20} before")
         for words in (("data", "c.toml", "--set", "data.train.labels='wide'"),
                       ("init", "data.h5", "--samples", "x", "--labels", "wide", "-o", "j.toml")):
-            self.assertIn("labels 'wide' are whole numbers from 0 to 4.46758e+18, as identifiers are", self.mrmf(*words))
+            self.assertRegex(self.mrmf(*words), r"labels 'wide' are whole numbers from \S+ to \S+e\+18, as identifiers are")
         for name in ("same", "id", "u64", "ns", "wide"):
             self.assertNotIn("nan", self.mrmf("data", "c.toml", "--set", f"data.train.labels='{name}'").lower().replace("finan", ""))
 

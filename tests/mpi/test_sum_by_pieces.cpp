@@ -131,7 +131,7 @@ TEST_CASE("sum by pieces: messages of any length, and one update") {
                            ++calls;
                            once.update(first, count);
                          }};
-  mpi::MessageSum(ranks, 500, values, std::make_shared<mpi::SumMemory>(), update).finish(60);
+  mpi::MessageSum(ranks, 500, values, std::make_shared<mpi::SumMemory>(), update).finish(WaitLimit{60});
   CHECK(updates.wrong() == 0);
   CHECK(calls == 1);
 }

@@ -3,6 +3,7 @@
 // comparison with PyTorch.
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,8 @@ double undone(const ChannelMap& map, std::size_t c, double y) {
 void write(const Case& one, const std::string& folder) {
   const std::unique_ptr<Backend> backend = make_reference_backend();
   ModelSettings settings;
-  const Shape sample{.n = rows, .spatial = {1, length, length}, .channels = channels, .axes = 2};
+  const Index line = channels + (one.samples.mask ? 1 : 0);
+  const Shape sample{.n = rows, .spatial = {1, length, length}, .channels = line, .axes = 2};
   settings.network = {sample, rows, layers_of(one.fields), {}};
   Model model(*backend, settings);
   ExportedModel whole = exported(*backend, model);
@@ -65,15 +67,21 @@ void write(const Case& one, const std::string& folder) {
   whole.facts = {{"program", "mrmf"}, {"run", one.name}, {"resolution", "[1,1]"}};
 
   Rng rng(17);
-  std::vector<float> stored(static_cast<std::size_t>(sample.count())), x(stored.size());
+  std::vector<float> stored(static_cast<std::size_t>(rows * length * length * channels));
+  std::vector<float> x(static_cast<std::size_t>(sample.count()), 1);
   const std::size_t positions = length * length, per_sample = positions * channels;
   for (std::size_t i = 0; i < stored.size(); ++i) {
     constexpr double sizes[] = {1e-6, 3, 4e5};  // channels that are orders apart
     const double unit = one.samples.empty() ? 1 : sizes[i % channels];
     stored[i] = static_cast<float>(unit * rng.uniform(0.2, 1));
     const std::size_t within = i % per_sample, turned = within % positions * channels + within / positions;
-    x[one.layout == SampleLayout::transpose ? i : i - within + turned] =
-        static_cast<float>(done(one.samples, i % channels, double{stored[i]}));
+    const std::size_t position = i / channels * static_cast<std::size_t>(line);
+    float& seen = x[one.layout == SampleLayout::transpose ? position + i % channels : i - within + turned];
+    seen = static_cast<float>(done(one.samples, i % channels, double{stored[i]}));
+    if (one.samples.fill.empty() || rng.uniform(0, 1) > 0.2) continue;
+    stored[i] = std::numeric_limits<float>::quiet_NaN();
+    seen = one.samples.fill[i % channels];
+    if (one.samples.mask) x[position + channels] = 0;
   }
   const Step step{.training = false};
   backend->begin(step);
@@ -110,10 +118,15 @@ int main(int argc, char** argv) {
   both.log1p = both_far.log1p = true;
   both.scale[2] = 0.1F;
   both_far.scale = {0.4F, 3}, both_far.shift = {-2, 0.5F};
-  for (const Case& one : {Case{"linear", by_channel, far}, Case{"logarithm", logarithm, logarithm},
-                          Case{"both", both, both_far, SampleLayout::reinterpret},
-                          Case{"fields", both, far, SampleLayout::transpose, true},
-                          Case{"labels-alone", {}, both_far, SampleLayout::transpose, true}})
+  ChannelMap filled = by_channel, masked = both;
+  filled.fill = {0, 0.5F, -1}, masked.fill = {0, 0, 0}, masked.mask = true;
+  const ChannelMap only_filled{.log1p = false, .scale = {}, .shift = {}, .fill = {1, 2, 3}, .mask = true};
+  for (const Case& one :
+       {Case{"filled", filled, far}, Case{"masked", masked, far, SampleLayout::transpose, true},
+        Case{"only-filled", only_filled, {}}, Case{"linear", by_channel, far}, Case{"logarithm", logarithm, logarithm},
+        Case{"both", both, both_far, SampleLayout::reinterpret},
+        Case{"fields", both, far, SampleLayout::transpose, true},
+        Case{"labels-alone", {}, both_far, SampleLayout::transpose, true}})
     write(one, argv[1]);
   return 0;
 }

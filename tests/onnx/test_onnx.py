@@ -73,7 +73,7 @@ class Maps(Comparison):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([os.environ["EXPORT_MAPS"], folder], check=True, timeout=60)
             cases = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".h5"))
-            self.assertEqual(len(cases), 5)
+            self.assertEqual(len(cases), 8)
             for case in cases:
                 with self.subTest(case):
                     with h5py.File(f"{folder}/{case}.h5") as file:

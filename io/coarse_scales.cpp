@@ -1,0 +1,60 @@
+#include "io/coarse_scales.hpp"
+
+#include <cstddef>
+#include <map>
+
+#include "io/row_reader.hpp"
+
+namespace mrmf {
+namespace {
+
+std::vector<double> means_of(const RowReader& reader, Index factor) {
+  const Index rows = reader.shape().front();
+  std::vector<std::byte> raw(static_cast<std::size_t>(rows * reader.row_bytes()));
+  reader.read(0, rows, raw.data());
+  std::vector<double> means(static_cast<std::size_t>(rows / factor));
+  for (Index i = 0; i < rows; ++i)
+    means[static_cast<std::size_t>(i / factor)] +=
+        number_at(reader.type(), raw.data(), i) / static_cast<double>(factor);
+  return means;
+}
+
+/// By name, how many positions become one along the axes that a dimension scale numbers; 0 where these differ.
+std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                               const std::vector<std::string>& all) {
+  std::map<std::string, Index> factors;
+  for (const std::string& samples : all) {
+    const std::vector<std::vector<std::string>> scales = source.scales_of_axes(samples);
+    auto factor = copy.factor.end() - copy.axes;
+    for (int axis = 0; axis < order.axes; ++axis) {
+      const Index here = axis == order.channel ? 1 : *factor++;
+      for (const std::string& name : scales[static_cast<std::size_t>(axis + 1)]) {
+        const auto known = factors.emplace(name, here).first;
+        if (known->second != here) known->second = 0;
+      }
+    }
+  }
+  return factors;
+}
+
+}  // namespace
+
+std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                         CoarseFile& made, std::vector<std::string>& others) {
+  std::vector<CoarseScale> scales;
+  for (const auto& [name, factor] : factors_of_scales(copy, order, source, made.samples)) {
+    if (factor == 1 || std::erase(others, name) == 0) continue;
+    const DatasetInfo info = source.info(name);
+    const bool numbers = info.type != ElementType::other && info.shape.size() == 1;
+    if (factor > 1 && numbers && info.rows() % factor == 0) {
+      scales.push_back({name, means_of(RowReader(copy.source, name, {.packing = copy.packing}), factor)});
+      made.notes.push_back("'" + name + "' numbers an averaged axis: it holds the means of " + std::to_string(factor) +
+                           " neighbours");
+    } else {
+      made.notes.push_back("'" + name + "' numbers averaged axes and cannot be averaged as they are: it is left out");
+    }
+  }
+  return scales;
+}
+
+}  // namespace mrmf

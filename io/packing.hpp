@@ -1,0 +1,53 @@
+// What the stored numbers of an array mean, by the conventions of netCDF and CF: packed numbers are a scale and an
+// offset away from the real ones, and some numbers say that there is none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/element.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// Whether numbers are read as an array's attributes say (scale_factor, add_offset, _FillValue, missing_value,
+/// valid_min, valid_max, valid_range, _Unsigned), or as they are stored.
+enum class PackingRule { apply, ignore };
+
+/// The attributes of one array. Which numbers are missing is decided in stored numbers, before these are scaled.
+struct Packing {
+  ElementType stored = ElementType::float32;  ///< of the numbers in the file; unsigned where _Unsigned says so
+  double scale = 1, offset = 0;
+  std::vector<long double> missing{};          ///< stored numbers that say that there is none; a long double holds each
+  std::optional<long double> least{}, most{};  ///< stored numbers below or above are missing, too
+
+  bool declared = false;  ///< the attributes tell what is missing, if only NaN
+
+  bool scaled() const { return scale != 1 || offset != 0; }
+  bool marks() const { return !missing.empty() || least || most; }
+  /// Nothing is to be done: stored numbers are the real ones.
+  bool plain() const { return !scaled() && !marks(); }
+  /// Of the numbers in memory: the stored type where that is plain or can hold NaN, else float32.
+  ElementType type() const;
+  /// Whole numbers: integers that are not scaled. Some may be missing.
+  bool whole() const { return !is_float(stored) && !scaled(); }
+  /// Numbers may be unpacked where they were read to.
+  bool in_place() const { return type() == stored; }
+
+  /// From `count` stored numbers to as many of type(), in double; what is missing becomes NaN. Both may be the same
+  /// memory where in_place(), else they must not overlap. On the calling thread.
+  void unpack(const void* from, Index count, void* to) const;
+
+  /// "packed int16: value * 0.01 + 273.15; -32767 is missing", for people; "" where there is nothing to say.
+  std::string text() const;
+};
+
+/// A number as this type holds it: rounded by floats, exact in integers. None where the type has no such number. With
+/// `wraps`, a negative number means the unsigned one of the same bits.
+std::optional<long double> as_stored(long double number, ElementType type, bool wraps = false);
+
+/// The unsigned type of as many bits; other types stay.
+ElementType unsigned_type(ElementType type);
+
+}  // namespace mrmf

@@ -1,0 +1,420 @@
+"""Arrays as netCDF and CF store them: packed numbers, missing ones, coordinates. Written with h5py as netCDF does."""
+import json
+import os
+import unittest
+
+import h5py
+import numpy as np
+
+import support
+from people_files import InitTest, PeopleTest, config
+
+FLOATS = ("f2", "f4", "f8")
+DEFAULT_FILL = np.float32(9.969209968386869e36)
+
+
+def physical(raw, attributes):
+    """What the attributes say of stored numbers, in double; NaN where nothing is there."""
+    raw = np.asarray(raw)
+    if attributes.get("_Unsigned") == "true" and raw.dtype.kind == "i":
+        raw = raw.view(raw.dtype.str.replace("i", "u"))
+    missing = np.zeros(raw.shape, bool)
+
+    def stored(number):
+        with np.errstate(all="ignore"):
+            here = np.asarray(number).astype(raw.dtype)
+        same = here == number if raw.dtype.kind != "f" else True
+        wrapped = raw.dtype.kind == "u" and np.asarray(number).astype(raw.dtype.str.replace("u", "i")) == number
+        return here if same or wrapped else None
+
+    for name in ("_FillValue", "missing_value"):
+        for number in np.atleast_1d(attributes.get(name, [])):
+            if stored(number) is not None:
+                missing |= raw == stored(number)
+    least, most = attributes.get("valid_range", (attributes.get("valid_min"), attributes.get("valid_max")))
+    if least is not None and stored(least) is not None:
+        missing |= raw < stored(least)
+    if most is not None and stored(most) is not None:
+        missing |= raw > stored(most)
+    real = raw.astype("f8") * float(np.ravel(attributes.get("scale_factor", 1))[0])
+    return np.where(missing, np.nan, real + float(np.ravel(attributes.get("add_offset", 0))[0]))
+
+
+def scale(file, name, values):
+    """A netCDF dimension with a coordinate."""
+    file[name] = values
+    file[name].make_scale(name)
+
+
+class Packed(support.MrmfTest):
+    """mrmf reads what NumPy makes of the attributes: the means of equal neighbours are the numbers themselves."""
+
+    def read_back(self, arrays, *options, ranks=0, **storage):
+        with h5py.File(self.path("packed.h5"), "w") as file:
+            for name, (raw, attributes) in arrays.items():
+                file.create_dataset(name, data=np.repeat(raw, 2, axis=1), **storage)
+                file[name].attrs.update(attributes)
+        words = [word for name in arrays for word in ("--samples", name)]
+        self.mrmf("coarsen", "packed.h5", "--factor", "2", "-o", "coarse", "--overwrite", *words, *options, ranks=ranks)
+        with h5py.File(self.path("coarse/packed.h5")) as file:
+            return {name: (file[name][()], dict(file[name].attrs)) for name in arrays}
+
+    def arrays(self):
+        rng = np.random.default_rng(5)
+        made = {}
+        for number, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "f2", "f4", "f8", ">i2", ">f4") * 6):
+            dtype = np.dtype(kind)
+            limits = (-50, 50) if dtype.kind == "f" else (max(np.iinfo(dtype).min, -300), min(np.iinfo(dtype).max, 300))
+            raw = rng.integers(*limits, (5, 700, 2), endpoint=True).astype(dtype)
+            some, own = [dtype.type(x) for x in rng.choice(raw.ravel(), 6)], {}
+            if rng.random() < 0.6:
+                own["scale_factor"] = rng.choice([0.01, 3.0, -0.5])
+            if rng.random() < 0.5:
+                own["add_offset"] = [np.float64(273.15), np.float32(-4), np.array([7])][rng.integers(3)]
+            if rng.random() < 0.6:
+                own["_FillValue"] = some[0]
+            if rng.random() < 0.4:
+                own["missing_value"] = [some[1], np.array(some[1:4])][rng.integers(2)]
+            if rng.random() < 0.3:
+                own["valid_range"] = np.sort(np.array(some[4:6]))
+            if rng.random() < 0.3:
+                own["valid_min" if rng.random() < 0.5 else "valid_max"] = some[5]
+            if dtype.kind == "i" and rng.random() < 0.5:
+                own["_Unsigned"] = "true"
+            if own.get("_Unsigned") and "valid_range" in own:
+                own["valid_range"] = np.sort(own["valid_range"].view(dtype.str.replace("i", "u"))).view(dtype)
+            made[f"a{number}"] = raw, own
+        return made
+
+    def check(self, arrays, got):
+        for name, (raw, own) in arrays.items():
+            expected = physical(raw, own).astype("f4")
+            np.testing.assert_array_equal(got[name][0], expected, err_msg=f"{raw.dtype} {own}")
+
+    def test_every_kind_of_packing(self):
+        arrays = self.arrays()
+        self.assertTrue(any(np.isnan(physical(*one)).any() for one in arrays.values()))
+        self.check(arrays, self.read_back(arrays))
+        self.check(arrays, self.read_back(arrays, chunks=(2, 130, 1), compression="gzip"))
+        self.check(arrays, self.read_back(arrays, ranks=2))
+
+    def test_what_is_left_in_a_copy(self):
+        raw = np.arange(24, dtype="i2").reshape(2, 12, 1)
+        own = {"scale_factor": 0.5, "add_offset": 1.0, "_FillValue": np.int16(3), "units": "K"}
+        got, attributes = self.read_back({"t": (raw, own)})["t"]
+        self.assertEqual(got.dtype, np.float32)
+        self.assertEqual(set(attributes), {"_FillValue", "units"})
+        self.assertTrue(np.isnan(attributes["_FillValue"]))
+        again = os.path.join("coarse", "packed.h5")
+        self.mrmf("coarsen", again, "--factor", "2", "-o", "coarser")
+        with h5py.File(self.path("coarser/packed.h5")) as file:
+            pairs = physical(raw, own).reshape(2, 6, 2, 1)
+            np.testing.assert_array_equal(file["t"][()], np.nanmean(pairs, 2).astype("f4"))
+
+    def test_packing_ignored(self):
+        raw = np.arange(24, dtype="i2").reshape(2, 12, 1)
+        got = self.read_back({"t": (raw, {"scale_factor": 0.5, "_FillValue": np.int16(3)})}, "--packing", "ignore")
+        np.testing.assert_array_equal(got["t"][0], raw)
+
+    def test_numbers_at_the_ends_of_their_types(self):
+        arrays = {}
+        for kind in ("i1", "u1", "i2", "i4", "u4", "i8", "u8"):
+            ends = np.iinfo(kind)
+            raw = np.array([ends.min, ends.max, 1, 2] * 6, kind).reshape(2, 12, 1)
+            arrays["least" + kind] = raw, {"valid_min": ends.min, "scale_factor": 1e-3}
+            arrays["fill" + kind] = raw, {"_FillValue": np.dtype(kind).type(ends.max)}
+        arrays["beyond"] = np.array([1, 2, 3, 4] * 6, "i2").reshape(2, 12, 1), {"missing_value": 1e20, "_FillValue": np.int16(4)}
+        arrays["wide"] = np.array([0.1, 2, 3, 1e20] * 6, "f4").reshape(2, 12, 1), {"missing_value": 1e20, "valid_min": 0.1}
+        arrays["nan"] = np.array([1, np.nan, 3, 4] * 6, "f4").reshape(2, 12, 1), {"_FillValue": np.float32("nan")}
+        got = self.read_back(arrays)
+        for name in ("leasti8", "leastu8", "fillu8", "filli8"):  # beyond a double's digits
+            raw, own = arrays.pop(name)
+            expected = physical(raw, own).astype("f4")
+            np.testing.assert_array_equal(got[name][0], expected, err_msg=name)
+        self.check(arrays, got)
+
+    def test_what_netcdf_fills_unwritten_numbers_with(self):
+        """Counts as missing in floats and scaled numbers that netCDF made, not in integers that are plain."""
+        with h5py.File(self.path("packed.h5"), "w") as file:
+            for name, dtype, fill, own in (("real", "f4", DEFAULT_FILL, {}), ("counts", "i2", -32767, {"scale_factor": 1.0, "add_offset": 5.0}),
+                                           ("classes", "i2", -32767, {}), ("foreign", "i2", 0, {"scale_factor": 2.0})):
+                data = file.create_dataset(name, (3, 8, 1), dtype, fillvalue=fill, chunks=(1, 8, 1))
+                data[:] = 4
+                data[1, 2:4] = fill
+                data.attrs.update(own)
+        names = ("real", "counts", "classes", "foreign")
+        self.mrmf("coarsen", "packed.h5", "--factor", "2", "-o", "coarse", *(w for n in names for w in ("--samples", n)))
+        with h5py.File(self.path("coarse/packed.h5")) as file:
+            self.assertEqual([np.isnan(file[name][1, 1, 0]) for name in names], [True, True, False, False])
+            self.assertEqual([file[name][1, 0, 0] for name in names], [4, 9, 4, 8])
+            self.assertEqual(file["classes"][1, 1, 0], -32767)
+
+    def test_attributes_that_mean_nothing(self):
+        good = np.arange(24, dtype="i2").reshape(2, 12, 1)
+        for own, message in (
+                ({"scale_factor": "0.01"}, "attribute 'scale_factor' is of type string, no number"),
+                ({"scale_factor": 0.0}, "attribute 'scale_factor' is 0"),
+                ({"scale_factor": np.nan}, "attribute 'scale_factor' is NaN"),
+                ({"add_offset": np.inf}, "attribute 'add_offset' is an infinity"),
+                ({"scale_factor": [1.0, 2.0]}, "attribute 'scale_factor' holds 2 numbers, and 1 is wanted"),
+                ({"_FillValue": "none"}, "attribute '_FillValue' is of type string"),
+                ({"missing_value": np.array([], "i2")}, "attribute 'missing_value' holds 0 numbers"),
+                ({"valid_range": [1]}, "attribute 'valid_range' holds 1 numbers, and 2 are wanted"),
+                ({"valid_min": np.nan}, "attribute 'valid_min' holds NaN"),
+                ({"_Unsigned": 1}, "attribute '_Unsigned' is not one string")):
+            with h5py.File(self.path("bad.h5"), "w") as file:
+                file["t"] = good
+                file["t"].attrs.update(own)
+            self.fails(3, "coarsen", "bad.h5", "--factor", "2", "-o", "coarse", message="bad.h5: data set 't': " + message)
+            self.assertFalse(os.path.exists(self.path("coarse/bad.h5")))
+        self.mrmf("coarsen", "bad.h5", "--factor", "2", "-o", "coarse", "--packing", "ignore")
+
+
+TEMPERATURES = config("""files = ["a.nc", "b.nc"]
+axes = "n y x"
+train = { samples = "t2m", labels = "target" }
+split = { by = "rows", validation = 0.25, seed = 4 }
+not_finite = "fill"
+""", "epochs = 2", 1)
+
+
+class Missing(PeopleTest):
+    """Two files of one kind, packed by other numbers: pixels are missing in every row."""
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(0)
+        self.y = rng.uniform(0, 1, 48).astype("f4")
+        self.values = 273.15 + 20 * self.y[:, None, None] + rng.normal(0, 1, (48, 16, 16))
+        self.gone = rng.random((48, 16, 16)) < 0.05
+        self.gone[:, :5, :5] = True  # land
+        self.real = np.empty((48, 16, 16))
+        for name, rows, factor, offset, fill in (("a.nc", slice(0, 30), 0.001, 280.0, -32767), ("b.nc", slice(30, 48), 0.01, 200.0, 9)):
+            raw = np.round((self.values[rows] - offset) / factor).astype("i2")
+            raw[raw == fill] += 1
+            raw[self.gone[rows]] = fill
+            own = {"scale_factor": factor, "add_offset": offset, "_FillValue": np.int16(fill)}
+            self.real[rows] = physical(raw, own)
+            with h5py.File(self.path(name), "w") as file:
+                file["t2m"] = raw
+                file["t2m"].attrs.update(own)
+                file["target"] = self.y[rows]
+        np.testing.assert_array_equal(np.isnan(self.real), self.gone)
+
+    def data(self, text=TEMPERATURES, *options):
+        self.write("run.toml", text)
+        return json.loads(self.mrmf("data", "run.toml", "--json", *options))
+
+    def plain(self, samples):
+        """The same configuration on one file of plain numbers, of one or two channels."""
+        with h5py.File(self.path("plain.h5"), "w") as file:
+            file["t2m"], file["target"] = samples.astype("f4"), self.y
+        text = TEMPERATURES.replace('"a.nc", "b.nc"', '"plain.h5"').replace('not_finite = "fill"\n', "")
+        return text if samples.ndim == 3 else text.replace("n y x", "n y x c")
+
+    def test_data_says_what_is_there(self):
+        found = self.data()
+        missing = [found[part]["sample"]["missing"] for part in ("training", "validation")]
+        self.assertEqual(sum(missing), self.gone.sum())
+        self.assertEqual(found["training"]["sample"]["packing"],
+                         ["packed int16: value * 0.001 + 280; -32767 is missing", "packed int16: value * 0.01 + 200; 9 is missing"])
+        rows = 36, 12
+        for what, of in (("least", min), ("most", max)):
+            both = of(found[part]["sample"]["channels"][what][0] for part in ("training", "validation"))
+            self.assertAlmostEqual(both, getattr(np, {"least": "nanmin", "most": "nanmax"}[what])(self.real), 4)
+        sums = sum(found[part]["sample"]["channels"]["mean"][0] * (256 * n - m)
+                   for part, n, m in zip(("training", "validation"), rows, missing))
+        self.assertAlmostEqual(sums / (~self.gone).sum(), np.nanmean(self.real), 3)
+        self.assertEqual(len(found["training"]["not_finite"]), 36)
+        said = self.mrmf("data", "run.toml")
+        self.assertIn("packed int16: value * 0.01 + 200; 9 is missing", said)
+        self.assertIn(f"{missing[0]:.0f} numbers missing", said)
+        self.assertIn("packed int16: value * 0.001 + 280; -32767 is missing", self.mrmf("inspect", "run.toml"))
+        refusing = self.data(TEMPERATURES.replace('"fill"', '"refuse"'))
+        self.assertEqual(refusing["training"]["sample"]["missing"], missing[0])
+        self.assertIn('"fill"', " ".join(refusing["advice"]))
+        stored = self.data(TEMPERATURES + '[data2]\n' if False else TEMPERATURES.replace('axes =', 'packing = "ignore"\naxes ='))
+        self.assertEqual(stored["training"]["sample"]["channels"]["least"], [-32767])
+        self.assertEqual(stored["training"]["sample"]["missing"], 0)
+
+    def test_a_missing_number_ends_a_run_unless_told_otherwise(self):
+        text = TEMPERATURES.replace('"fill"', '"refuse"')
+        self.refused(text, 3, "a.nc: data set 't2m', row", "holds NaN", '"fill" keeps the row')
+        self.refused(text.replace('"refuse"', '"skip"'), 3, "no sample that is finite")
+        self.refused(TEMPERATURES.replace('"fill"', '"refuse"\nmask = true'), 2, 'data.mask goes with data.not_finite = "fill"')
+
+    def test_filled_with_the_mean(self):
+        """Training is that on data filled by hand, to the bit: in memory, streamed, and on ranks alike."""
+        normal = 'normalise.samples = "mean_std"\nnormalise.sample_mean = 0\nnormalise.sample_std = 2\nsplit ='
+        self.train(TEMPERATURES.replace("split =", normal), run__folder="filled")
+        self.train(self.plain(np.nan_to_num(self.real)).replace("split =", normal), run__folder="by-hand")
+        self.same_models("filled", "by-hand")
+        self.train(TEMPERATURES.replace("split =", normal), run__folder="streamed", data__load="stream", data__memory='"1 MB"')
+        self.same_models("filled", "streamed")
+        measured = TEMPERATURES.replace("split =", 'normalise.samples = "mean_std"\nsplit =')
+        self.train(measured, run__folder="one")
+        self.train(measured, run__folder="two", ranks=2, training__batch=4)
+        means = [json.dumps(line) for run in ("one", "two") for line in self.read(run + "/config.toml").splitlines() if "sample_mean" in line]
+        self.assertEqual(means[0], means[1])
+        self.assertNotIn("fill =", self.read("one/config.toml").replace('not_finite = "fill"', ""))
+
+    def test_filled_with_the_measured_mean(self):
+        self.train(TEMPERATURES, run__folder="measured")
+        line = next(line for line in self.read("measured/config.toml").splitlines() if line.startswith("fill = "))
+        mean = float(line.split("[")[1].strip("] "))
+        found = self.data()
+        self.assertEqual(mean, found["training"]["sample"]["channels"]["mean"][0])
+        self.train(self.plain(np.where(self.gone, np.float32(mean), self.real)), run__folder="by-hand")
+        self.same_models("measured", "by-hand")
+        # What the model was trained with goes with it.
+        filled = self.predict("measured", "--files", "a.nc")
+        by_hand = self.predict("by-hand", "--files", "plain.h5")
+        np.testing.assert_array_equal(filled["prediction"], by_hand["prediction"][:30])
+        self.fails(2, "evaluate", "by-hand", "--files", "a.nc", "--not-finite", "fill", message="data.fill")
+        self.fails(3, "evaluate", "measured", "--files", "a.nc", "--not-finite", "refuse", message="holds NaN")
+        self.mrmf("evaluate", "measured", "--files", "a.nc")
+
+    def test_mask(self):
+        """A mask is one more channel, which averages to the share that is there."""
+        normal = 'normalise.samples = "mean_std"\nnormalise.sample_mean = 0\nnormalise.sample_std = 1\nmask = true\nsplit ='
+        text = TEMPERATURES.replace("split =", normal)
+        self.train(text, run__folder="masked")
+        self.train(self.plain(np.stack([np.nan_to_num(self.real), ~self.gone], -1)), run__folder="by-hand")
+        self.same_models("masked", "by-hand")
+        self.mrmf("evaluate", "masked", "--files", "a.nc", "b.nc")
+        self.train(text, run__folder="streamed", data__load="stream", data__memory='"1 MB"')
+        self.same_models("masked", "streamed")
+        said = self.mrmf("inspect", "run.toml")
+        self.assertIn("sample 16x16x2", said)
+        self.train(text, run__folder="grid", ranks=2, run__grid="[2,1]", run__ranks=2)
+        np.testing.assert_allclose(self.losses("grid"), self.losses("masked"), rtol=1e-4)
+        self.mrmf("export", "masked", "-o", "m.onnx")
+        self.mrmf("export", "masked", "-o", "m.safetensors")
+        with open(self.path("m.safetensors"), "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        network = json.loads(header["__metadata__"]["network"])
+        self.assertEqual((network["sample"], network["samples"]["fill"], network["samples"]["mask"]), ([16, 16, 2], [0.0], True))
+
+    def test_averages_count_what_is_there(self):
+        """A coarse model is trained on means of what is there: of coarse data made by hand."""
+        method = 'name = "mrmf"\nresolutions = [[2,2],[1,1]]\nstop = { coarse = { epochs = 1 }, dense = { epochs = 1 }, finetune = { epochs = 1 } }'
+        text = TEMPERATURES.replace('name = "baseline"', method).replace(
+            "split =", 'normalise.samples = "mean_std"\nnormalise.sample_mean = 280\nnormalise.sample_std = 5\nmask = true\nsplit =')
+        self.train(text, run__folder="load")
+        self.train(text, run__folder="epoch", data__averaging="epoch")
+        self.train(text, run__folder="stream", data__load="stream", data__memory='"1 MB"')
+        self.same_models("load", "epoch")
+        self.same_models("load", "stream")
+        self.mrmf("coarsen", "a.nc", "b.nc", "--factor", "2,2", "--axes", "n y x", "-o", "coarse")
+        blocks = self.real.reshape(48, 8, 2, 8, 2).transpose(0, 1, 3, 2, 4).reshape(48, 8, 8, 4)
+        with np.errstate(all="ignore"):
+            count = (~np.isnan(blocks)).sum(-1)
+            means = np.where(count > 0, np.nansum(blocks, -1) / np.maximum(count, 1), np.nan)
+        got = np.concatenate([h5py.File(self.path("coarse/" + name))["t2m"][()] for name in ("a.nc", "b.nc")])
+        np.testing.assert_allclose(got, means, rtol=1e-6)
+        self.assertTrue(np.isnan(got[:, :2, :2]).all())
+
+    def test_augmentation_goes_on(self):
+        normal = 'normalise.samples = "mean_std"\nmask = true\naugment.flip = [0, 1]\naugment.turn = [0, 1]\nsplit ='
+        self.train(TEMPERATURES.replace("split =", normal))
+        self.assertTrue(np.isfinite(self.losses()).all())
+
+    def test_infinity_is_not_missing(self):
+        with h5py.File(self.path("inf.h5"), "w") as file:
+            x = self.real.astype("f4")
+            x[7, 3, 3] = np.inf
+            file["t2m"], file["target"] = x, self.y
+        text = TEMPERATURES.replace('"a.nc", "b.nc"', '"inf.h5"')
+        self.refused(text, 3, "data set 't2m', row 7 holds an infinity, which is not missing as NaN is")
+        found = self.data(text)
+        self.assertEqual(sum(found[part]["samples"] for part in ("training", "validation")), 47)
+
+    def test_labels_are_not_filled(self):
+        with h5py.File(self.path("labels.h5"), "w") as file:
+            file["t2m"] = self.real.astype("f4")
+            file["target"] = np.where(np.arange(48) == 5, -1, self.y).astype("f4")
+            file["target"].attrs["_FillValue"] = np.float32(-1)
+        self.refused(TEMPERATURES.replace('"a.nc", "b.nc"', '"labels.h5"'), 3, "data set 'target', row 5 holds NaN")
+
+    def test_a_channel_that_is_nowhere(self):
+        with h5py.File(self.path("void.h5"), "w") as file:
+            file["t2m"] = np.stack([np.nan_to_num(self.real), np.full(self.real.shape, np.nan)], -1).astype("f4")
+            file["target"] = self.y
+        text = TEMPERATURES.replace('"a.nc", "b.nc"', '"void.h5"').replace("n y x", "n y x c")
+        self.refused(text, 3, "holds no number in channel 1 of any training sample")
+
+
+class Coordinates(InitTest):
+    """Dimensions and coordinates beside the data."""
+
+    def make(self, path, rows=48):
+        rng = np.random.default_rng(0)
+        y = rng.uniform(0, 1, rows)
+        with h5py.File(self.path(path), "w") as file:
+            scale(file, "member", np.arange(rows, dtype="i4"))
+            scale(file, "lat", np.linspace(-90, 90, 16))
+            file.create_dataset("lon", (16,), "f4")  # a dimension without numbers: never written
+            file["lon"].make_scale("This is a netCDF dimension but not a netCDF variable.        16")
+            field = file.create_dataset("field", data=(y[:, None, None] + rng.normal(0, 1, (rows, 16, 16))).astype("f4"),
+                                        fillvalue=DEFAULT_FILL)
+            file.create_dataset("viscosity", data=y.astype("f4"), fillvalue=DEFAULT_FILL)
+            for axis, name in enumerate(("member", "lat", "lon")):
+                field.dims[axis].attach_scale(file[name])
+            file["viscosity"].dims[0].attach_scale(file["member"])
+
+    def test_init_leaves_coordinates_out(self):
+        self.make("dims.h5")
+        self.mrmf("init", "dims.h5", "-o", "dims.toml", "--folder", "run-dims")
+        self.assertIn('train = { samples = "field", labels = "viscosity" }', self.read("dims.toml"))
+        self.assertIn('loss = "mse"', self.read("dims.toml"))
+        self.trains("dims")
+        self.mrmf("init", "dims.h5", "--labels", "member", "-o", "named.toml")  # unless they are named
+
+    def test_coarse_copies_have_coarse_coordinates(self):
+        self.make("dims.h5")
+        for ranks in (0, 2):
+            said = self.mrmf("coarsen", "dims.h5", "--factor", "2,4", "--axes", "n y x", "-o", "coarse", "--overwrite", ranks=ranks)
+            with h5py.File(self.path("coarse/dims.h5")) as file, h5py.File(self.path("dims.h5")) as fine:
+                self.assertEqual(file["field"].shape, (48, 8, 4))
+                np.testing.assert_allclose(file["lat"][()], fine["lat"][()].reshape(8, 2).mean(1))
+                self.assertEqual(file["lon"].shape, (4,))
+                np.testing.assert_array_equal(file["member"][()], fine["member"][()])
+                np.testing.assert_array_equal(file["viscosity"][()], fine["viscosity"][()])
+            self.assertIn("'lat' numbers an averaged axis: it holds the means of 2 neighbours", said)
+
+    def test_a_coordinate_that_cannot_be_averaged(self):
+        self.make("dims.h5")
+        with h5py.File(self.path("dims.h5"), "a") as file:
+            file["place"] = np.array([b"a", b"b"] * 8)
+            file["place"].make_scale("place")
+            file["field"].dims[1].attach_scale(file["place"])
+        said = self.mrmf("coarsen", "dims.h5", "--factor", "2,2", "--axes", "n y x", "-o", "coarse")
+        self.assertIn("'place' numbers averaged axes and cannot be averaged as they are: it is left out", said)
+        with h5py.File(self.path("coarse/dims.h5")) as file:
+            self.assertNotIn("place", file)
+
+    def test_init_on_packed_files(self):
+        rng = np.random.default_rng(0)
+        y = rng.uniform(0, 1, 48)
+        raw = np.round(1000 * (10 * y[:, None, None] + rng.normal(0, 1, (48, 16, 16)))).astype("i2")
+        gone = rng.random(raw.shape) < 0.05
+        raw[gone] = -32767
+        with h5py.File(self.path("packed.nc"), "w") as file:
+            file["t2m"], file["target"] = raw, y.astype("f4")
+            file["kind"] = (y > 0.5).astype("i2")
+            file["kind"].attrs["_FillValue"] = np.int16(-1)
+            file["t2m"].attrs.update(scale_factor=0.001, add_offset=280.0, _FillValue=np.int16(-32767))
+        said = self.mrmf("init", "packed.nc", "-o", "packed.toml", "--folder", "run-packed", "--labels", "target")
+        self.assertIn("'t2m' is packed int16: value * 0.001 + 280; -32767 is missing", said)
+        self.assertIn(f"{gone.sum()} numbers missing, in 48 of 48 rows", said)
+        self.assertIn('not_finite = "fill"', self.read("packed.toml"))
+        self.trains("packed")
+        said = self.mrmf("init", "packed.nc", "-o", "kind.toml", "--labels", "kind")
+        self.assertIn("2 classes, one per sample", said)
+        self.mrmf("init", "packed.nc", "-o", "raw.toml", "--folder", "run-raw", "--labels", "target", "--packing", "ignore")
+        self.assertIn('packing = "ignore"', self.read("raw.toml"))
+        self.trains("raw")
+
+
+if __name__ == "__main__":
+    support.main()
