@@ -83,7 +83,8 @@ bool is_like_labels(const std::string& name) {
 bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
 
 bool is_like_mark(const std::string& name) {
-  return has_any(name, {"held", "heldout", "holdout"}) || (is_held_out(name) && !is_for_training(name));
+  return has_any(name, {"held", "heldout", "holdout", "mark", "marked"}) ||
+         (is_held_out(name) && !is_for_training(name));
 }
 
 bool is_like_row_numbers(const std::string& name) {

@@ -239,6 +239,7 @@ std::optional<Classes> classes_of(const Found& found) {
 std::string hint(const Found& found) {
   const Values& values = found.values;
   const std::size_t distinct = values.distinct();
+  if (distinct == 1) return "these are all the same, from which there is nothing to learn";
   if (found.few())
     return fmt::format(
         "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = "

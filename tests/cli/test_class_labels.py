@@ -156,7 +156,7 @@ class ClassLabels(InitTest):
             self.assertIn('loss = "cross_entropy"', text, name)
             self.assertIn(f"outputs = {count}", text, name)
             self.assertIn(values, text, name)
-            self.assertEqual("class_values" in text, bool(values), name)
+            self.assertEqual("\nclass_values = " in text, bool(values), name)
             self.assertEqual(f"ignore = {ignore}\n" in text, ignore is not None, name)
             self.trains(name)
         text, said = self.made("several", x=self.x, y=np.tile([[1, 1, 0], [0, 1, 0]], (N // 2, 1)).astype("u1"))

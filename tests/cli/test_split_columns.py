@@ -139,9 +139,10 @@ class SplitColumns(InitTest):
         self.assertIn("'fold' holds 0, 1, 2, 3, 4: if these say what rows are for, set split = { column = \"fold\", "
                       "validation = [4], train = [0, 1, 2, 3] }", said)
         self.trains("roles")
-        text, said = self.made("marked", x=self.x, y=self.y, held_out=self.columns["mark"])
-        self.assertIn('split = { column = "held_out" }', text)
-        self.trains("marked")
+        for name in "held_out", "mark", "is_val":
+            text, said = self.made("by_" + name, x=self.x, y=self.y, **{name: self.columns["mark"]})
+            self.assertIn(f'split = {{ column = "{name}" }}', text)
+        self.trains("by_mark")
 
     def test_rows_of_one_number_and_rows_twice(self):
         x, y = self.x[:64].copy(), self.y[:64].copy()
