@@ -47,13 +47,24 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
                   "; the sample's shape is taken from it: correct data.files, or give --sample, e.g. --sample 1600x3");
 }
 
-AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world) {
-  return sample.train ? choose_schedule(config, *sample.train, world) : choose_schedule(config, sample.shape);
+std::optional<RunSize> run_size(const Config& config, const DataSample& sample, Comm& world) {
+  if (!sample.train) return {};
+  RunSize size{static_cast<double>(sample.train->samples), 0, config.run.ranks > 0 ? config.run.ranks : world.size()};
+  if (absent(config.data.validation.files).empty())
+    size.validation = static_cast<double>(headers_of(config.data.validation, world).samples);
+  return size;
+}
+
+AutoSchedule schedule_for(const Config& config, const DataSample& sample, const std::optional<RunSize>& size,
+                          Comm& world) {
+  return sample.train && size ? choose_schedule(config, *sample.train, *size, world)
+                              : choose_schedule(config, sample.shape, size);
 }
 
 Config with_schedule(const Config& config, const std::string& given, Comm& world) {
   if (config.method.name != MethodName::automatic) return config;
-  return schedule_for(config, data_sample(config, given, world), world).config;
+  const DataSample sample = data_sample(config, given, world);
+  return schedule_for(config, sample, run_size(config, sample, world), world).config;
 }
 
 void add_sample(CLI::App& app, std::string& given) {

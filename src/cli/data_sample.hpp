@@ -27,9 +27,14 @@ DataSample data_sample(const Config& config, const std::string& given, Comm& wor
 /// find them would take reading everything. Collective; DataError as inspect_dataset's.
 DatasetShape headers_of(DatasetSpec spec, Comm& world);
 
+/// The numbers of samples by the headers, and of ranks: run.ranks, else those of `world`. None where the training data
+/// are not there; without validation data an epoch is training alone. Collective; DataError as headers_of()'s.
+std::optional<RunSize> run_size(const Config& config, const DataSample& sample, Comm& world);
+
 /// What "auto" comes to: for the training data, or for the shape alone where they are not there or it was given.
 /// Collective; errors as choose_schedule()'s.
-AutoSchedule schedule_for(const Config& config, const DataSample& sample, Comm& world);
+AutoSchedule schedule_for(const Config& config, const DataSample& sample, const std::optional<RunSize>& size,
+                          Comm& world);
 
 /// The configuration, with what "auto" chooses written out. `given`: as in data_sample(). Collective; errors as theirs.
 Config with_schedule(const Config& config, const std::string& given, Comm& world);

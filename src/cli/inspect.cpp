@@ -287,7 +287,8 @@ HeldData held_data(const Config& config, Comm& world) {
 void print_model(const InspectOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DataSample of = data_sample(config, options.sample, world);
-  if (config.method.name == MethodName::automatic) config = schedule_for(config, of, world).config;
+  if (config.method.name == MethodName::automatic)
+    config = schedule_for(config, of, run_size(config, of, world), world).config;
   const Shape& sample = of.shape;
   std::optional<HeldData> held;
   if (of.train) held = held_data(config, world);

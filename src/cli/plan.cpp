@@ -53,13 +53,20 @@ struct Costs {
 // Whether training.epochs says what the baseline would get. Its default does not, beside lengths for each role.
 bool epochs_given(const Config& config) { return config.training.epochs != TrainingConfig{}.epochs; }
 
-// None where nobody knows the number of samples. Without validation samples an epoch is training alone.
-std::optional<RunSize> run_size(const Config& config, const RanksOptions& options, const Comm& world) {
+// The same by the options. None where nobody knows the number of samples.
+std::optional<RunSize> size_of(const Config& config, const RanksOptions& options, const Comm& world) {
   if (options.samples == 0) return {};
   RunSize size{options.samples, options.validated, world.size()};
   if (config.run.ranks > 0) size.ranks = config.run.ranks;
   if (options.ranks > 0) size.ranks = options.ranks;
   return size;
+}
+
+// "auto" counts steps of the mini-batch that ranks are planned for.
+void set_batch(Config& config, const RanksOptions& options) {
+  if (options.batch == 0) return;
+  const Index groups = std::max<Index>(1, options.ranks / product(config.run.grid.front()));
+  config.training.batch = static_cast<int>(std::max<Index>(1, options.batch / groups));
 }
 
 // The same training at the last resolution alone.
@@ -134,13 +141,14 @@ void print_plan(const PlanOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
   const RanksOptions counted = sample ? with_counts(options.ranks, config, *sample, world) : options.ranks;
-  const std::optional<RunSize> size = run_size(config, counted, world);
+  const std::optional<RunSize> size = size_of(config, counted, world);
   if (sample && sample->train) require_channels(config.data, sample->shape);
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
+  if (config.method.name == MethodName::automatic) set_batch(config, options.ranks);
   const Config asked = config;
   if (config.method.name == MethodName::automatic) {
-    chosen = schedule_for(config, *sample, world);
+    chosen = schedule_for(config, *sample, size, world);
     config = chosen->config;
   }
   const Plan plan = make_plan(config);

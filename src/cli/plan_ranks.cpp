@@ -67,10 +67,10 @@ void add_ranks(CLI::App& plan, RanksOptions& options) {
 }
 
 RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world) {
-  if (!sample.train) return options;
-  if (options.samples == 0) options.samples = static_cast<double>(sample.train->samples);
-  if (options.validated == 0 && absent(config.data.validation.files).empty())
-    options.validated = static_cast<double>(headers_of(config.data.validation, world).samples);
+  const std::optional<RunSize> size = run_size(config, sample, world);
+  if (!size) return options;
+  if (options.samples == 0) options.samples = size->training;
+  if (options.validated == 0) options.validated = size->validation;
   return options;
 }
 

@@ -20,7 +20,7 @@ namespace {
 // The rules below come from trials with the problems that docs/results/map.md calls fitted: the cheaper a coarse epoch,
 // the more of them pay, and the fewer are needed at full resolution.
 constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
-constexpr int kStatisticsSamples = 512;      // of precise batch norm, at least
+constexpr Index kStatisticsSamples = 512;    // of precise batch norm, of all ranks together, at least
 constexpr double kCheapWithoutFront = 0.2;   // of a coarse epoch, up to which full resolution itself ends better
 
 // In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.8 and 0.4 at a half.
@@ -130,8 +130,28 @@ AutoSchedule baseline(const Config& config, std::vector<std::string> reasons) {
   return chosen;
 }
 
-/// By arithmetic alone.
-AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
+// Steps of all ranks that have as many samples, at any resolution.
+int statistics_steps(const Config& config, const std::optional<RunSize>& size) {
+  const int ranks = size ? size->ranks : std::max(config.run.ranks, 1);
+  Index blocks = 1;
+  for (const Extent& grid : config.run.grid) blocks = std::max(blocks, product(grid));
+  const Index step = config.training.batch * std::max<Index>(1, ranks / blocks);
+  return static_cast<int>((kStatisticsSamples + step - 1) / step);
+}
+
+// Why the baseline is no dearer than the schedule once all is counted that the records of both would; else nothing.
+std::string dear_text(const AutoSchedule& chosen, const Config& config, const Shape& sample, const RunSize& size) {
+  const auto cost_of = [&](const Config& run) { return run_cost(run, make_plan(run), sample, size); };
+  const RunCost own = cost_of(chosen.config), baseline = cost_of(baseline_of(config));
+  if (own.epochs < baseline.epochs) return {};
+  return fmt::format(
+      "a coarse model first would cost {:.2f} epochs at full resolution, {:.2f} of them for new statistics of batch "
+      "norms, and the baseline {:.2f}",
+      own.epochs, own.statistics, baseline.epochs);
+}
+
+/// By what it costs alone.
+AutoSchedule cheapest_schedule(const Config& config, const Shape& sample, const std::optional<RunSize>& size) {
   MRMF_CHECK(config.method.name == MethodName::automatic, "a schedule is chosen where the method is auto");
   AutoSchedule chosen{.config = config, .baseline_training_cost = static_cast<double>(config.training.epochs)};
   MethodConfig& method = chosen.config.method;
@@ -159,8 +179,9 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample) {
   method.finetune.epochs = fine;
   // A short last phase leaves running averages behind.
   TrainingConfig& training = chosen.config.training;
-  if (training.precise_batch_norm == 0)
-    training.precise_batch_norm = (kStatisticsSamples + training.batch - 1) / training.batch;
+  if (training.precise_batch_norm == 0) training.precise_batch_norm = statistics_steps(config, size);
+  if (size) reason = dear_text(chosen, config, sample, *size);
+  if (!reason.empty()) return baseline(config, {reason});
   chosen.reasons = {fmt::format("an epoch at resolution {} costs {:.3f} of one at full resolution",
                                 resolution_text(coarse.resolution, sample.axes), coarse.cost)};
   if (odd_axis_stays(sample, coarse.resolution))
@@ -236,14 +257,14 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
   return levels;
 }
 
-AutoSchedule choose_schedule(const Config& config, const Shape& sample) {
-  AutoSchedule chosen = cheapest_schedule(config, sample);
+AutoSchedule choose_schedule(const Config& config, const Shape& sample, const std::optional<RunSize>& size) {
+  AutoSchedule chosen = cheapest_schedule(config, sample, size);
   if (saves(chosen)) chosen.reasons.push_back(kNotLooked + std::string("only the shape of a sample is known"));
   return chosen;
 }
 
-AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Comm& comm) {
-  AutoSchedule chosen = cheapest_schedule(config, train.sample);
+AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, const RunSize& size, Comm& comm) {
+  AutoSchedule chosen = cheapest_schedule(config, train.sample, size);
   if (!saves(chosen)) return chosen;
   if (config.method.detail == DetailRule::ignore) {
     chosen.reasons.push_back(kNotLooked + std::string("method.detail = \"ignore\""));

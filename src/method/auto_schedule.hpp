@@ -1,6 +1,7 @@
 // method.name = "auto": the program chooses the schedule of a run, from the configuration and the shape of a sample,
-// and whether it pays from a look at some training samples. No clock and no number of ranks is asked. So it is the same
-// on every machine, and what it chooses can be written by hand.
+// and whether it pays from what it costs, and from a look at some training samples. No clock is asked, and the number
+// of ranks only for how many samples a step has. So it is the same on every machine, and what it chooses can be written
+// by hand.
 #pragma once
 
 #include <optional>
@@ -9,13 +10,14 @@
 
 #include "src/config/config.hpp"
 #include "src/data/detail_look.hpp"
+#include "src/run/run_cost.hpp"
 
 namespace mrmf {
 
 struct AutoSchedule {
   Config config;  ///< of the same run, with its method and epochs written out
-  /// Arithmetic of its training, in epochs at full resolution; an upper bound. The choice rests on it, and on nothing
-  /// that depends on the number of samples. What a run costs: src/run/run_cost.hpp.
+  /// Arithmetic of its training, in epochs at full resolution; an upper bound. What else a run costs, which counts
+  /// where the number of samples is known: src/run/run_cost.hpp.
   double training_cost = 0;
   double baseline_training_cost = 0;   ///< of training.epochs at full resolution
   std::vector<std::string> reasons{};  ///< why, a line each
@@ -42,12 +44,13 @@ CoarseLevels coarse_levels(const Config& config, const Shape& sample);
 /// What config.method.name = "auto" comes to: a coarse model that is handed over to full resolution, behind a front
 /// where that is possible and a coarse epoch is no small part of a full one, else by its convolutions and interpolated
 /// top; or the baseline where no coarse model would save anything. training.epochs is what one would give the baseline.
+/// With a size it never costs as much as the baseline, by run_cost(); without one, by the arithmetic of its training.
 /// `sample`: of the data, at full resolution. ConfigError: the network does not fit the sample.
-AutoSchedule choose_schedule(const Config& config, const Shape& sample);
+AutoSchedule choose_schedule(const Config& config, const Shape& sample, const std::optional<RunSize>& size = {});
 
 /// The same for training data at hand, of full resolution. Where a coarse model would save something, looks at some of
 /// them (unless method.detail leaves that out): the baseline, too, where averages of 2 lose what the labels depend on.
 /// Collective. Errors as look_at_detail()'s, too.
-AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, Comm& comm);
+AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, const RunSize& size, Comm& comm);
 
 }  // namespace mrmf

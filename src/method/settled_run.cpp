@@ -86,9 +86,9 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
 }
 
 // Writes out what "auto" comes to for these data; why, a line each.
-std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Comm& world) {
-  if (config.method.name != MethodName::automatic) return {};
-  AutoSchedule chosen = choose_schedule(config, shape, world);
+std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Index validation, Comm& world) {
+  const RunSize size{static_cast<double>(shape.samples), static_cast<double>(validation), world.size()};
+  AutoSchedule chosen = choose_schedule(config, shape, size, world);
   config = std::move(chosen.config);
   return std::move(chosen.reasons);
 }
@@ -108,15 +108,20 @@ Settled settle(Config config, Warnings& warnings, Comm& world) {
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
-  std::vector<std::string> reasons = choose_method(config, shape, world);
-  if (automatic) warnings.add(config_warnings(config));
+  std::optional<DatasetShape> validation;
+  std::vector<std::string> reasons;
+  if (automatic) {
+    validation = inspect_dataset(config.data.validation, world);
+    reasons = choose_method(config, shape, validation->samples, world);
+    warnings.add(config_warnings(config));
+  }
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   settle_labels(config, shape, plan.resolutions());
   require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
   settle_normalisation(config, shape, world);
-  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic};
+  return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }
 
 }  // namespace mrmf

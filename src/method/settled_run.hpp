@@ -1,6 +1,7 @@
 // A run's configuration, settled for its data.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,7 @@ struct Settled {
   DatasetShape shape;
   std::vector<std::string> reasons;  ///< of "auto"
   bool automatic = false;
+  std::optional<DatasetShape> validation{};  ///< where "auto" has asked for it
 };
 
 /// Runs before the data are loaded for training. Looks at files, and at samples where "auto" or units ask for them. An

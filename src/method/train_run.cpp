@@ -228,7 +228,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   world.sum_in_any_order(asked.run.deterministic);
   Warnings warnings(world);
   const Settled run = settle(std::move(asked), warnings, world);
-  const auto& [config, plan, shape, reasons, automatic] = run;
+  const auto& [config, plan, shape, reasons, automatic, validation] = run;
 
   std::optional<RunFolder> folder;  // on the root
   if (world.root()) {
@@ -247,7 +247,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   if (plan.shares_samples()) grids.emplace(*backend, config, plan, shape.sample, world);
   // Teams that are already known read what each needs, so that nothing is read twice.
   const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
-  Data::Known known{shape};
+  const Data::Known known{shape, validation};
   Data data(config, world, by_teams || grids ? Data::Reading::later : Data::Reading::now, &known);
   const DataShare share = grids ? grids->share(first_phase(plan, checkpoints).resolution) : DataShare{world};
   if (grids) data.load(share);

@@ -55,13 +55,108 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
         doctest::Approx(plan.last.stop.epochs + plan.stages[0].coarse.stop.epochs / 8.0).epsilon(0.01));
 }
 
-TEST_CASE("auto: the choice rests on the arithmetic of training, whatever statistics cost") {
+TEST_CASE("auto: without the number of samples the choice rests on the arithmetic of training") {
   const std::string many = "epochs = 10\nprecise_batch_norm = 100000";
   const AutoSchedule plain = choose_schedule(read(automatic(kConvolutions)), kCube),
                      dear = choose_schedule(read(automatic(kConvolutions, many)), kCube);
   CHECK(dear.training_cost == plain.training_cost);
   CHECK(dear.baseline_training_cost == plain.baseline_training_cost);
   CHECK(to_json(make_plan(dear.config)) == to_json(make_plan(plain.config)));
+}
+
+namespace {
+
+/// With a batch norm, and in this order: behind a front, handed over whole, with an interpolated top.
+struct Way {
+  const char* layers;
+  int axes;
+  TopRule top;
+};
+const Way kWays[] = {
+    {"layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, { type = \"batch_norm\" },\n"
+     "  { type = \"average_pool\", window = 4 }, { type = \"flatten\" }, { type = \"dense\", units = 2 }]",
+     1, TopRule::front},
+    {"layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, { type = \"batch_norm\" },\n"
+     "  { type = \"global_average_pool\" }, { type = \"dense\", units = 2 }]",
+     1, TopRule::interpolated},
+    {"layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, { type = \"batch_norm\" },\n"
+     "  { type = \"average_pool\", window = 2 }, { type = \"flatten\" }, { type = \"dense\", units = 2 }]",
+     3, TopRule::interpolated}};
+
+Shape cube(int axes) {
+  Shape sample{.n = 0, .spatial = {1, 1, 1}, .channels = 2, .axes = axes};
+  for (int a = 3 - axes; a < 3; ++a) sample.spatial[static_cast<std::size_t>(a)] = 16;
+  return sample;
+}
+
+Config way_config(const Way& way, int epochs, int batch, const std::vector<std::string>& more = {}) {
+  const std::string training = "epochs = " + std::to_string(epochs) + "\nbatch = " + std::to_string(batch);
+  Config config = parse_config(automatic(way.layers, training), "c.toml", more);
+  settle_axes(config.model.layers, way.axes);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("auto: it never plans what costs as much as the baseline, and large sets still have a coarse model") {
+  const std::vector<std::vector<std::string>> all_keys{
+      {}, {"training.early_stopping.patience=3"}, {"training.precise_batch_norm=2"}};
+  for (const Way& way : kWays) {
+    const Shape sample = cube(way.axes);
+    for (const double samples : {16, 64, 200, 512, 1000, 4096})
+      for (int epochs = 1; epochs <= 12; ++epochs)
+        for (const int ranks : {1, 2, 3, 8})
+          for (const std::vector<std::string>& more : all_keys) {
+            CAPTURE(way.layers);
+            CAPTURE(samples);
+            CAPTURE(epochs);
+            CAPTURE(ranks);
+            const Config config = way_config(way, epochs, 8, more);
+            const RunSize size{samples, samples / 4, ranks};
+            const Config chosen = choose_schedule(config, sample, size).config, alone = baseline_of(config);
+            const RunCost own = run_cost(chosen, make_plan(chosen), sample, size),
+                          baseline = run_cost(alone, make_plan(alone), sample, size);
+            const bool saves = chosen.method.name != MethodName::baseline;
+            CHECK((saves ? own.epochs < baseline.epochs : own.epochs == baseline.epochs));
+            if (saves) CHECK(chosen.method.top == way.top);
+            if (epochs >= 8 && more.empty()) CHECK((saves || samples < 4096));
+          }
+  }
+}
+
+TEST_CASE("auto: new statistics are of 512 samples of all ranks together, and the baseline says what they would cost") {
+  const Shape sample = cube(1);
+  const auto chosen = [&](double samples, int ranks, const std::vector<std::string>& more = {}) {
+    return choose_schedule(way_config(kWays[0], 8, 16, more), sample, RunSize{samples, 100, ranks}).config;
+  };
+  const auto batches = [&](int ranks, const std::vector<std::string>& more = {}) {
+    return chosen(4096, ranks, more).training.precise_batch_norm;
+  };
+  CHECK(batches(1) == 32);
+  CHECK(batches(2) == 16);
+  CHECK(batches(8) == 4);
+  CHECK(batches(64) == 1);
+  CHECK(batches(8, {"run.grid=[2]"}) == 8);  // two ranks share a sample
+  for (const int ranks : {2, 4, 8}) {
+    const auto statistics = [&](int of) {
+      const Config config = chosen(4096, of);
+      return run_cost(config, make_plan(config), sample, RunSize{4096, 100, of}).statistics;
+    };
+    CHECK(statistics(ranks) == doctest::Approx(statistics(1)));
+  }
+  int decided = 0;  // by the statistics alone
+  for (const Way& way : kWays)
+    for (int epochs = 2; epochs <= 12; ++epochs) {
+      const Config config = way_config(way, epochs, 16);
+      const AutoSchedule small = choose_schedule(config, cube(way.axes), RunSize{64, 16, 1});
+      if (small.config.method.name != MethodName::baseline) continue;
+      if (choose_schedule(config, cube(way.axes)).config.method.name == MethodName::baseline) continue;
+      ++decided;
+      CHECK(small.training_cost == small.baseline_training_cost);
+      REQUIRE(small.reasons.size() == 2);
+      CHECK(small.reasons[0].find("for new statistics of batch norms, and the baseline ") != std::string::npos);
+    }
+  CHECK(decided > 0);
 }
 
 TEST_CASE(

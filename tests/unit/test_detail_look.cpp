@@ -354,7 +354,7 @@ TEST_CASE("auto: the baseline where averages lose what the labels depend on, unl
   const auto choose = [&](const std::vector<std::string>& more = {}) {
     Config config = data.config(more);
     settle_axes(config.model.layers, 1);
-    return choose_schedule(config, inspect_dataset(config.data.train, data.comm), data.comm);
+    return choose_schedule(config, inspect_dataset(config.data.train, data.comm), RunSize{300, 300}, data.comm);
   };
   const AutoSchedule no = choose();
   CHECK(no.config.method.name == MethodName::baseline);
@@ -373,5 +373,5 @@ TEST_CASE("auto: the baseline where averages lose what the labels depend on, unl
   settle_axes(few.model.layers, 1);
   const DatasetShape shape = inspect_dataset(few.data.train, data.comm);
   std::filesystem::remove(data.file());
-  CHECK(choose_schedule(few, shape, data.comm).reasons.size() == 2);
+  CHECK(choose_schedule(few, shape, RunSize{300, 300}, data.comm).reasons.size() == 2);
 }
