@@ -35,7 +35,7 @@ faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hos
 	@tests/faults/run.sh $(BUILD)
 	@tests/fuzz/run.sh $(BUILD)
 
-sanitize: setup ## builds with address, undefined-behaviour and thread sanitizers, and tests under them
+sanitize: setup ## builds without inlining and with address, undefined-behaviour and thread sanitizers, and tests of each
 	@tests/sanitize/run.sh
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)

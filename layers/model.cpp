@@ -44,8 +44,8 @@ void Model::initialise(std::uint64_t seed) {
   backend_->write(state, state_.span());
 }
 
-std::vector<Group> Model::groups(bool top) {
-  std::vector<Group> result;
+std::vector<LayerGroup> Model::groups(bool top) {
+  std::vector<LayerGroup> result;
   for (std::size_t first = 0, last = 0; first < network_.size(); first = last) {
     const bool here = network_.entry(first).top;
     while (last < network_.size() && network_.entry(last).top == here) ++last;
@@ -54,8 +54,8 @@ std::vector<Group> Model::groups(bool top) {
   return result;
 }
 
-Group Model::group(std::size_t first, std::size_t last) {
-  Group result;
+LayerGroup Model::group(std::size_t first, std::size_t last) {
+  LayerGroup result;
   const auto span = [&](Span arena, const auto& place_of) {
     const auto begin = [&](std::size_t i) { return i < network_.size() ? place_of(i).first : std::ssize(arena); };
     return part(arena, {begin(first), begin(last) - begin(first)});

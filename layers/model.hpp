@@ -16,7 +16,7 @@
 namespace mrmf {
 
 /// Neighbouring layers of a model that are all bottom or all top, as a fusion moves them.
-struct Group {
+struct LayerGroup {
   Span params, state;
 };
 
@@ -56,8 +56,8 @@ class Model {
   /// Parameters and gradients as other ranks can map them, if ModelSettings::shared.
   std::array<SharedBlock, 2> shared() { return {{{params_.span(), params_.file()}, {grads_.span(), grads_.file()}}}; }
 
-  std::vector<Group> bottom() { return groups(false); }
-  std::vector<Group> top() { return groups(true); }
+  std::vector<LayerGroup> bottom() { return groups(false); }
+  std::vector<LayerGroup> top() { return groups(true); }
 
   /// Makes the plans for this number of rows, so that no step has to.
   void prepare(Index rows);
@@ -102,8 +102,8 @@ class Model {
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
   void start_update(const GradientSums& sums, AllReduce* ranks, const Place& place);
-  std::vector<Group> groups(bool top);
-  Group group(std::size_t first, std::size_t last);
+  std::vector<LayerGroup> groups(bool top);
+  LayerGroup group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);
   Tensor activation(const Place& place, const Shape& shape);

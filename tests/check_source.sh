@@ -49,6 +49,7 @@ done)
 if [ -n "$long" ]; then
   echo "RULE: a file of more than 400 lines is one concept, and docs/architecture.md says which"; echo "$long"; failed=1
 fi
+python3 tests/check_types.py || failed=1
 python3 tests/check_docs.py || failed=1
 python3 tests/check_walks.py || failed=1
 [ $failed -eq 0 ] && echo "source rules: all hold"

@@ -17,9 +17,9 @@
 namespace mrmf {
 namespace {
 
-std::vector<Span> spans_of(ModelState& model_state, const std::vector<Group>& groups, bool moments) {
+std::vector<Span> spans_of(ModelState& model_state, const std::vector<LayerGroup>& groups, bool moments) {
   std::vector<Span> spans;
-  for (const Group& group : groups) {
+  for (const LayerGroup& group : groups) {
     spans.insert(spans.end(), {group.params, group.state});
     const auto first = static_cast<std::size_t>(group.params.data() - model_state.model.params().data());
     if (moments)
@@ -30,8 +30,8 @@ std::vector<Span> spans_of(ModelState& model_state, const std::vector<Group>& gr
 
 // Sends rank `root`'s parameters and state of groups of layers, the moments if wanted, and the optimizer's step counts
 // to every rank's model. Collective over `world`.
-void broadcast(Backend& backend, ModelState& model_state, const std::vector<Group>& groups, bool moments, Comm& world,
-               int root) {
+void broadcast(Backend& backend, ModelState& model_state, const std::vector<LayerGroup>& groups, bool moments,
+               Comm& world, int root) {
   const std::vector<Span> spans = spans_of(model_state, groups, moments);
   std::size_t count = 0;
   for (const Span span : spans) count += span.size();

@@ -144,13 +144,13 @@ void exchange_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, b
   const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
   for (std::size_t i = 0; moments && i < coarse_moments.size(); ++i)
     exchange_bottoms(from, coarse_moments[i], to, dense_moments[i]);
-  const std::vector<Group> coarse_groups = coarse.model.bottom(), dense_groups = dense.model.bottom();
+  const std::vector<LayerGroup> coarse_groups = coarse.model.bottom(), dense_groups = dense.model.bottom();
   for (std::size_t g = 0; g < coarse_groups.size(); ++g) backend.swap(coarse_groups[g].state, dense_groups[g].state);
 }
 
 void swap_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
   if (!same_bottom_layout(coarse, dense)) return exchange_bottoms(backend, coarse, dense, moments);
-  const std::vector<Group> from = coarse.model.bottom(), to = dense.model.bottom();
+  const std::vector<LayerGroup> from = coarse.model.bottom(), to = dense.model.bottom();
   const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
   for (std::size_t g = 0; g < from.size(); ++g) {
     backend.swap(from[g].params, to[g].params);

@@ -29,7 +29,7 @@ struct ModelState {
 
   /// Floats of the parameters before the top: their moments have an age of their own.
   static Index first_params(Model& model) {
-    const std::vector<Group> bottom = model.bottom();
+    const std::vector<LayerGroup> bottom = model.bottom();
     const bool first = !bottom.empty() && bottom.front().params.data() == model.params().data();
     return first ? std::ssize(bottom.front().params) : 0;
   }

@@ -61,9 +61,9 @@ struct Experiment {
 };
 
 // Running statistics move on in the finetune.
-std::vector<float> values_of(const std::vector<Group>& groups) {
+std::vector<float> values_of(const std::vector<LayerGroup>& groups) {
   std::vector<float> values;
-  for (const Group& group : groups) values.insert(values.end(), group.params.begin(), group.params.end());
+  for (const LayerGroup& group : groups) values.insert(values.end(), group.params.begin(), group.params.end());
   return values;
 }
 std::vector<float> bottom_of(Outcome& outcome) { return values_of(outcome.model_state.model.bottom()); }

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Builds with sanitizers and runs tests under them. Usage: tests/sanitize/run.sh [memory|threads|all].
+# Builds with sanitizers, and without any optimisation, and runs tests with both. Usage: tests/sanitize/run.sh
+# [plain|memory|threads|all].
+#   plain    no inlining, and types of all files compared by the linker, in build-plain: two types of one name show there
 #   memory   address + undefined behaviour, in build-asan: the unit tests, and command-line tests that take a minute or two
 #   threads  data races, in build-tsan: reading ahead, the worker pool and shard replicas, sums over ranks part by part
 # Files beside this one say which reports of libraries are left out, and why.
@@ -20,6 +22,17 @@ build() {  # folder, flags, targets...
     "-DCMAKE_CXX_FLAGS=-O1 -g1 -fno-omit-frame-pointer $flags" "-DCMAKE_EXE_LINKER_FLAGS=-rdynamic $PWD/$folder/keep_plugins.o" >"$folder.log" 2>&1 &&
     cmake --build "$folder" -j "$jobs" --target "$@" >"$folder.log" 2>&1 || { tail -n 40 "$folder.log"; exit 1; }
   rm -f "$folder.log"
+}
+
+# Where two types have one name, every call of one's functions may be a call of the other's. Inlining hides that. Types of a
+# run's comparison, of fusions and of teams meet here; tests/check_types.py knows all.
+plain() {
+  build build-plain "-O0 -flto=auto -Wodr -Werror=odr" mrmf
+  local script
+  for script in report front teams; do
+    echo "== $script"
+    MRMF=$PWD/build-plain/mrmf "$python" "tests/cli/test_$script.py" "${quick[@]}"
+  done
 }
 
 memory() {
@@ -47,9 +60,10 @@ threads() {
 
 quick=(-v)
 case $what in
+  plain) plain ;;
   memory) memory ;;
   threads) threads ;;
-  all) memory; threads ;;
-  *) echo "sanitize: '$what' is none of memory, threads, all" >&2; exit 2 ;;
+  all) plain; memory; threads ;;
+  *) echo "sanitize: '$what' is none of plain, memory, threads, all" >&2; exit 2 ;;
 esac
 echo "sanitize: $what: clean"

@@ -42,7 +42,7 @@ struct Experiment {
 
 const Extent kHalf{1, 1, 2}, kFull{1, 1, 1};
 
-std::vector<float> trained_part(const std::vector<Group>& groups) { return copy(groups.front().params); }
+std::vector<float> trained_part(const std::vector<LayerGroup>& groups) { return copy(groups.front().params); }
 
 }  // namespace
 
