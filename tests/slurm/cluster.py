@@ -123,7 +123,7 @@ class Cluster:
         text = self.run("scontrol", "show", "job", "--oneliner", job).stdout
         return dict(re.findall(r"(\S+?)=(\S*)", text.splitlines()[0] if text else ""))
 
-    def wait(self, what, condition, seconds=60):
+    def wait(self, what, condition, seconds=180):  # of a busy machine
         end = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > end:

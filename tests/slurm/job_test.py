@@ -48,7 +48,7 @@ class JobTest(SubmitTest):
         path = self.folder / "run" / f"job-{job}.log"
         return path.read_text() if path.exists() else ""
 
-    def wait_for_state(self, job, state, seconds=60):
+    def wait_for_state(self, job, state, seconds=180):
         fields = {}
 
         def reached():
