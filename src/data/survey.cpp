@@ -203,7 +203,7 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
       advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
                                    only - split.class_counts.begin()));
   }
-  if (!split.labels.facts) return;
+  if (!split.labels.facts || split.shape.samples < 2) return;  // a single label is always the same
   const ChannelFacts& facts = *split.labels.facts;
   const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
   if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
