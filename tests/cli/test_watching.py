@@ -95,7 +95,7 @@ class Watching(support.MrmfTest):
 
     def test_the_live_line_of_a_terminal(self):
         leader, follower = pty.openpty()
-        words = support.command(["train", "config.toml", "--set", "training.batch=1", "--set", "method.stop.finetune.epochs=6"])
+        words = support.command(["train", "config.toml", "--set", "training.batch=2", "--set", "method.stop.finetune.epochs=6"])
         run = subprocess.Popen(words, cwd=self.folder, stdout=follower, stderr=follower, env=support.environment())
         os.close(follower)
         seen = b""
@@ -108,7 +108,7 @@ class Watching(support.MrmfTest):
                 break
         os.close(leader)
         self.assertEqual(run.wait(), 0)
-        self.assertRegex(seen.decode(), r"epoch 1/2  step \d+/96 .* left: epoch \d+ s, phase at most \d+ s, run at most \d+ s")
+        self.assertRegex(seen.decode(), r"epoch 1/2  step \d+/48 .* left: epoch \d+ s, phase at most \d+ s, run at most \d+ s")
 
 
 class Pictures(support.MrmfTest):
