@@ -75,7 +75,8 @@ std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule
           : fills
               ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
               : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
-                "predict: --not-finite skip); where NaN is a missing number, \"fill\" keeps the row");
+                "predict: --not-finite skip)") +
+         (std::isnan(value) ? "; where NaN is a missing number of samples, \"fill\" keeps the row" : "");
 }
 
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {

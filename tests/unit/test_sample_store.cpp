@@ -303,18 +303,21 @@ TEST_CASE("store: NaN and infinity are found with file, data set and the row in 
   std::vector<float> x = ramp(64), y = ramp(8);
   std::string expected;
   Range owned{0, 7};
+  const std::string fills = "; where NaN is a missing number of samples, \"fill\" keeps the row";
   SUBCASE("NaN in samples") {
     x[2 * 16 + 15] = std::numeric_limits<float>::quiet_NaN();
     expected = b +
                ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
-               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)";
+               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)" +
+               fills;
   }
   SUBCASE("the first bad row is named, also by a rank that starts in the middle of the file") {
     x[2 * 16] = x[3 * 16] = std::numeric_limits<float>::quiet_NaN();
     owned = {4, 3};
     expected = b +
                ": data set 'x', row 2 holds NaN; remove or repair that sample, or leave all such out with "
-               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)";
+               "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)" +
+               fills;
   }
   SUBCASE("infinity in labels") {
     y[7] = -std::numeric_limits<float>::infinity();

@@ -209,9 +209,11 @@ TEST_CASE("streaming: what cannot be read is named by file, data set and row, wh
   SUBCASE("NaN") {
     Files files({});
     test::overwrite_row(files.spec.files[0], "x", 11, std::numeric_limits<float>::quiet_NaN());
-    CHECK(failure(files) == files.spec.files[0] +
-                                ": data set 'x', row 11 holds NaN; remove or repair that sample, or leave all such out "
-                                "with data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)");
+    CHECK(failure(files) ==
+          files.spec.files[0] +
+              ": data set 'x', row 11 holds NaN; remove or repair that sample, or leave all such out "
+              "with data.not_finite = \"skip\" (evaluate and predict: --not-finite skip); where NaN is "
+              "a missing number of samples, \"fill\" keeps the row");
     CHECK(message<DataError>([&] { files.store({}); }) == failure(files));
   }
   SUBCASE("a chunk that does not fit its checksum") {
