@@ -23,12 +23,13 @@ std::vector<double> means_of(const RowReader& reader, Index factor) {
 std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                                                const std::vector<std::string>& all) {
   std::map<std::string, Index> factors;
+  const int rows = copy.rows == RowForm::axis ? 1 : 0;  // axes that count samples
   for (const std::string& samples : all) {
     const std::vector<std::vector<std::string>> scales = source.scales_of_axes(samples);
     auto factor = copy.factor.end() - copy.axes;
     for (int axis = 0; axis < order.axes; ++axis) {
       const Index here = axis == order.channel ? 1 : *factor++;
-      for (const std::string& name : scales[static_cast<std::size_t>(axis + 1)]) {
+      for (const std::string& name : scales[static_cast<std::size_t>(axis + rows)]) {
         const auto known = factors.emplace(name, here).first;
         if (known->second != here) known->second = 0;
       }

@@ -1,5 +1,7 @@
 #include "io/data_file.hpp"
 
+#include <filesystem>
+
 #include "io/input_file.hpp"
 
 namespace mrmf {
@@ -21,7 +23,9 @@ void limit_index_memory(const h5::Properties& access) {
 DataFile::DataFile(const std::string& path) : path_(path) {
   const h5::Lock lock;
   h5::silence();
-  const InputFile regular(path);  // throws if it is not
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) h5::check_readable(path);  // which says what to do
+  const InputFile regular(path);                                               // throws if it is not
   const h5::Properties access = h5::file_access();
   limit_index_memory(access);
   std::string reason;

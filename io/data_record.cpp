@@ -15,6 +15,7 @@ namespace {
 
 constexpr Index most_files = 64;              // that are looked into
 constexpr Index most_bytes = Index{1} << 26;  // of all files' data sets of one name
+constexpr Index most_groups = 4096;           // of a file, each of which must be opened
 
 std::vector<std::string> names_of(const DatasetSpec& spec) {
   std::vector<std::string> names = spec.sample_names();
@@ -31,9 +32,11 @@ std::vector<Index> chosen_files(Index count) {
   return chosen;
 }
 
-h5::Glance glance_at_each(Index files) {
+h5::Glance glance_at_each(Index files, RowForm form) {
   const Index share = most_bytes / files, places = files > 8 ? 4 : 8;
-  return {share, places, std::min(share / places, Index{1} << 18)};
+  h5::Glance glance{share, places, std::min(share / places, Index{1} << 18)};
+  if (form == RowForm::groups) glance.rows = most_groups / files;
+  return glance;
 }
 
 void look_into(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
@@ -83,7 +86,8 @@ DataRecord record_of(const std::vector<UsedFile>& files) {
   }
   const std::vector<Index> chosen = chosen_files(std::ssize(files));
   for (const Index i : chosen)
-    look_into(files[static_cast<std::size_t>(i)], i, glance_at_each(std::ssize(chosen)), record.arrays);
+    look_into(files[static_cast<std::size_t>(i)], i, glance_at_each(std::ssize(chosen), files.front().rows),
+              record.arrays);
   return record;
 }
 

@@ -81,6 +81,21 @@ DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std
   return shape;
 }
 
+namespace {
+
+/// ": 3, 7-9", ": sim_3, sim_7", or nothing where the file is one row.
+std::string rows_text(const DatasetSpec& spec, const DatasetShape& shape, std::size_t file,
+                      const std::vector<Index>& rows) {
+  if (spec.rows == RowForm::files) return "";
+  if (spec.rows == RowForm::axis) return ": " + ranges_text(rows);
+  std::string text;
+  for (const Index row : rows)
+    text += (text.empty() ? ": " : ", ") + (*shape.groups[file].names)[static_cast<std::size_t>(row)];
+  return text;
+}
+
+}  // namespace
+
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
   DatasetShape shape = inspect_headers(spec, comm);
   choose(spec, shape, comm);
@@ -102,7 +117,7 @@ std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape&
   for (std::size_t i = 0; i < file_rows.size(); start += file_rows[i++]) {
     std::vector<Index> here;
     for (; row != rows.end() && *row < start + file_rows[i]; ++row) here.push_back(*row - start);
-    if (!here.empty()) texts.push_back(spec.files[i] + (spec.rows == RowForm::files ? "" : ": " + ranges_text(here)));
+    if (!here.empty()) texts.push_back(spec.files[i] + rows_text(spec, shape, i, here));
   }
   return texts;
 }

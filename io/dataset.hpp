@@ -129,6 +129,7 @@ struct DatasetShape {
   Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
+  std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
   /// The shape of what is read of a sample.
   Shape read_sample() const {

@@ -112,7 +112,6 @@ DatasetShape inspect_samples(const RowSource& samples, const DatasetSpec& spec) 
     shape.converted = size_of(samples.packing().stored);
   shape.chunks = samples.chunk_memory();
   if (shape.samples == 0) throw DataError(samples.where() + " is empty (0 samples); leave that file out");
-  if (spec.missing == MissingRule::refuse) samples.require_written();
   return shape;
 }
 
@@ -153,6 +152,7 @@ struct FileFacts {
   DatasetShape shape;
   std::vector<std::string> units;  ///< of samples and labels, in the order of the names
   RowGroups groups;
+  bool elsewhere = false;  ///< samples may lie in another file
 };
 
 FileFacts inspect_file(const RowSources& sources, std::size_t file, const DatasetSpec& spec) {
@@ -160,6 +160,7 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   const auto open = sources.open(file, facts.groups);
   const std::size_t of_samples = spec.sample_names().size();
   DatasetShape& shape = facts.shape;
+  for (std::size_t i = 0; i < of_samples; ++i) facts.elsewhere = facts.elsewhere || (*open)[i]->elsewhere();
   shape = inspect_samples(*open->front(), spec);
   for (std::size_t i = 1; i < of_samples; ++i)
     join_channels(shape, inspect_samples(*(*open)[i], spec), *(*open)[i], spec);
@@ -172,10 +173,9 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
       join_labels(shape.label, more.label, rows, spec);
     else
       shape.label = more.label, shape.one_hot = more.one_hot;
-    if (spec.missing == MissingRule::refuse) rows.require_written();
   }
   for (const auto& rows : *open) {
-    rows->require_alike();
+    rows->require_alike(spec.missing == MissingRule::refuse);
     facts.units.push_back(rows->units());
   }
   return facts;
@@ -315,6 +315,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
   broadcast(first, names.size(), comm);
   DatasetShape all = first.shape;
   all.file_samples.assign(spec.files.size(), 0);
+  std::vector<std::int64_t> elsewhere(spec.files.size());
   std::vector<RowGroups> groups(spec.rows == RowForm::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try_each(comm, mine.first, mine.count, [&](Index i) {
@@ -323,10 +324,14 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
     require_alike(sources, file, one, first);
     join_storage(all, one.shape);
     all.file_samples[file] = one.shape.samples;
+    elsewhere[file] = one.elsewhere ? 1 : 0;
     if (!groups.empty()) groups[file] = one.groups;
   });
   join(all, comm);
   all.groups = share(groups, comm);
+  comm.sum(std::span(elsewhere));
+  for (std::size_t i = 0; i < elsewhere.size(); ++i)
+    if (elsewhere[i] != 0) all.elsewhere.push_back(static_cast<Index>(i));
   all.samples = 0;
   for (const Index samples : all.file_samples) {
     all.samples += samples;

@@ -1,6 +1,7 @@
 #include "io/hdf5_copy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -45,22 +46,22 @@ bool lies_elsewhere(const Dataset& dataset) {
 void copy_values(const Dataset& from, const Dataset& to, const Type& type, const std::string& what) {
   const Space space(H5Dget_space(from.get()));
   const int axes = H5Sget_simple_extent_ndims(space.get());
-  std::vector<hsize_t> extent(static_cast<std::size_t>(std::max(axes, 0))), first(extent.size(), 0);
+  std::array<hsize_t, H5S_MAX_RANK> extent{}, first{};
   H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
   const auto elements = static_cast<hsize_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
   if (elements == 0) return;
-  const hsize_t rows = extent.empty() ? 1 : extent[0], row = elements / rows * H5Tget_size(type.get());
+  const hsize_t rows = axes == 0 ? 1 : extent[0], row = elements / rows * H5Tget_size(type.get());
   constexpr hsize_t most = hsize_t{1} << 26;  // bytes in memory at once
   const hsize_t step = std::clamp<hsize_t>(most / row, 1, rows);
   std::vector<std::byte> values;
   for (hsize_t done = 0; done < rows; done += step) {
-    std::vector<hsize_t> count = extent;
-    if (!count.empty()) {
+    auto count = extent;
+    if (axes > 0) {
       first[0] = done, count[0] = std::min(step, rows - done);
       H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
     }
     const Space memory(H5Screate_simple(axes, count.data(), nullptr));
-    values.resize(static_cast<std::size_t>(row * (count.empty() ? 1 : count[0])));
+    values.resize(static_cast<std::size_t>(row * (axes == 0 ? 1 : count[0])));
     require(H5Dread(from.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, values.data()) >= 0,
             what + " cannot be read");
     const bool written = H5Dwrite(to.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, values.data()) >= 0;

@@ -195,6 +195,7 @@ Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector
     storage.memory = chunk_memory(storage, ChunkCache(storage, shape));
   }
   const bool plain = storage.contiguous && H5Pget_external_count(creation.get()) == 0;
+  storage.elsewhere = layout == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
   if (plain && H5Tequal(file_type.get(), memory.get()) > 0) {
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset != HADDR_UNDEF) storage.offset = static_cast<Index>(offset);
@@ -260,6 +261,7 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
   if (shape_.empty()) throw DataError(what_ + " is a single value; rows of an array are wanted");
   require_filters(dataset_, what_);
   storage_ = storage_of(dataset_, memory_, stored, whole_, what_);
+  if (!target.files.empty()) storage_.elsewhere = true;
   if (storage_.chunk.empty()) return;
   ChunkCache cache(storage_, shape_);
   cache.fit(opening.most_cached);

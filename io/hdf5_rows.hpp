@@ -47,6 +47,7 @@ struct Storage {
   std::optional<Index> offset;  ///< where stored numbers begin in the file in which they lie (a link may have led
                                 ///< there), if they are one run of bytes in this machine's own format
   bool contiguous = false, filtered = false;
+  bool elsewhere = false;    ///< it lies in another file than the one that was named, or is put together of others
   std::vector<Index> chunk;  ///< empty unless chunked; without the axes of elements
   Index element_bytes = 0;   ///< in the file
   ChunkMemory memory;

@@ -41,8 +41,10 @@ std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, 
   const Index count = shape.front();
   const Index row_bytes = std::accumulate(shape.begin() + 1, shape.end(), element_bytes, std::multiplies<>());
   if (count < 1 || row_bytes < 1) return {};
-  if (count <= glance.whole / row_bytes) return blocks(shape, 0, count, read_at_once / element_bytes);
-  const Index run = std::clamp<Index>(glance.bytes / row_bytes, 1, std::max<Index>(count / glance.places, 1));
+  if (count <= std::min(glance.whole / row_bytes, glance.rows))
+    return blocks(shape, 0, count, read_at_once / element_bytes);
+  const Index fit = std::min(glance.bytes / row_bytes, glance.rows);
+  const Index run = std::clamp<Index>(fit, 1, std::max<Index>(count / glance.places, 1));
   std::vector<Block> found;
   for (Index place = 0; place < glance.places; ++place) {
     const auto share = static_cast<double>(place) / static_cast<double>(std::max<Index>(glance.places - 1, 1));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct Glance {
   Index whole = 0;               ///< a data set of at most so many bytes is read whole
   Index places = 4;              ///< of a larger one so many places, the first and the last rows among them,
   Index bytes = Index{1} << 16;  ///< each of as many whole rows as fit, or a piece from the middle of a longer one
+  /// At most so many rows in one place, and in all that is read whole: each may take long to open.
+  Index rows = std::numeric_limits<Index>::max();
 };
 
 /// The boxes that a glance at a data set of this shape reads. It follows from the shape, not from how the data set is

@@ -123,6 +123,12 @@ std::optional<RowSelection> rows_of(hid_t space, const std::vector<Index>& shape
   return H5Sis_regular_hyperslab(space) > 0 ? regular(space, shape, blocks) : irregular(space, shape);
 }
 
+ObjectIdentity identity_of(const Dataset& dataset) {
+  H5O_info_t object{};
+  H5Oget_info2(dataset.get(), &object, H5O_INFO_BASIC);
+  return {file_identity(file_of(dataset.get())).value_or(FileIdentity{}), object.addr};
+}
+
 /// One mapping of a virtual data set.
 struct Mapping {
   const RowSelection& to;                 ///< rows of the virtual data set
@@ -260,12 +266,14 @@ class Follower {
 
 }  // namespace
 
-ObjectIdentity identity_of(const Dataset& dataset) {
-  H5O_info_t object{};
-  H5Oget_info2(dataset.get(), &object, H5O_INFO_BASIC);
-  return {file_identity(file_of(dataset.get())).value_or(FileIdentity{}), object.addr};
+std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole) {
+  std::vector<RowOrigin> origins = Follower().origins(dataset);
+  if (!whole) return origins;
+  for (RowOrigin& origin : origins) {
+    for (const Index number : {origin.first, origin.count, origin.row}) origin.part.push_back(number);
+    origin = {0, 1, origin.array, 0, std::move(origin.part)};
+  }
+  return origins;
 }
-
-std::vector<RowOrigin> row_origins(const Dataset& dataset) { return Follower().origins(dataset); }
 
 }  // namespace mrmf::h5

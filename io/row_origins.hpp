@@ -14,9 +14,7 @@ namespace mrmf::h5 {
 /// wherever its mappings take whole rows or the same part of each; rows that it puts together in another way (points,
 /// rows made of several, other axes first) lie in the virtual data set itself. Rows without a source have none.
 /// Requires sound sources (io/hdf5_sources.hpp).
-std::vector<RowOrigin> row_origins(const Dataset& dataset);
-
-/// What tells the data set itself from all others.
-ObjectIdentity identity_of(const Dataset& dataset);
+/// With `whole`, all of the data set is one row, the same as another that lies in the same places.
+std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole = false);
 
 }  // namespace mrmf::h5

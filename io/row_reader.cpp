@@ -61,6 +61,7 @@ struct RowReader::State {
   bool whole;
   ReadingWay way;
   ChunkMemory chunk_memory;
+  bool elsewhere;
 
   State(std::shared_ptr<const DataFile> of, const std::string& name, const RowsOpening& opening)
       : file(std::move(of)), whole(opening.whole) {
@@ -72,6 +73,7 @@ struct RowReader::State {
     what = rows->what();
     units = rows->units();
     chunk_memory = rows->storage().memory;
+    elsewhere = rows->storage().elsewhere;
     plain = rows->plain_file();
     way = {plain != nullptr, way_text(rows->storage(), whole)};
     if (!plain) return;
@@ -196,6 +198,7 @@ const std::string& RowReader::where() const { return state_->what; }
 Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
+bool RowReader::elsewhere() const { return state_->elsewhere; }
 
 void RowReader::require_written() const {
   const h5::Lock lock;

@@ -51,6 +51,7 @@ class RowReader {
   Index row_bytes() const;
   ReadingWay way() const;
   ChunkMemory chunk_memory() const;
+  bool elsewhere() const;  ///< as Storage's (io/hdf5_rows.hpp)
 
   /// DataError with the first row when rows were never written, or come from a missing file. Reads no rows.
   void require_written() const;

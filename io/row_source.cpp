@@ -15,6 +15,7 @@
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/nearest.hpp"
+#include "io/row_origins.hpp"
 #include "io/sample_groups.hpp"
 #include "kernels/check.hpp"
 
@@ -26,10 +27,16 @@ using File = std::shared_ptr<const DataFile>;
 class ArrayRows final : public RowSource {
  public:
   ArrayRows(const File& file, const std::string& name, const RowsOpening& opening)
-      : whole_(opening.whole), reader_(file, name, opening) {
+      : path_(file->path()), name_(name), whole_(opening.whole), reader_(file, name, opening) {
     facts_ = {reader_.type(),         reader_.shape(), reader_.row_bytes(), reader_.way(),
               reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
               reader_.packing()};
+    facts_.elsewhere = reader_.elsewhere();
+  }
+  std::vector<RowOrigin> origins() const override {
+    const h5::Lock lock;
+    const DataFile file(path_);
+    return h5::row_origins(h5::open_dataset(path_, file.id(), name_), whole_);
   }
   std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override { reader_.require_written(); }
@@ -39,6 +46,7 @@ class ArrayRows final : public RowSource {
   }
 
  private:
+  std::string path_, name_;
   bool whole_;
   RowReader reader_;
 };
@@ -202,14 +210,29 @@ class GroupRows final : public RowSource {
     facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
               first->where(), first->units(), first->holds_words(), first->packing()};
     facts_.shape.front() = std::ssize(*groups_.names);
+    facts_.elsewhere = true;  // where the others lie is not known yet
+  }
+  std::vector<RowOrigin> origins() const override {
+    const h5::Lock lock;
+    std::vector<RowOrigin> all;
+    for (Index row = 0; row < shape().front(); ++row) {
+      const RowName array = name_in(*file_, group(row), name_);
+      if (!array.attribute.empty()) continue;
+      for (RowOrigin& origin : h5::row_origins(h5::open_dataset(file_->path(), file_->id(), array.object), true)) {
+        origin.first = row;
+        all.push_back(std::move(origin));
+      }
+    }
+    return all;
   }
   std::string place(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
-  void require_alike() const override {
-    for (Index row = 1; row < shape().front(); ++row) {
+  void require_alike(bool written) const override {
+    for (Index row = 0; row < shape().front(); ++row) {
       const auto rows = open_alike(row);
-      if (rows->units() != units()) refuse(*rows, rows->units(), units(), "units of ");
-      rows->require_written();
+      if (rows->units() != units() && !rows->units().empty() && !units().empty())
+        refuse(*rows, rows->units(), units(), "units of ");
+      if (written) rows->require_written();
     }
   }
   void read(Index first, Index count, std::byte* to) const override {

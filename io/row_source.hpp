@@ -12,6 +12,7 @@
 #include "io/element.hpp"
 #include "io/recent.hpp"
 #include "io/row_reader.hpp"
+#include "io/same_rows.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -50,8 +51,15 @@ class RowSource {
 
   /// DataError when rows were never written, or come from a missing file. Reads none of them.
   virtual void require_written() const = 0;
-  /// DataError where rows are not alike in shape, type and units, which those of groups need not be. Opens them all.
-  virtual void require_alike() const {}
+  /// DataError where rows are not alike in shape, type and units, which those of groups need not be, or where they were
+  /// never written (`written`). Opens them all.
+  virtual void require_alike(bool written) const {
+    if (written) require_written();
+  }
+  /// Whether rows may lie in another file than the one that was named: origins() tells.
+  bool elsewhere() const { return facts_.elsewhere; }
+  /// Where the rows truly lie, ascending (io/row_origins.hpp); nowhere where they are attributes. Opens files.
+  virtual std::vector<RowOrigin> origins() const { return {}; }
   /// As RowReader's.
   virtual void read(Index first, Index count, std::byte* to) const = 0;
   virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;
@@ -69,6 +77,7 @@ class RowSource {
     std::string units{};
     bool words = false;
     Packing packing{};
+    bool elsewhere = false;
   };
   Facts facts_;
 };

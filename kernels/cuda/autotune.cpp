@@ -60,9 +60,7 @@ class Ways {
 }  // namespace
 
 PlanChooser::PlanChooser(Device& device)
-    : device_(device),
-      cache_(device.settings().plans, device.model().key()),
-      note_(device.settings().plans, device.settings().replace_file) {
+    : device_(device), cache_(device.settings().plans, device.model().key()), note_(device.settings().plans) {
   const std::vector<EngineOfKind> left = take_left_notes(device.settings().plans);
   for (const EngineOfKind& crashed : left) cache_.avoid_on(crashed.kind, crashed.engine);
   if (!left.empty()) save();

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -37,39 +36,46 @@ std::string start_of(long pid) {
   return field;
 }
 
+long seconds_now() {
+  using std::chrono::system_clock;
+  return static_cast<long>(
+      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count());
+}
+
 constexpr const char* mark = ".trying-";
 
-bool has_ended(const nlohmann::json& note, const fs::path& file) {
+bool has_ended(const nlohmann::json& note) {
   if (note.at("host") == host()) return start_of(note.at("pid").get<long>()) != note.at("started").get<std::string>();
-  std::error_code error;
-  const auto written = fs::last_write_time(file, error);
-  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(10);
+  constexpr long longest_trial = 600;
+  return seconds_now() - note.at("at").get<long>() > longest_trial;
 }
 
 }  // namespace
 
-TrialNote::TrialNote(const fs::path& plans, ReplaceFile replace) : replace_(std::move(replace)) {
-  if (!plans.empty() && replace_) file_ = plans.string() + mark + host() + "-" + std::to_string(getpid());
+TrialNote::TrialNote(const fs::path& plans) {
+  if (!plans.empty()) file_ = plans.string() + mark + host() + "-" + std::to_string(getpid());
 }
 
 void TrialNote::trying(const EngineOfKind& tried) {
   if (file_.empty()) return;
+  strike_out();
   const nlohmann::json note{{"kind", tried.kind},
                             {"engine", tried.engine},
                             {"host", host()},
                             {"pid", static_cast<long>(getpid())},
-                            {"started", start_of(getpid())}};
-  try {
-    replace_(file_.string(), note.dump() + "\n");
-    written_ = true;
-  } catch (const std::exception&) {
-    file_.clear();  // nor would the next one be written
-  }
+                            {"started", start_of(getpid())},
+                            {"at", seconds_now()}};
+  std::error_code error;
+  if (file_.has_parent_path()) fs::create_directories(file_.parent_path(), error);
+  fs::remove(file_, error);  // of a process that had this number before
+  fs::create_symlink(note.dump(), file_, error);
+  noted_ = !error;
+  if (error) file_.clear();  // nor would the next one be made
 }
 
 void TrialNote::strike_out() {
   std::error_code none;
-  if (std::exchange(written_, false)) fs::remove(file_, none);
+  if (std::exchange(noted_, false)) fs::remove(file_, none);
 }
 
 std::vector<EngineOfKind> take_left_notes(const fs::path& plans) {
@@ -79,18 +85,16 @@ std::vector<EngineOfKind> take_left_notes(const fs::path& plans) {
   const std::string begins = plans.filename().string() + mark;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path& file = entry->path();
     std::error_code none;
-    if (!file.filename().string().starts_with(begins) || !entry->is_regular_file(none)) continue;
-    std::ifstream stream(file);
-    const nlohmann::json note = nlohmann::json::parse(stream, nullptr, false);
+    if (!entry->path().filename().string().starts_with(begins) || !entry->is_symlink(none)) continue;
+    const nlohmann::json note = nlohmann::json::parse(fs::read_symlink(entry->path(), none).string(), nullptr, false);
     try {
-      if (!has_ended(note, file)) continue;
+      if (!has_ended(note)) continue;
       left.push_back({note.at("kind").get<std::string>(), note.at("engine").get<std::string>()});
-    } catch (const nlohmann::json::exception&) {  // no note of ours, or half of one
+    } catch (const nlohmann::json::exception&) {  // no note of ours
       continue;
     }
-    fs::remove(file, none);
+    fs::remove(entry->path(), none);
   }
   return left;
 }

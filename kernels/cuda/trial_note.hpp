@@ -2,9 +2,7 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace mrmf::cuda {
@@ -14,15 +12,13 @@ struct EngineOfKind {
   std::string kind, engine;
 };
 
-/// A file beside the plans' ("plans.json.trying-HOST-PID"), there as long as a trial lasts. Each process has its own,
-/// as several ranks and jobs may keep plans in one file.
+/// A note beside the plans' file ("plans.json.trying-HOST-PID"), there as long as a trial lasts. Each process has its
+/// own, as several ranks and jobs may keep plans in one file. It is a symbolic link that leads nowhere, whose target is
+/// the text: there whole or not at all, and without a write that would have to be synced, since trials are many.
 class TrialNote {
  public:
-  using ReplaceFile = std::function<void(const std::string& path, std::string_view text)>;
-
-  /// Notes nothing where `plans` is empty or `replace` unset; and where a note cannot be written, which is no reason to
-  /// end a run.
-  TrialNote(const std::filesystem::path& plans, ReplaceFile replace);
+  /// Notes nothing where `plans` is empty; and where a note cannot be made, which is no reason to end a run.
+  explicit TrialNote(const std::filesystem::path& plans);
   ~TrialNote() { strike_out(); }
   TrialNote(const TrialNote&) = delete;
   TrialNote& operator=(const TrialNote&) = delete;
@@ -32,8 +28,7 @@ class TrialNote {
 
  private:
   std::filesystem::path file_;  // empty: nothing is noted
-  ReplaceFile replace_;
-  bool written_ = false;
+  bool noted_ = false;
 };
 
 /// What processes left that ended within a trial: those of this host that are gone, and those of others whose note is

@@ -1,12 +1,14 @@
 #include "src/cli/data_sample.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "io/dataset.hpp"
 #include "io/file_patterns.hpp"
 #include "io/foreign_data.hpp"
-#include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
 
@@ -34,11 +36,11 @@ std::string absent(const std::vector<std::string>& files) {
 
 std::vector<std::string> packing_lines(const DatasetSpec& spec) {
   std::vector<std::string> lines, names = spec.sample_names();
-  if (!spec.labels.empty()) names.push_back(spec.labels);
-  for (const std::string& name : names)
-    if (const std::string text = RowReader(spec.files.front(), name, {.packing = spec.packing}).packing().text();
-        !text.empty())
-      lines.push_back("'" + name + "' is " + text);
+  std::ranges::copy(spec.label_names(), std::back_inserter(names));
+  const auto open = RowSources(spec, nullptr, names, {.words = true}).open(0);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (const std::string text = (*open)[i]->holds_words() ? "" : (*open)[i]->packing().text(); !text.empty())
+      lines.push_back("'" + names[i] + "' is " + text);
   return lines;
 }
 

@@ -193,7 +193,7 @@ std::string missing_text(std::vector<Part>& parts, Comm& world) {
 void require_once(const std::vector<Part>& parts, Comm& world) {
   DatasetSpec train = parts.front().spec, validation = parts.back().spec;
   if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
-  require_distinct_rows(train, validation, world);
+  require_distinct_rows({train, parts.front().shape}, {validation, parts.back().shape}, world);
 }
 
 // Channels that could be taken for positions are named, so that nobody asks about them again.

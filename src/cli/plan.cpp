@@ -145,7 +145,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const std::optional<RunSize> size = size_of(config, counted, world);
   if (sample && sample->train) {
     require_channels(config.data, sample->shape);
-    if (absent(config.data.validation.files).empty()) require_distinct_rows(config.data, world);
+    if (absent(config.data.validation.files).empty())
+      require_distinct_rows(config.data, *sample->train, headers_of(config.data.validation, world), world);
   }
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;

@@ -96,7 +96,7 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
 void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
-  require_distinct_rows(config.data, world);
+  require_distinct_rows(config.data, data, inspect_dataset(config.data.validation, world), world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
   Config settled = config;

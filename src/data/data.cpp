@@ -130,8 +130,10 @@ std::vector<Index> Data::class_counts(Comm& team) const {
   return {counts.begin(), counts.end()};
 }
 
-void require_distinct_rows(const DataConfig& data, Comm& comm) {
-  if (data.duplicates == DuplicateRule::refuse) require_distinct_rows(data.train, data.validation, comm);
+void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
+                           Comm& comm) {
+  if (data.duplicates == DuplicateRule::refuse)
+    require_distinct_rows({data.train, train}, {data.validation, validation}, comm);
 }
 
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {

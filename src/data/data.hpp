@@ -38,8 +38,9 @@ MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& pa
                        int sharing = 1);
 
 /// DataError where the same rows are named twice, or train and validate (io/distinct_rows.hpp), unless data.duplicates
-/// allows it. Collective.
-void require_distinct_rows(const DataConfig& data, Comm& comm);
+/// allows it. The shapes are what inspect_dataset() has found. Collective.
+void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
+                           Comm& comm);
 
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);

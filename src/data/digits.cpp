@@ -111,16 +111,16 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
   return own.channels;
 }
 
-/// A round number near the mean, from which the deviation is seen.
-std::string round_near(Number mean, double deviation) {
+/// A round number near the mean, from which the deviation is seen. Not beyond a whole one: its type may hold no more.
+std::string round_near(Number mean, double deviation, bool whole) {
   const Number unit = std::pow(Number{10}, std::ceil(std::log10(10 * static_cast<Number>(deviation))));
-  const Number round = std::round(mean / unit) * unit;
+  const Number round = (whole ? std::trunc(mean / unit) : std::round(mean / unit)) * unit;
   return unit >= 1 ? fmt::format("{:.0f}", round) : fmt::format("{}", static_cast<double>(round));
 }
 
 /// What is to be done. Large whole numbers are rarely measured ones.
 std::string advice(const Sums& sums, double deviation) {
-  const std::string subtract = "subtract " + round_near(sums.mean(), deviation) + " before storing them";
+  const std::string subtract = "subtract " + round_near(sums.mean(), deviation, sums.whole) + " before storing them";
   if (!sums.whole || !is_like_identifier(static_cast<double>(sums.mean()))) return subtract;
   return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
 }
@@ -157,12 +157,14 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
 
 std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
   if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
-  for (const std::string& name : of == NumbersOf::labels ? std::vector{spec.labels} : spec.sample_names())
-    if (is_whole(RowReader(spec.files.front(), name, {.packing = spec.packing}).type()))
+  const auto names = of == NumbersOf::labels ? spec.label_names() : spec.sample_names();
+  const auto open = RowSources(spec, nullptr, names, {}).open(0);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (is_whole((*open)[i]->type()))
       return fmt::format(
           "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
           "them",
-          to_string(of), name, std::ranges::min(facts.least), std::ranges::max(facts.most));
+          to_string(of), names[i], std::ranges::min(facts.least), std::ranges::max(facts.most));
   return {};
 }
 

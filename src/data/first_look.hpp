@@ -22,7 +22,7 @@ struct FileArray {
   bool scale = false;     ///< a dimension scale: neither samples nor labels
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
-  bool complex() const { return type_name.starts_with("complex "); }  ///< the last axis: real and imaginary part
+  bool complex() const { return type_name.starts_with("complex "); }    ///< the last axis: real and imaginary part
   bool integer() const { return type == ElementType::other || whole; }  ///< if it is of numbers
 };
 

@@ -342,6 +342,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
       for (std::size_t i = 1; i <= look.more_labels.size(); ++i) more += (*open)[i]->row_elements();
   }
   found.layout.width += more;
+  found.values.one_hot = found.values.one_hot && more == 0;
   guess(found, path, look);
 }
 

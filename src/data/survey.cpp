@@ -91,18 +91,23 @@ void leave_out(SplitFound& split, Comm& comm) {
   split.not_finite = bad;
 }
 
-SplitFound look_at(const Config& config, bool validation, bool headers_only, Comm& comm) {
+SplitFound inspect(const Config& config, bool validation, Comm& comm) {
   SplitFound split;
   split.part = validation ? "validation" : "training";
   split.spec = validation ? config.data.validation : config.data.train;
   split.shape = headers_of(split.spec, comm);
+  return split;
+}
+
+// What the headers do not tell.
+void look_at(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
   collective_try(comm, [&] {
     split.samples = numbers_found(split.spec, split.shape, split.spec.sample_names(), split.shape.sample);
     split.labels = numbers_found(split.spec, split.shape, split.spec.label_names(), split.shape.label);
   });
   if (!headers_only) leave_out(split, comm);
   collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
-  if (headers_only) return split;
+  if (headers_only) return;
   split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
   split.samples.facts =
       channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
@@ -112,7 +117,6 @@ SplitFound look_at(const Config& config, bool validation, bool headers_only, Com
   } else {
     split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
   }
-  return split;
 }
 
 // Numbers that a network learns from badly: far from 0 for their spread, very large, very small, or of channels whose
@@ -199,7 +203,7 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
       advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
                                    only - split.class_counts.begin()));
   }
-  if (!split.labels.facts) return;
+  if (!split.labels.facts || split.shape.samples < 2) return;  // a single label is always the same
   const ChannelFacts& facts = *split.labels.facts;
   const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
   if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
@@ -244,9 +248,10 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
-  require_distinct_rows(config.data, comm);
   DataFound found;
-  for (const bool validation : {false, true}) found.splits.push_back(look_at(config, validation, headers_only, comm));
+  for (const bool validation : {false, true}) found.splits.push_back(inspect(config, validation, comm));
+  require_distinct_rows(config.data, found.splits.front().shape, found.splits.back().shape, comm);
+  for (SplitFound& split : found.splits) look_at(split, config, headers_only, comm);
   const SplitFound& train = found.splits.front();
   found.advice = sample_warnings(config, train.shape.sample);
   const SplitFound& held = found.splits.back();

@@ -106,16 +106,15 @@ Settled settle(Config config, Warnings& warnings, Comm& world) {
   if (!automatic) warnings.add(config_warnings(config));
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
-  require_distinct_rows(config.data, world);
+  DatasetShape validation = inspect_dataset(config.data.validation, world);
+  require_distinct_rows(config.data, shape, validation, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   settle_axes(config.model.layers, shape.sample.axes);
-  std::optional<DatasetShape> validation;
   std::vector<std::string> reasons;
   if (automatic) {
-    validation = inspect_dataset(config.data.validation, world);
-    reasons = choose_method(config, shape, validation->samples, world);
+    reasons = choose_method(config, shape, validation.samples, world);
     warnings.add(config_warnings(config));
   }
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;

@@ -1,7 +1,6 @@
 // A run's configuration, settled for its data.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +34,7 @@ struct Settled {
   DatasetShape shape;
   std::vector<std::string> reasons;  ///< of "auto"
   bool automatic = false;
-  std::optional<DatasetShape> validation{};  ///< where "auto" has asked for it
+  DatasetShape validation{};
 };
 
 /// Runs before the data are loaded for training. Looks at files, and at samples where "auto" or units ask for them. An

@@ -245,7 +245,7 @@ class Training(CudaTest):
                 break
             self.assertLess(process.returncode, 0, output)  # by a signal
             self.assertEqual(len(notes), 1)
-            self.assertEqual(json.loads(self.read(notes[0]))["engine"], "engine 5")
+            self.assertEqual(json.loads(os.readlink(self.path(notes[0])))["engine"], "engine 5")
         self.assertGreater(starts, 0)
         self.assertEqual(process.returncode, 0, output)
         self.assertEqual(notes, [])

@@ -235,6 +235,32 @@ class Duplicates(MrmfTest):
         self.config("one.h5", "over.h5")
         self.refused("rows 0 to 9 of 'x' in over.h5 are the same as rows 10 to 19 of 'x' in one.h5")
 
+    def test_samples_that_are_files_or_groups(self):
+        """One sample per file or group: each is known by where its array lies."""
+        rng = np.random.default_rng(2)
+        for number in range(12):
+            with h5py.File(self.path(f"s{number}.h5"), "w") as file:
+                file["x"], file["y"] = rng.normal(0, 1, (WIDTH, CHANNELS)).astype("f4"), float(number)
+        with h5py.File(self.path("groups.h5"), "w") as file:
+            for number in range(12):
+                file[f"sim_{number:02}/x"], file[f"sim_{number:02}/y"] = rng.normal(0, 1, (WIDTH, CHANNELS)).astype("f4"), 1.0
+        os.link(self.path("s3.h5"), self.path("twin.h5"))
+        with h5py.File(self.path("link.h5"), "w") as file:
+            file["x"], file["y"] = h5py.ExternalLink("s5.h5", "/x"), 1.0
+        files = [f"s{number}.h5" for number in range(12)]
+        one = ("--set", "data.rows=files", "--set", "training.batch=3")
+        self.config(*files)
+        self.allowed(*one, samples=(9, 3))
+        for other, same in (("twin.h5", "s3.h5"), ("link.h5", "s5.h5")):
+            self.config(*files, other)
+            self.refused(f"'x' in {other} are the same as 'x' in {same}, and both are trained on", words=one)
+        groups = ("--set", "data.rows=groups", "--set", "data.groups=sim_*", "--set", "training.batch=3")
+        self.config("groups.h5")
+        self.allowed(*groups, samples=(9, 3))
+        with h5py.File(self.path("groups.h5"), "r+") as file:
+            file["sim_again/x"], file["sim_again/y"] = file["sim_04/x"], 1.0
+        self.refused("'x' of group 'sim_again' in groups.h5 are the same as 'x' of group 'sim_04' in groups.h5", words=groups)
+
     def test_validation_alone(self):
         self.config("a.h5")
         self.refused("in ./b.h5 are the same as rows 0 to 39 of 'x' in b.h5, and both validate",

@@ -314,6 +314,18 @@ class Missing(PeopleTest):
         np.testing.assert_allclose(got, means, rtol=1e-6)
         self.assertTrue(np.isnan(got[:, :2, :2]).all())
 
+    def test_appended_arrays(self):
+        """Packed ones are copied as real numbers, whole numbers as they are stored."""
+        number = 2**62 + np.arange(48, dtype="i8")
+        for name, rows in (("a.nc", slice(0, 30)), ("b.nc", slice(30, 48))):
+            with h5py.File(self.path(name), "a") as file:
+                file["id"] = number[rows]
+                file["id"].attrs["_FillValue"] = np.int64(-1)
+        self.train(TEMPERATURES, run__folder="run")
+        got = self.predict("run", "--files", "a.nc", "b.nc", "--append", "t2m", "--append", "id")
+        np.testing.assert_array_equal(got["t2m"], self.real.astype("f4"))
+        np.testing.assert_array_equal(got["id"], number)
+
     def test_augmentation_goes_on(self):
         normal = 'normalise.samples = "mean_std"\nmask = true\naugment.flip = [0, 1]\naugment.turn = [0, 1]\nsplit ='
         self.train(TEMPERATURES.replace("split =", normal))

@@ -15,6 +15,7 @@ CONFIG = f"""
 files = {json.dumps(TRAIN)}
 train = {{ samples = "3Dmap", labels = "unitPar" }}
 validation = {{ files = ["cubes03.h5", "cubes77.h5"], samples = "3Dmap", labels = "unitPar" }}
+duplicates = "allow"
 [training]
 batch = 4
 epochs = 2

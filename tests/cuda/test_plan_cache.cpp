@@ -2,10 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -79,14 +80,16 @@ TEST_CASE("a damaged, foreign or older file is ignored with a reason and then re
 
 TEST_CASE("a note of the engine under trial lasts as long as the trial, and outlasts a process that ends within it") {
   const Folder folder;
-  const auto file = folder.path / "plans.json";
-  const auto replace = [](const std::string& path, std::string_view text) { write(path, std::string(text)); };
+  const auto file = folder.path / "sub" / "plans.json";
   const auto notes = [&] {
-    return std::distance(std::filesystem::directory_iterator(folder.path), std::filesystem::directory_iterator());
+    return std::distance(std::filesystem::directory_iterator(file.parent_path()),
+                         std::filesystem::directory_iterator());
+  };
+  const auto leave = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_symlink(text, file.string() + ".trying-" + name);
   };
   {
-    TrialNote note(file, replace);
-    CHECK(notes() == 0);
+    TrialNote note(file);
     note.trying({"forward on H200", "engine 7"});
     note.trying({"forward on H200", "engine 8"});
     CHECK(notes() == 1);
@@ -98,25 +101,25 @@ TEST_CASE("a note of the engine under trial lasts as long as the trial, and outl
   CHECK(notes() == 0);
   const pid_t child = fork();
   if (child == 0) {
-    TrialNote note(file, replace);
+    TrialNote note(file);
     note.trying({"forward on H200", "engine 7"});
     raise(SIGKILL);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFSIGNALED(status));
-  write(folder.path / "plans.json.trying-nobody", "{}");  // not ours: stays
-  write(folder.path / "plans.json.trying-other-1",
-        R"({"kind": "a", "engine": "b", "host": "elsewhere", "pid": 1, "started": "1"})");
+  leave("nobody", "{}");  // not ours: stays
+  const std::string elsewhere = R"({"kind": "a", "engine": "b", "host": "elsewhere", "pid": 1, "started": "1", "at": )";
+  leave("old", elsewhere + "1}");
+  leave("new", elsewhere + std::to_string(std::time(nullptr)) + "}");  // may be under trial
   const std::vector<EngineOfKind> left = take_left_notes(file);
-  REQUIRE(left.size() == 1);
-  CHECK(left[0].kind == "forward on H200");
-  CHECK(left[0].engine == "engine 7");
+  REQUIRE(left.size() == 2);
+  const std::size_t here = left[0].engine == "engine 7" ? 0 : 1;
+  CHECK(left[here].kind == "forward on H200");
+  CHECK(left[here].engine == "engine 7");
+  CHECK(left[1 - here].engine == "b");
   CHECK(notes() == 2);
-  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::minutes(11);
-  std::filesystem::last_write_time(folder.path / "plans.json.trying-other-1", old);
-  CHECK(take_left_notes(file).size() == 1);
-  TrialNote nowhere("", replace);
+  TrialNote nowhere("");
   nowhere.trying({"a", "b"});
   CHECK(take_left_notes("").empty());
 }

@@ -119,7 +119,7 @@ TEST_CASE("auto: it never plans what costs as much as the baseline, and large se
             const bool saves = chosen.method.name != MethodName::baseline;
             CHECK((saves ? own.epochs < baseline.epochs : own.epochs == baseline.epochs));
             if (saves) CHECK(chosen.method.top == way.top);
-            if (epochs >= 8 && more.empty()) CHECK((saves || samples < 1000));
+            if (epochs >= 8 && more.empty()) CHECK((saves || samples < 4096));
           }
   }
 }
@@ -144,12 +144,19 @@ TEST_CASE("auto: new statistics are of 512 samples of all ranks together, and th
     };
     CHECK(statistics(ranks) == doctest::Approx(statistics(1)));
   }
-  const AutoSchedule small = choose_schedule(way_config(kWays[0], 2, 16), sample, RunSize{64, 16, 1});
-  CHECK(small.config.method.name == MethodName::baseline);
-  CHECK(small.training_cost == small.baseline_training_cost);
-  REQUIRE(small.reasons.size() == 2);
-  CHECK(small.reasons[0].find("for new statistics of batch norms, and the baseline 2.00") != std::string::npos);
-  CHECK(choose_schedule(way_config(kWays[0], 2, 16), sample).config.method.name == MethodName::mrmf);
+  int decided = 0;  // by the statistics alone
+  for (const Way& way : kWays)
+    for (int epochs = 2; epochs <= 12; ++epochs) {
+      const Config config = way_config(way, epochs, 16);
+      const AutoSchedule small = choose_schedule(config, cube(way.axes), RunSize{64, 16, 1});
+      if (small.config.method.name != MethodName::baseline) continue;
+      if (choose_schedule(config, cube(way.axes)).config.method.name == MethodName::baseline) continue;
+      ++decided;
+      CHECK(small.training_cost == small.baseline_training_cost);
+      REQUIRE(small.reasons.size() == 2);
+      CHECK(small.reasons[0].find("for new statistics of batch norms, and the baseline ") != std::string::npos);
+    }
+  CHECK(decided > 0);
 }
 
 TEST_CASE(

@@ -147,7 +147,7 @@ TEST_CASE("hdf5: complex numbers and arrays are further axes, whole or in part")
     CHECK(open(path).info(name).shape == std::vector<Index>{3, 4, 2});
     CHECK(read(path, name, 0, 3, 8) == values);
     const RowReader reader(path, name);
-    CHECK(reader.way().direct == (name == "plain" || name == "array"));
+    CHECK(reader.way().direct == (name != "packed" && name != "named"));
     std::vector<std::byte> part(static_cast<std::size_t>(2 * 2 * size_of(reader.type())));
     std::vector<float> numbers(4);
     reader.read(1, 2, RowBox{{1, 1}, {2, 1}}, part.data());  // the imaginary parts of two positions of two rows
@@ -208,7 +208,7 @@ TEST_CASE("hdf5: files that cannot be read are told apart") {
   const std::string missing = folder.file("missing.h5");
   CHECK(refusal(missing) == missing + ": no such file; check the path");
   CHECK(contains(refusal("no-such-folder/a.h5"), "no such file (looked from /"));
-  CHECK(refusal(folder.path()) == folder.path() + ": is a folder, not a file");
+  CHECK(contains(refusal(folder.path()), folder.path() + ": is a folder, "));
 
   const std::string empty = folder.file("empty.h5"), garbage = folder.file("garbage.h5");
   test::write_bytes(empty, "");

@@ -146,11 +146,11 @@ TEST_CASE("links: a file has one first name for every data set, and further ones
   const Linked files;
   const FileNames names = names_of(files.master);
   CHECK(names.broken.empty());
-  CHECK(names.datasets == std::vector<std::string>{"absolute", "block", "chain", "group/back", "group/virtual", "link",
-                                                   "linked_packed", "packed", "x"});
+  CHECK(names.datasets == std::vector<std::string>{"absolute", "block", "chain", "group/back", "group/virtual",
+                                                   "hard/link", "linked_packed", "packed", "x"});
   const auto first = [&](const std::string& name) { return first_name(names, files.master, name); };
-  CHECK(first("hard/link") == "link");
-  CHECK(first("soft") == "link");
+  CHECK(first("link") == "hard/link");
+  CHECK(first("soft") == "hard/link");
   CHECK(first("root/x") == "absolute");
   CHECK(first("root/on") == "chain");
   CHECK(first("soft_group/virtual") == "group/virtual");

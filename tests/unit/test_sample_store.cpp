@@ -286,6 +286,7 @@ TEST_CASE("inspect: every file is checked, and the message names file and data s
   SUBCASE("an empty split") {
     files.spec.files[1] = files.folder.file("d.h5");
     test::write_floats(files.spec.files[1], "x", {0, 8, 2}, {});
+    test::write_floats(files.spec.files[1], "y", {0, 2}, {});
     CHECK(files.refusal() == files.spec.files[1] + ": data set 'x' is empty (0 samples); leave that file out");
   }
   SUBCASE("no files") {

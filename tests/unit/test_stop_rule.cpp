@@ -142,8 +142,12 @@ TEST_CASE("stop rule: early stopping by a metric, which rises, and which may be 
   CHECK(rule.update(9.0, 1.0, 0.5) == StopReason::none);
   CHECK(rule.update(9.0, 0.9, 0.4) == StopReason::none);  // the loss fell, the metric did not rise: 1
   CHECK(rule.update(9.0, 2.0, 0.6) == StopReason::none);  // it rose: 0
-  CHECK(rule.update(9.0, 0.1, std::numeric_limits<double>::quiet_NaN()) == StopReason::none);
-  CHECK(rule.update(9.0, 0.1) == StopReason::early_stopping);
+  for (int epoch = 0; epoch < 5; ++epoch) {               // nothing was scored: nothing is known
+    CHECK(rule.update(9.0, 0.1, std::numeric_limits<double>::quiet_NaN()) == StopReason::none);
+    CHECK(rule.update(9.0, 0.1) == StopReason::none);
+  }
+  CHECK(rule.update(9.0, 0.1, 0.6) == StopReason::none);  // no better: 1
+  CHECK(rule.update(9.0, 0.1, 0.5) == StopReason::early_stopping);
 }
 
 TEST_CASE("stop rule: it goes on from its memory, and without patience it never stops early") {
