@@ -83,7 +83,7 @@ class Teams(support.MrmfTest):
 
     def test_more_ranks_than_samples(self):
         support.make_data(self.path("data.h5"), train=4, validation=41)
-        words = ["--set", "training.batch=1"]
+        words = ["--set", "training.batch=1", "--set", "method.coarse.batch=2"]  # a batch norm needs two
         self.fails(2, "train", "config.toml", *words, "--set", "method.split=[4, 1]", ranks=5,
                    message="4 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data")
         self.fails(2, "train", "config.toml", *words, "--set", "method.teams=sequential", ranks=5,
