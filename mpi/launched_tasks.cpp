@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -51,6 +52,11 @@ bool in_step(const Variable& variable) {
 }
 
 }  // namespace
+
+bool mpi_is_told(const Variable& variable) {
+  constexpr std::array names{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD"};
+  return std::ranges::any_of(names, [&](const char* name) { return variable(name) != nullptr; });
+}
 
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
   std::optional<LaunchedTasks> slurm;

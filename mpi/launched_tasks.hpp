@@ -23,6 +23,10 @@ struct LaunchedTasks {
 /// A variable of the environment; null where it is not set.
 using Variable = std::function<const char*(const char* name)>;
 
+/// Whether a launcher has told MPI of this process: mpirun, or srun with one of its MPI plugins. Without, MPI sees one
+/// rank.
+bool mpi_is_told(const Variable& variable);
+
 /// The tasks of which this process, which MPI takes for a single rank, is one; none if it was started by itself. The
 /// innermost launcher counts. What a batch job was given (SLURM_NTASKS) is none: its script may start a single process.
 /// Nor is a shell on a terminal that srun has started.

@@ -7,15 +7,10 @@
 #include <utility>
 
 #include "mpi/comm.hpp"
+#include "mpi/launched_tasks.hpp"
 
 namespace mrmf {
 namespace {
-
-/// Whether mpirun started this process, or srun with one of its MPI plugins.
-bool launched() {
-  constexpr std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD"};
-  return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; });
-}
 
 /// This program's defaults for Open MPI. The user's environment takes precedence.
 void set_defaults() {
@@ -34,7 +29,9 @@ void set_defaults() {
   // A user's ranks without mpirun would share one folder for temporary files, which each makes and removes. Of several
   // simultaneous commands some failed in MPI_Init. A single rank needs no such folder.
   // Nor does it look for a fabric: opening Omni-Path's library alone takes 0.2 s.
-  if (launched()) return;
+  if (mpi_is_told([](const char* name) { return std::getenv(name); })) return;
+  // In a step of srun Open MPI would look for the others, and end the program where nobody tells it of them.
+  ::unsetenv("SLURM_STEP_ID");
   for (const auto& [name, value] : {std::pair{"OMPI_MCA_orte_create_session_dirs", "0"},
                                     std::pair{"OMPI_MCA_pml", "ob1"}, std::pair{"OMPI_MCA_btl", "self"}})
     ::setenv(name, value, 0);

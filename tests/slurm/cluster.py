@@ -140,7 +140,7 @@ class Cluster:
     def stop(self):
         self.janitor.stdin.close()
         for daemon in self.daemons:
-            daemon.wait(20)
+            daemon.wait(120)
         end = time.monotonic() + 20
         while self.folder.exists() and time.monotonic() < end:
             time.sleep(0.05)

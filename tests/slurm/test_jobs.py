@@ -119,7 +119,7 @@ exec {MRMF} "$@"
     def test_mpi_that_the_program_does_not_know(self):
         job = self.start("--mpi=none")
         self.wait_for_state(job, "FAILED")
-        self.assertIn("--mpi=none --ntasks=2 --cpus-per-task=1 --kill-on-bad-exit=0 --wait=60 cannot start 2 ranks", self.log(job))
+        self.assertIn("the ranks do not see each other: mrmf counts 1 and 2 were started", self.log(job))
 
     def test_ranks_that_do_not_see_each_other(self):
         self.write("alone", f'#!/bin/sh\nexec env -i PATH="$PATH" HOME="$HOME" {MRMF} "$@"\n')

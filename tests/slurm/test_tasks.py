@@ -30,7 +30,6 @@ class Tasks(JobTest):
 
     def test_tasks_that_do_not_see_each_other(self):
         self.unseen("srun", "-n", "2", MRMF, "train", "config.toml")
-        self.unseen("srun", "-n", "2", "--mpi=pmi2", MRMF, "train", "config.toml")
         self.unseen("srun", "-n", "2", MRMF, "coarsen", "data.h5", "--factor", "2", "-o", "coarse")
         self.unseen("salloc", "-n", "4", "srun", "-n", "2", "sh", "-c", f"{MRMF} train config.toml")
 
