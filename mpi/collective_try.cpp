@@ -45,7 +45,8 @@ void collective_try(Comm& comm, const std::function<void()>& action) {
   const auto first = static_cast<int>(comm.min(failed ? comm.rank() : comm.size()));
   comm.broadcast(std::span(&failure.exit_code, 1), first);
   comm.broadcast(failure.what, first);
-  if (failures < comm.size()) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
+  // What the root alone looked at is everybody's matter.
+  if (failures < comm.size() && first > 0) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
   raise(failure);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures what sharing a sample costs: one 64^3 cube of CosmoFlow at a time over two ranks, against a cube for each.
+"""Measures what sharing a sample costs: two 64^3 cubes of CosmoFlow at a time over two ranks, against a cube for each.
+(A batch norm behind the flatten wants two rows at least.)
 
     jobs/planner/split_cost.py --work FOLDER [--pairs 5]
 
@@ -30,13 +31,13 @@ def write_data(path):
             file[f"{split}_y"] = rng.standard_normal((rows, 4), dtype=np.float32)
 
 
-def write_config(path, grid):
+def write_config(path, grid, batch):
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join([
             'data = { files = ["data.h5"], train = { samples = "train_x", labels = "train_y" }, '
             'validation = { samples = "val_x", labels = "val_y" } }',
             'model = { preset = "cosmoflow" }',
-            f'training = {{ batch = 1, epochs = {EPOCHS}, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
+            f'training = {{ batch = {batch}, epochs = {EPOCHS}, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
             f'run = {{ folder = "run", threads = 1, grid = {grid} }}', ""]))
 
 
@@ -56,8 +57,8 @@ def main():
     folder = os.path.abspath(options.work)
     os.makedirs(folder, exist_ok=True)
     write_data(os.path.join(folder, "data.h5"))
-    write_config(os.path.join(folder, "whole.toml"), [1, 1, 1])
-    write_config(os.path.join(folder, "shared.toml"), [2, 1, 1])
+    write_config(os.path.join(folder, "whole.toml"), [1, 1, 1], 1)
+    write_config(os.path.join(folder, "shared.toml"), [2, 1, 1], 2)
     ratios = []
     for pair in range(options.pairs):
         first, second = ("whole.toml", "shared.toml") if pair % 2 == 0 else ("shared.toml", "whole.toml")

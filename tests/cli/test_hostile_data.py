@@ -451,7 +451,7 @@ class Ranks(Hostile):
 
     def test_missing_on_one_rank(self):
         os.remove(self.path("other/data.h5"))
-        self.apart(*self.train, code=3, message="rank 1: data.h5: no such file")
+        self.apart(*self.train, code=3, message="data.h5: no such file (looked from ")
 
     def test_other_data_for_evaluate(self):
         self.mrmf("train", "config.toml", "--set", "training.epochs=1")
@@ -481,7 +481,7 @@ class Limits(Hostile):
             support.make_data(self.path(names[-1]), train=2, validation=1) if i == 0 else \
                 os.link(self.path("0.h5"), self.path(names[-1]))
         self.config(replace=[('files = ["data.h5"]', f'files = {json.dumps(names)}\nduplicates = "allow"')])
-        self.under("ulimit -n 64", "train config.toml", code=3, message="raise `ulimit -n`")
+        self.under("ulimit -n 64", "train config.toml", code=0, message="")
         self.under("ulimit -n 12", "plan config.toml", code=3, message="only 12 files may be open at once; raise `ulimit -n`")
 
     def test_limit_on_file_sizes(self):

@@ -117,7 +117,8 @@ TEST_CASE("store: a NaN that one rank finds, or a file that is missing, is every
   const std::string who = world.size() == 1 ? "" : "rank " + std::to_string(world.size() - 1) + ": ";
   CHECK(refusal() == who + spec.files[2] +
                          ": data set 'x', row 32 holds NaN; remove or repair that sample, or leave all such out with "
-                         "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip)");
+                         "data.not_finite = \"skip\" (evaluate and predict: --not-finite skip); where NaN is a missing "
+                         "number of samples, \"fill\" keeps the row");
   spec.files[0] = folder.file("gone.h5");
   CHECK(refusal().find("gone.h5: no such file") != std::string::npos);
   CHECK(test::message<DataError>([&] { inspect_dataset(spec, world); }).find("gone.h5: no such file") !=
