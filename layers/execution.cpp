@@ -132,9 +132,13 @@ class Units {
     units().push_back(std::move(unit));
   }
 
-  /// Whether a unit makes the positions of its block.
+  /// Whether a unit makes the positions of its block, and its layers are of a block or whole alike: so are their sums.
   void check_output(const Unit& unit) const {
-    if (!partition_ || partition_->tensor(unit.last).unflattened) return;
+    if (!partition_) return;
+    for (std::size_t number = unit.first + 1; number < unit.last; ++number)
+      MRMF_CHECK(partition_->tensor(number).whole == partition_->tensor(unit.last).whole,
+                 "layers of a block are fused with others of whole samples");
+    if (partition_->tensor(unit.last).unflattened) return;
     MRMF_CHECK(unit.run->output().spatial == partition_->tensor(unit.last).made.of(place_).count,
                "a block's layer makes other positions than its neighbours expect");
   }

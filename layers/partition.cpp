@@ -296,11 +296,13 @@ void Partition::read_margins() {
 }
 
 // A batch norm of the input normalises the halo, too, so that it is fused with the convolution behind it. A window of
-// which a block holds more than it needs makes no further output of that: it is less than a stride.
+// which a block holds more than it needs makes no further output of that: it is less than a stride. What every rank
+// computes whole is not fused with it: its statistics would be of one rank.
 void Partition::hold_margins_of_norm() {
   const std::vector<Reader> of_norm = readers(1);
   const std::optional<Cut> needs = common_needs(of_norm);
-  if (!needs) return;
+  const auto whole = [&](const Reader& reader) { return layers_[reader.layer].output.whole; };
+  if (!needs || std::ranges::any_of(of_norm, whole)) return;
   Placement norm = layers_[0].output;
   for (std::size_t a = 0; a < 3; ++a) {
     if (needs->axes[a].front().first > 0) return;

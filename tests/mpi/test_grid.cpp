@@ -418,7 +418,8 @@ TEST_CASE("grid: a batch norm of the input counts what no window behind it reads
                         {line, {conv(4, {1, 1, 3}, {1, 1, 2})}},
                         {line, {conv(4, {1, 1, 2}, {1, 1, 5}), layer(LayerKind::relu)}},
                         {line, {twice[1], twice[2], twice[3]}},
-                        {line, {layer(LayerKind::relu), pool(average, {1, 1, 3}, {1, 1, 3})}}};
+                        {line, {layer(LayerKind::relu), pool(average, {1, 1, 3}, {1, 1, 3})}},
+                        {line, {conv(4, {1, 1, 60}, {1, 1, 4})}}};  // fewer positions than blocks: whole on every rank
   std::size_t number = 0;
   for (const Case& c : cases)
     for (const On on : all_backends())
