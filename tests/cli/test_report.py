@@ -118,7 +118,7 @@ class Report(support.MrmfTest):
     def test_warnings_stand_on_top(self):
         self.config()
         self.mrmf("train", "config.toml", "--set", "run.folder=other", "--set", "data.validation.samples=train_frames", "--set",
-                  "data.validation.labels=train_unitStar_par")
+                  "data.validation.labels=train_unitStar_par", "--set", "data.duplicates=allow")
         self.assertRegex(Page(self.report("base1", "other")).text, r"Take care: the runs differ in data: .* What was run")
 
     def test_a_split_by_rows_and_runs_without_a_metric(self):

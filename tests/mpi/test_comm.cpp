@@ -264,7 +264,7 @@ TEST_CASE("collective_try: one rank's error is every rank's, with its class") {
   Comm world = Comm::world();
   collective_try(world, [] {});
   for (int bad = 0; bad < world.size(); ++bad) {
-    const std::string prefix = world.size() == 1 ? "" : "rank " + std::to_string(bad) + ": ";
+    const std::string prefix = bad == 0 ? "" : "rank " + std::to_string(bad) + ": ";  // the root's is everybody's
     const auto fails = [&](auto error) {
       collective_try(world, [&] {
         if (world.rank() == bad) throw error;
