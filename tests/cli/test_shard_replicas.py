@@ -48,7 +48,7 @@ class ShardReplicas(support.MrmfTest):
     def test_local_batch_norm_reference_backend_and_streamed_samples(self):
         support.make_data(self.path("data.h5"), train=103, validation=41)
         self.config(replace=[support.MRMF_METHOD])
-        self.same_on((3,), "--set", "training.batch_norm=local")
+        self.same_on((3,), "--set", "training.batch_norm=local", batch=36)  # two rows of a shard at least
         one = self.train("m1", "--set", "run.backend=reference", ranks=1)
         self.assertEqual(self.train("m3", "--set", "run.backend=reference", "--set", "data.load=stream", ranks=3), one)
 
