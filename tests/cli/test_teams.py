@@ -108,7 +108,8 @@ class Teams(support.MrmfTest):
                 (0, ["run.ranks=2", "method.teams=sequential"], "start it with mpirun -n 2 (srun -n 2), or set run.ranks"),
                 (2, ["method.join=true"], "--set method.join=true: method.join = true is no longer there"),
                 (2, ["method.split=[1, 1]", "training.batch=98"], "the coarse team of stage 1, 1 of 2 ranks: batch = 98"),
-                (4, ["method.split=[3, 1]", "data.shards=4"], "data.shards = 4 is not a multiple of the 3 ranks"),
+                (4, ["method.split=[3, 1]", "data.shards=4", "training.batch=8"],
+                 "data.shards = 4 is not a multiple of the 3 ranks"),
                 (2, ["method.split=[1, 1]", "method.top=fresh"], "method.teams")):
             with self.subTest(message):
                 sets = [word for one in words for word in ("--set", one)]
