@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from . import program, toml
 from .errors import ConfigError
+from .whole_file import whole_file
 
 
 @lru_cache(maxsize=1)
@@ -127,16 +127,8 @@ class Config(Section):
 
     def write(self, path: Union[str, os.PathLike]) -> None:
         """Writes the file whole or not at all."""
-        target = Path(path)
-        number, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(self.to_toml())
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with whole_file(Path(path)) as temporary:
+            Path(temporary).write_text(self.to_toml(), encoding="utf-8")
 
     def copy(self) -> "Config":
         return Config(self.to_dict())
@@ -166,9 +158,3 @@ class Config(Section):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.to_dict() == other.to_dict()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from .errors import ConfigError, DataError
+from .whole_file import whole_file
 
 _PIECE = 1 << 26  # bytes that are in memory at once
 
@@ -46,20 +46,10 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
     if not target.resolve().parent.is_dir():
         raise ConfigError(f"{target}: there is no folder {target.resolve().parent}; make it first")
     sources = _sources(samples, labels, names)
-    number, temporary = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-    os.close(number)
-    try:
-        with h5py.File(temporary, "w") as file:
-            rows = {source.name: _copy(file, source, compression) for source in sources}
-            _require_same_rows(rows)
-            _describe(file, sources, axes, units or {}, label_names, names[1] if labels is not None else None)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(target) as temporary, h5py.File(temporary, "w") as file:
+        rows = {source.name: _copy(file, source, compression) for source in sources}
+        _require_same_rows(rows)
+        _describe(file, sources, axes, units or {}, label_names, names[1] if labels is not None else None)
     return target
 
 
