@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check install keys demo bench faults sanitize test-slurm bundle wheel site gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check install release keys demo bench faults sanitize test-slurm bundle wheel site gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -62,6 +62,10 @@ PREFIX ?= /usr/local
 install: configure ## install program, library, headers, manual and completion (PREFIX=/usr/local; DESTDIR= before it)
 	@cmake --build $(BUILD) -j $(J) --target product
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+TESTS ?= run
+release: ## check that the sources are ready, run the tests, make the tag and build/mrmf-VERSION.tar.gz (TESTS=passed skips them)
+	@jobs/packaging/release.py --tests $(TESTS)
 
 keys: program ## write docs/guide/keys.md from the program
 	@$(BUILD)/mrmf presets --keys | docs/guide/keys.py

@@ -167,7 +167,7 @@ class Install(unittest.TestCase):
         self.assertIn("mytrain: nothing.toml: there is no such file", output)
         self.errors_and_signals_end_all_ranks(sources / "build/mytrain")
         sources.joinpath("CMakeLists.txt").write_text(
-            sources.joinpath("CMakeLists.txt").read_text().replace("find_package(mrmf 0.1", "find_package(mrmf 99.1"))
+            sources.joinpath("CMakeLists.txt").read_text().replace("find_package(mrmf 0.2", "find_package(mrmf 99.1"))
         code, output = run([CMAKE, "-S", sources, "-B", sources / "newer", f"-DCMAKE_PREFIX_PATH={self.prefix}"], self.work)
         self.assertEqual(code, 1, output)
         self.assertIn("99.1", output)
