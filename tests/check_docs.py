@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rules for the Markdown pages, run from the root by tests/check_source.sh: every relative link and #anchor leads somewhere, every
-page that a source or script names is there, no page is too long, and no line of prose is too wide. Prints what breaks
-them."""
+page that a source or script names is there, no page is too long, no line of prose is too wide, and pictures are what their
+scripts draw. Prints what breaks them."""
 import pathlib
 import re
 import subprocess
@@ -10,6 +10,7 @@ import sys
 LINES = 500  # of a page
 WIDTH = 120  # of a line of prose: tables and code blocks go as wide as they must
 FREE = ("docs/results/",)  # what programs print of long runs
+DRAWN = {"docs/method.svg": "docs/method_picture.py"}  # by scripts that print them
 MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.py writes it on a GPU
 
 
@@ -82,8 +83,15 @@ def too_large(page, text):
             yield f"{page}:{number}: {len(line)} characters, more than {WIDTH}"
 
 
+def stale_pictures():
+    for picture, script in DRAWN.items():
+        printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False).stdout
+        if printed != pathlib.Path(picture).read_text(encoding="utf-8"):
+            yield f"{picture} is not what {script} draws: {script} >{picture}"
+
+
 def main():
-    broken = []
+    broken = [*stale_pictures()]
     for path in tracked():
         if path.suffix == ".md":
             text = path.read_text(encoding="utf-8")
