@@ -9,12 +9,12 @@ mkdir -p "$build"
 build=$(cd "$build" && pwd)
 venv=$build/venv-site pages=$build/site-pages
 
-if ! [ -e "$venv/ready" ]; then
+if ! [ -e "$venv/ready" ] || ! [ -x "$venv/bin/ruff" ]; then
   rm -rf "$venv"
   log=$(mktemp)
   trap 'rm -f "$log"' EXIT
   if ! { "$(PATH=/usr/bin:$PATH command -v python3)" -m venv "$venv" &&
-    "$venv/bin/pip" install -q 'mkdocs<2' mkdocs-material 'mkdocstrings[python]'; } >"$log" 2>&1; then
+    "$venv/bin/pip" install -q 'mkdocs<2' mkdocs-material 'mkdocstrings[python]' ruff; } >"$log" 2>&1; then
     echo "site: MkDocs is not to be had from PyPI: $(tail -n 1 "$log")"
     exit 77
   fi
@@ -36,10 +36,12 @@ cat >"$pages/reference/python.md" <<'PAGE'
 
 ::: mrmf
     options:
-      members: [train, init, plan, data, tune, compare, load, write, keys]
+      members: [train, init, plan, data, tune, compare, plot, load, write, keys]
 ::: mrmf.Run
 ::: mrmf.Config
 ::: mrmf.errors
+    options:
+      members: [MrmfError, ConfigError, UnknownKeyError, DataError, FaultError, Stopped]
 ::: mrmf.sklearn
 PAGE
 
