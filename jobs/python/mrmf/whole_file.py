@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import contextmanager
+import secrets
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Iterator
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[str]:
-    """A temporary path beside ``target``, which takes its place when the block ends, and is removed where it fails."""
-    number, temporary = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-    os.close(number)
+    """A path beside ``target`` at which the block makes a file. That takes the target's place when the block ends, and is
+    removed where it fails.
+
+    There is no file before the block makes it: one that is cut to nothing first, ext4 writes to disk as it is closed.
+    """
+    temporary = str(target.resolve().with_name(f".{target.name}.{secrets.token_hex(4)}"))
     try:
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
