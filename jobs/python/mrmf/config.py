@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from . import program, toml
-from .errors import ConfigError
+from .errors import ConfigError, UnknownKeyError
 from .whole_file import whole_file
 
 
@@ -50,13 +50,13 @@ class Section:
             return Section(self._values.setdefault(key, {}), self._full(key))
         if value is None:
             if self._full(key) not in keys():
-                raise AttributeError(self._unknown(key))
+                raise UnknownKeyError(self._unknown(key))
             return keys()[self._full(key)]["default"]
         return value
 
     def __setattr__(self, key: str, value: Any) -> None:
         if self._full(key) not in keys() and not self._below(self._full(key)):
-            raise AttributeError(self._unknown(key))
+            raise UnknownKeyError(self._unknown(key))
         self._values[key] = value
 
     def __delattr__(self, key: str) -> None:
@@ -90,9 +90,10 @@ def _set_only(values: Mapping[str, Any]) -> Dict[str, Any]:
 class Config(Section):
     """A configuration. What is not set has the program's default.
 
-    >>> config = mrmf.Config.read("run.toml")
-    >>> config.training.batch = 64
-    >>> config["method.name"] = "auto"
+    Examples:
+        >>> config = mrmf.Config.read("run.toml")
+        >>> config.training.batch = 64
+        >>> config["method.name"] = "auto"
     """
 
     def __init__(self, values: Optional[Mapping[str, Any]] = None):
@@ -108,12 +109,14 @@ class Config(Section):
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read; {error.strerror}") from error
         try:
-            return cls(toml.loads(text))
-        except ValueError as error:
-            raise ConfigError(f"{path}: is no TOML; {error}") from error
+            return cls.from_toml(text)
+        except ConfigError:
+            program.run(["plan", path])  # says it with file, line and advice
+            raise
 
     @classmethod
     def from_toml(cls, text: str) -> "Config":
+        """From the text of a TOML file."""
         try:
             return cls(toml.loads(text))
         except ValueError as error:
@@ -150,7 +153,7 @@ class Config(Section):
         for part in sections:
             at = getattr(at, part)
             if not isinstance(at, Section):
-                raise AttributeError(f"'{part}' of '{key}' is a value, not a table")
+                raise UnknownKeyError(f"'{part}' of '{key}' is a value, not a table")
         setattr(at, last, value)
 
     def __iter__(self) -> Iterator[str]:

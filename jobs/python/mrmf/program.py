@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence, Union
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from .errors import FaultError, Stopped, error_of
 
@@ -38,22 +39,41 @@ def find(name: str = "mrmf") -> str:
     raise FaultError(f"there is no program {name}; install the wheel, or set MRMF to the program's path")
 
 
-def _die_with_parent() -> None:
-    """A program whose Python is killed gets SIGTERM, so it saves and ends (Linux)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+# What stops a program: mpirun hands it on to its ranks, and leaves them the time to save that SIGTERM does not.
+_STOP = signal.SIGUSR1
 
 
-def _environment() -> dict:
+def _stop_with_parent() -> Callable[[], Any]:
+    """What a child runs before the program, so that it saves and ends when this Python is killed (Linux)."""
+    prctl = ctypes.CDLL(None).prctl  # found here: a child of several threads should do no more than call it
+    return lambda: prctl(1, int(_STOP), 0, 0, 0)
+
+
+def _environment() -> Dict[str, str]:
     environment = dict(os.environ)
     environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
     environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    if folder() is not None and "MRMF_PYTHON" not in environment:
+        # The launcher starts a Python to look for pip's CUDA libraries. This one knows, so each command starts sooner.
+        environment["MRMF_PYTHON"] = "true"
+        paths = [environment["LD_LIBRARY_PATH"]] if environment.get("LD_LIBRARY_PATH") else []
+        environment["LD_LIBRARY_PATH"] = ":".join([*paths, *_cuda_folders()])
     return environment
+
+
+def _cuda_folders() -> List[str]:
+    """Folders of pip's CUDA libraries in this environment."""
+    from importlib.util import find_spec
+    nvidia = find_spec("nvidia")
+    places = nvidia.submodule_search_locations if nvidia is not None else None
+    return sorted(str(path) for place in places or [] for path in Path(place).glob("*/lib"))
 
 
 class Process:
     """A command that is under way. ``wait`` gives what it printed, or raises."""
 
     def __init__(self, words: Words, ranks: int = 1):
+        self._ranks = ranks
         self.words: List[str] = [find(), *(str(word) for word in words)]
         if ranks > 1:
             self.words = [find("mpirun"), "-n", str(ranks), "--oversubscribe", *self.words]
@@ -62,7 +82,7 @@ class Process:
         try:
             self._process = subprocess.Popen(
                 self.words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, env=_environment(),
-                start_new_session=True, preexec_fn=_die_with_parent)
+                start_new_session=True, preexec_fn=_stop_with_parent())
         except OSError as error:
             self._output.close()
             self._errors.close()
@@ -74,13 +94,14 @@ class Process:
     def stop(self) -> None:
         """Asks the program to save and end."""
         if self.running():
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(_STOP)
 
     def wait(self, watch: Optional[Callable[[], Any]] = None) -> str:
         """What the command printed, when it has ended. ``watch`` is called some times a second until then.
 
-        An interrupt asks the program to save and end, waits for that, and raises Stopped. A second interrupt does not
-        wait. Other exit codes than 0 raise MrmfError's kinds.
+        An interrupt asks the program to save and end, and waits for that. It raises Stopped where the program saved, and
+        KeyboardInterrupt where there was nothing to save. A second interrupt does not wait. Other exit codes than 0
+        raise MrmfError's kinds.
         """
         with self._output, self._errors:
             return self._wait(watch)
@@ -92,31 +113,39 @@ class Process:
                 try:
                     if watch is not None and not interrupted:
                         watch()
-                    self._wait_a_little()
+                    self._wait_a_little(None if watch is None else 0.1)
                 except KeyboardInterrupt:
                     if interrupted:
                         raise
                     interrupted = True
                     self.stop()
         finally:
-            if self.running():
-                self._process.kill()
-                self._process.wait()
+            self._end()
         code = self._process.returncode
-        if interrupted and code in (0, 75, -signal.SIGTERM):
+        if interrupted and code == Stopped.exit_code:
             raise Stopped("interrupted, with a checkpoint; the same call again continues", self.words)
+        if interrupted and code in (0, -_STOP, 128 + _STOP):
+            raise KeyboardInterrupt
         if code != 0:
             raise error_of(code, self._read(self._errors), self.words)
         return self._read(self._output)
 
-    def _wait_a_little(self) -> None:
-        try:
-            self._process.wait(timeout=0.1)
-        except subprocess.TimeoutExpired:
-            pass
+    def _end(self) -> None:
+        """Ends what still runs, at once. mpirun is asked first, so that it ends its ranks and removes its files."""
+        if self.running() and self._ranks > 1:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                self._process.wait(timeout=5)
+        if self.running():
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_a_little(self, seconds: Optional[float]) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
 
     @staticmethod
-    def _read(file) -> str:
+    def _read(file: IO[bytes]) -> str:
         file.seek(0)
         return file.read().decode(errors="replace")
 
@@ -132,7 +161,7 @@ def run_json(words: Words, ranks: int = 1) -> Any:
     return json.loads(text[text.index("{"):])
 
 
-def settings(values: dict) -> List[str]:
+def settings(values: Mapping[str, Any]) -> List[str]:
     """``--set`` words for keys and values, such as {"training.batch": 64}."""
     from .toml import value_text
     words: List[str] = []
@@ -156,4 +185,4 @@ def _become(name: str) -> None:
         program = find(name)
     except FaultError as error:
         sys.exit(f"mrmf: error: {error}")
-    os.execv(program, [program, *sys.argv[1:]])
+    os.execve(program, [program, *sys.argv[1:]], {"MRMF_PYTHON": sys.executable, **os.environ})

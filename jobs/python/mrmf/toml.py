@@ -55,5 +55,5 @@ def loads(text: str) -> Dict[str, Any]:
     try:
         import tomllib
     except ModuleNotFoundError:
-        import tomli as tomllib  # Python 3.9 and 3.10; the wheel requires it there
+        import tomli as tomllib  # type: ignore[no-redef]  # Python 3.9 and 3.10; the wheel requires it there
     return tomllib.loads(text)

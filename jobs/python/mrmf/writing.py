@@ -20,6 +20,7 @@ class _Source:
     def __init__(self, name: str, rows: Optional[int], blocks: Callable[[], Iterator[np.ndarray]],
                  facts: Optional[Dict[str, str]] = None):
         self.name, self.rows, self.blocks, self.facts = name, rows, blocks, facts or {}
+        self.columns: Optional[List[str]] = None  # names of a table's columns
 
 
 def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, names: Sequence[str] = ("samples", "labels"),
@@ -28,13 +29,14 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
           compression: Optional[str] = None) -> Path:
     """Writes samples and labels, a row for each sample, into an HDF5 file. Gives its path.
 
-    ``samples`` and ``labels`` are NumPy arrays, memory maps, h5py, zarr, dask or xarray arrays, a list of ``.npy`` files,
-    or iterators of rows (of one array after the other). ``samples`` may be a dict of such, a data set for each name. Rows
-    are streamed, 64 MB at a time, so arrays may be larger than memory.
+    ``samples`` and ``labels`` are NumPy arrays, memory maps, h5py, zarr, dask, netCDF4 or xarray arrays, tables of pandas,
+    a list of ``.npy`` files, or iterators of rows (of one array after the other). ``samples`` may be a dict of such, a
+    data set for each name. Rows are streamed, 64 MB at a time, so arrays may be larger than memory. Masked values become
+    NaN.
 
     ``axes`` names the samples' axes, such as "n c y x"; it is kept as an attribute, and ``mrmf.train`` hands it on. Of
     xarray arrays, names of axes and units are kept. ``units`` gives units by the name of the data set; ``label_names``
-    names the labels' columns. ``compression`` is h5py's, such as "gzip" or "lzf".
+    names the labels' columns, as a table's own names do. ``compression`` is h5py's, such as "gzip" or "lzf".
 
     The file appears whole or not at all. ConfigError where it is there already, unless ``overwrite`` is given. DataError
     for arrays without rows, of objects, of rows that differ in shape, and for labels of another number.
@@ -53,6 +55,22 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
     return target
 
 
+def begins_with(path: Path, samples: Any, labels: Any) -> bool:
+    """Whether a file that ``write`` made holds arrays of these shapes with the same first rows. Iterators are not read."""
+    import h5py
+    with h5py.File(path, "r") as file:
+        for source in _sources(samples, labels, ("samples", "labels")):
+            block = next(source.blocks(), None) if source.rows is not None else None
+            if block is None:
+                continue
+            stored = file.get(source.name)
+            if stored is None or stored.shape != (source.rows, *block.shape[1:]):
+                return False
+            if not np.array_equal(stored[:len(block)], block, equal_nan=True):
+                return False
+    return True
+
+
 def _sources(samples: Any, labels: Any, names: Sequence[str]) -> List[_Source]:
     parts = dict(samples) if isinstance(samples, Mapping) else {names[0]: samples}
     if not parts:
@@ -67,11 +85,15 @@ def _sources(samples: Any, labels: Any, names: Sequence[str]) -> List[_Source]:
 def _source_of(name: str, value: Any) -> _Source:
     if _is_paths(value):
         return _files_source(name, [Path(one) for one in value])
-    if hasattr(value, "dims") and hasattr(value, "attrs") and hasattr(value, "data"):  # xarray
+    if isinstance(getattr(value, "dims", None), tuple) and hasattr(value, "attrs"):  # xarray
         facts = {"axes": " ".join(str(dim) for dim in value.dims)}
         if "units" in value.attrs:
             facts["units"] = str(value.attrs["units"])
-        return _array_source(name, value.data, facts)
+        return _array_source(name, value, facts)  # value.data, or asking for it, reads the whole of one that lies in a file
+    if hasattr(value, "to_numpy"):  # a table or a column of pandas or polars
+        source = _array_source(name, value.to_numpy(), {})
+        source.columns = [str(column) for column in value.columns] if hasattr(value, "columns") else None
+        return source
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _array_source(name, value, {})
     if isinstance(value, (list, tuple)):
@@ -114,14 +136,24 @@ def _array_source(name: str, array: Any, facts: Dict[str, str]) -> _Source:
     row_bytes = max(1, int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize)
     step = max(1, _PIECE // row_bytes)
     chunks = getattr(array, "chunks", None)
-    if chunks and isinstance(chunks[0], int):  # zarr, h5py: whole chunks, so that none is unpacked twice
-        step = max(chunks[0], step // chunks[0] * chunks[0])
+    if chunks:  # whole chunks, so that none is unpacked or computed twice; dask has their lengths, one by one
+        chunk = chunks[0] if isinstance(chunks[0], int) else max(chunks[0])
+        step = max(chunk, step // chunk * chunk)
 
     def blocks() -> Iterator[np.ndarray]:
         for first in range(0, count, step):
-            yield np.asarray(array[first:first + step])
+            yield _unmasked(name, array[first:first + step])
 
     return _Source(name, count, blocks, facts)
+
+
+def _unmasked(name: str, block: Any) -> np.ndarray:
+    if np.ma.is_masked(block):
+        if block.dtype.kind not in "fc":
+            raise DataError(f"'{name}' has masked values, and {block.dtype} has no NaN for them; give numbers, such as "
+                            "array.astype('float32')")
+        block = block.filled(np.nan)
+    return np.asarray(block)
 
 
 def _files_source(name: str, paths: List[Path]) -> _Source:
@@ -149,7 +181,7 @@ def _pieces_of_rows(name: str, rows: Iterator[Any]) -> Iterator[np.ndarray]:
     size = number = 0
     first: Optional[Tuple[int, ...]] = None
     for row in rows:
-        array = np.asarray(row)
+        array = _unmasked(name, row)
         _require_numbers(name, array.dtype)
         first = array.shape if first is None else first
         if array.shape != first:
@@ -207,6 +239,8 @@ def _describe(file: Any, sources: List[_Source], axes: Optional[str], units: Map
             facts["units"] = units[source.name]
         for key, value in facts.items():
             file[source.name].attrs[key] = value
+    if labels is not None and label_names is None:
+        label_names = sources[-1].columns
     if label_names is not None and labels is not None:
         if len(label_names) != (file[labels].shape[1] if file[labels].ndim > 1 else 1):
             raise ConfigError(f"label_names has {len(label_names)} names for labels of shape {file[labels].shape}")
