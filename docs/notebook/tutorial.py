@@ -3,7 +3,8 @@
 #
 # This notebook makes recordings, trains on them in the ordinary way and with the schedule that the program chooses,
 # shows what was saved, and takes the model away as ONNX. It needs the package `mrmf`
-# ([From Python](../guide/python.md)), and matplotlib for the picture. Half of its five minutes is training.
+# ([From Python](../guide/python.md)); the pictures are drawn where matplotlib is there. Half of its five minutes is
+# training.
 
 # %%
 import numpy as np
@@ -55,8 +56,18 @@ chosen = mrmf.train(config, folder="runs/chosen", overwrite=True)
 baseline = mrmf.train(config, folder="runs/baseline", set={"method.name": "baseline"}, overwrite=True)
 print(mrmf.compare([baseline, chosen]))
 
+# %% [markdown]
+# What was saved: the validation loss over the arithmetic that training cost. The coarse phase is dotted.
+
 # %%
-chosen.plot("losses.png")
+try:
+    picture = mrmf.plot([baseline, chosen], "saved.png")
+except ImportError:
+    picture = "no matplotlib here: pip install matplotlib"
+picture
+
+# %% [markdown]
+# `chosen.plot()` draws the training and validation losses of one run, epoch by epoch.
 
 # %% [markdown]
 # ## Using the model

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import unittest
 import warnings
 from pathlib import Path
@@ -18,6 +19,8 @@ import zarr
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from test_package import ROOT, InFolder, mrmf, recordings
+
+from mrmf import writing  # of this repository, by test_package
 
 
 class Sources(InFolder):
@@ -35,6 +38,26 @@ class Sources(InFolder):
                     if kind == "xarray":
                         self.assertEqual(dict(out["samples"].attrs), {"axes": "event time channel", "units": "mV"})
 
+    def test_arrays_that_lie_in_files_are_read_in_pieces(self):
+        x = np.zeros((1000, 1000), np.float32)
+        whole = xarray.Dataset({"x": (("event", "time"), x)})
+        whole.to_zarr("b.zarr", encoding={"x": {"chunks": (50, 1000)}}, consolidated=False)
+        self.addCleanup(setattr, writing, "_PIECE", writing._PIECE)
+        writing._PIECE = 1 << 16
+        opened = xarray.open_zarr("b.zarr", chunks=None, consolidated=False)["x"]
+        mrmf.write("warm.h5", opened[:2])  # what is imported at the first time is not counted
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        mrmf.write("b.h5", opened)
+        self.assertLess(tracemalloc.get_traced_memory()[1], x.nbytes / 2)
+
+    def test_tables_are_their_rows(self):
+        x, y = recordings(20)
+        mrmf.write("a.h5", pandas.DataFrame(x[:, :, 0]), pandas.DataFrame(y, columns=["mean", "other"]))
+        with h5py.File("a.h5", "r") as file:
+            np.testing.assert_array_equal(file["samples"][()], x[:, :, 0])
+            self.assertEqual(list(file["labels"].attrs["names"]), ["mean", "other"])
+
     def test_tables_pictures_and_bars(self):
         x, y = recordings()
         run = mrmf.train(x, y, epochs=2, folder="a", progress=True)
@@ -42,6 +65,8 @@ class Sources(InFolder):
         self.assertEqual(len(run.history), len(run.epochs))
         run.plot("a.png")
         self.assertEqual(Path("a.png").read_bytes()[1:4], b"PNG")
+        for picture in (run.plot(), mrmf.plot([run, "a"], "b.png")):
+            self.assertEqual(picture._repr_png_()[1:4], b"PNG")  # what a notebook shows
 
 
 class Notebook(InFolder):

@@ -99,6 +99,15 @@ class Writing(InFolder):
             mrmf.write("nowhere/a.h5", x)
         self.assertNothingLeft()
 
+    def test_masked_values_are_missing_numbers(self):
+        x, y = recordings(20)
+        mrmf.write("a.h5", np.ma.masked_greater(x, 1), y)
+        with h5py.File("a.h5", "r") as file:
+            np.testing.assert_array_equal(file["samples"][()], np.where(x > 1, np.float32(np.nan), x))
+        with self.assertRaisesRegex(mrmf.DataError, "'samples' has masked values"):
+            mrmf.write("b.h5", np.ma.masked_greater(np.arange(6), 3))
+        self.assertNothingLeft("a.h5")
+
     def test_a_file_that_is_there_stays(self):
         x, _ = recordings(5)
         Path("a.h5").write_text("mine")
@@ -140,11 +149,17 @@ class Configurations(InFolder):
             mrmf.plan("bad.toml")
         self.assertEqual((caught.exception.file, caught.exception.number), ("bad.toml", 5))
         self.assertIn("at least 1", caught.exception.advice)
+        Path("unknown.toml").write_text(self.TEXT.replace("batch = 4", "batc = 4"))
+        with self.assertRaises(mrmf.ConfigError) as caught:
+            mrmf.Config.read("unknown.toml")
+        self.assertEqual((caught.exception.file, caught.exception.number), ("unknown.toml", 5))
+        with self.assertRaises(mrmf.ConfigError):
+            mrmf.Config({"training": {"batc": 4}})
         with self.assertRaisesRegex(mrmf.ConfigError, "nothing.toml: "):
             mrmf.train("nothing.toml")
         with self.assertRaisesRegex(mrmf.ConfigError, "^the configuration: training.batch is -4"):
             mrmf.plan(mrmf.Config.from_toml(self.TEXT.replace("batch = 4", "batch = -4")))
-        self.assertNothingLeft("bad.toml")
+        self.assertNothingLeft("bad.toml", "unknown.toml")
 
     def test_exit_codes_are_kinds_of_errors(self):
         kinds = {2: mrmf.ConfigError, 3: mrmf.DataError, 4: mrmf.FaultError, 75: mrmf.Stopped, -9: mrmf.FaultError}
@@ -153,6 +168,13 @@ class Configurations(InFolder):
             self.assertIs(type(error), kind)
             self.assertEqual((error.file, error.advice), ("a.h5", "copy it"))
         self.assertIn("signal 9", str(error_of(-9, "", ["mrmf"])))
+        rule = "-" * 74
+        of_mpirun = f"{rule}\nmpirun noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed).\n{rule}\n"
+        self.assertIn("signal 9", str(error_of(137, of_mpirun, ["mpirun"])))
+        for name in ("run.folder", "training.optimizer.learning_rate"):  # keys, and no files
+            self.assertIsNone(error_of(2, f"mrmf: error: {name}: is wrong; mend it", ["mrmf"]).file)
+        for name in ("run.toml", "data.h5", "/my data/a.h5"):
+            self.assertEqual(error_of(2, f"mrmf: error: {name}: is wrong; mend it", ["mrmf"]).file, name)
 
 
 class Training(InFolder):
@@ -200,30 +222,48 @@ class Training(InFolder):
             run.predict({"other": x})
         with self.assertRaisesRegex(mrmf.ConfigError, "no 'class'"):
             run.predict(x, what="class")
+        x[3] = np.nan
+        with self.assertRaisesRegex(mrmf.DataError, "^the array: .*row 3"):
+            run.predict(x)
         with self.assertRaisesRegex(mrmf.ConfigError, "is no run folder"):
             mrmf.load("tmp")
         self.assertNothingLeft("a", "a.h5")
 
+    def test_a_call_that_fails_leaves_nothing_in_the_way_of_the_next(self):
+        x, y = recordings()
+        with self.assertRaises(mrmf.ConfigError):
+            mrmf.train(x, y, folder="a", set={"training.batc": 3}, progress=False)
+        with self.assertRaises(mrmf.ConfigError):
+            mrmf.train(x, y, folder="a", set={"training.batch": -3}, progress=False)
+        self.assertNothingLeft()
+        mrmf.train(x, y, epochs=1, folder="a", progress=False)
+        with self.assertRaisesRegex(mrmf.ConfigError, "a.h5: holds other arrays"):
+            mrmf.train(2 * x, y, epochs=1, folder="a", progress=False)
+
     def test_an_interrupt_saves_and_the_same_call_goes_on(self):
         x, y = recordings(2000)
-        call = dict(epochs=2000, folder="a", progress=False, set={"method.name": "baseline"})
+        for ranks in (1, 2):
+            folder = f"of-{ranks}"
+            call = dict(epochs=2000, folder=folder, progress=False, set={"method.name": "baseline"}, ranks=ranks)
+            with self.subTest(ranks=ranks):
+                stopped = self.interrupted(x, y, 0, **call)
+                self.assertFalse(stopped.done)
+                done = len(stopped.epochs)
+                self.assertGreater(len(self.interrupted(x, y, done + 1, **call).epochs), done)
+        self.assertNothingLeft("of-1", "of-1.h5", "of-2", "of-2.h5")
 
-        def interrupt_after(epochs):
-            records = Path("a/epochs.jsonl")
-            while not records.is_file() or records.read_text().count("\n") <= epochs:
+    def interrupted(self, x, y, after, folder, **call):
+        """A run that is interrupted after so many epochs."""
+        def interrupt():
+            records = Path(folder) / "epochs.jsonl"
+            while not records.is_file() or records.read_text().count("\n") <= after:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGINT)
 
-        threading.Thread(target=interrupt_after, args=(0,)).start()
+        threading.Thread(target=interrupt).start()
         with self.assertRaises(mrmf.Stopped) as caught:
-            mrmf.train(x, y, **call)
-        done = len(caught.exception.run.epochs)
-        self.assertFalse(caught.exception.run.done)
-        threading.Thread(target=interrupt_after, args=(done + 1,)).start()
-        with self.assertRaises(mrmf.Stopped) as caught:
-            mrmf.train(x, y, **call)
-        self.assertGreater(len(caught.exception.run.epochs), done)
-        self.assertNothingLeft("a", "a.h5")
+            mrmf.train(x, y, folder=folder, **call)
+        return caught.exception.run
 
     def test_a_python_that_is_killed_leaves_no_program_behind(self):
         x, y = recordings(2000)

@@ -1,17 +1,18 @@
-"""The program's commands as functions: train, plan, tune, compare, load."""
+"""The program's commands as functions: train, plan, tune, compare, plot, load."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import program
 from .config import Config
-from .errors import ConfigError, MrmfError, Stopped
+from .errors import ConfigError, PathLike, Stopped, called
 from .progress import Progress
-from .run import PathLike, Run
-from .writing import write
+from .run import Run
+from .writing import begins_with, write
 
 Source = Union[Config, PathLike]
 
@@ -32,7 +33,8 @@ def init(files: Union[PathLike, Sequence[PathLike]], *, output: Optional[PathLik
         words: List[Any] = ["init", *names, "-o", path]
         for option, value in (("--folder", folder), ("--samples", samples), ("--labels", labels), ("--axes", axes)):
             words += [option, value] if value is not None else []
-        program.run([*words, *(["--overwrite"] if overwrite else [])])
+        with called(path, "the configuration") if output is None else nullcontext():
+            program.run([*words, *(["--overwrite"] if overwrite else [])])
         return Config.read(path)
 
 
@@ -52,7 +54,19 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
     for key, value in (("training.epochs", epochs), ("training.batch", batch), ("run.folder", folder)):
         if value is not None:
             values[key] = str(value) if key == "run.folder" else value
-    config = _config_of(source, labels, values, axes, overwrite)
+    Config(values)  # a key that there is not is refused before anything is written
+    if isinstance(source, Config):
+        return _train(source.copy(), values, ranks, overwrite, progress)
+    if isinstance(source, (str, os.PathLike)) and labels is None:
+        return _train(Config.read(source), values, ranks, overwrite, progress)
+    if labels is None:
+        raise ConfigError("train wants a configuration, or samples and labels")
+    where = Path(values.setdefault("run.folder", "runs/first"))
+    with _data_of(where, source, labels, axes, overwrite) as data:
+        return _train(init(data, folder=where, axes=axes), values, ranks, overwrite, progress)
+
+
+def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, progress: Optional[bool]) -> Run:
     for key, value in values.items():
         config[key] = value
     where = Path(config["run.folder"])
@@ -62,7 +76,7 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
         try:
             program.run(["train", path, *(["--overwrite"] if overwrite else [])], ranks, shown)
         except Stopped as stopped:
-            stopped.run = Run(where) if (where / "config.toml").is_file() else None
+            stopped.run = Run(where) if _is_run(where) else None
             raise
         finally:
             shown()
@@ -70,45 +84,43 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
     return Run(where)
 
 
-def _config_of(source: Any, labels: Any, values: Dict[str, Any], axes: Optional[str], overwrite: bool) -> Config:
-    if isinstance(source, Config):
-        return source.copy()
-    if isinstance(source, (str, os.PathLike)) and labels is None:
-        return Config.read(source)
-    if labels is None:
-        raise ConfigError("train wants a configuration, or samples and labels")
-    folder = Path(values.setdefault("run.folder", "runs/first"))
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.toml").is_file()
+
+
+@contextmanager
+def _data_of(folder: Path, samples: Any, labels: Any, axes: Optional[str], overwrite: bool) -> Iterator[Path]:
+    """The file of a run's arrays, which stays where there is a run afterwards."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     data = folder.with_name(folder.name + ".h5")
-    if overwrite or not data.exists():
-        write(data, source, labels, axes=axes, overwrite=overwrite)
-    elif not (folder / "config.toml").is_file():
-        raise ConfigError(f"{data}: is there already; give overwrite=True, or another folder")
-    return init(data, folder=folder, axes=axes)
+    if data.exists() and not overwrite:
+        if not _is_run(folder):
+            raise ConfigError(f"{data}: is there already; give overwrite=True, or another folder")
+        if not begins_with(data, samples, labels):
+            raise ConfigError(f"{data}: holds other arrays than these; give overwrite=True, or another folder")
+        yield data
+        return
+    write(data, samples, labels, axes=axes, overwrite=overwrite)
+    try:
+        yield data
+    except BaseException:
+        if not _is_run(folder):
+            data.unlink()
+        raise
 
 
-class _written:
+@contextmanager
+def _written(config: Source) -> Iterator[Path]:
     """A configuration in a file, while it is needed."""
-
-    def __init__(self, config: Source):
-        self._config = config
-
-    def __enter__(self) -> Path:
-        if not isinstance(self._config, Config):
-            self._folder = None
-            return Path(self._config)
-        import tempfile
-        self._folder = tempfile.TemporaryDirectory(prefix="mrmf-")
-        path = Path(self._folder.name) / "run.toml"
-        self._config.write(path)
-        return path
-
-    def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
-        if self._folder is None:
-            return
-        if isinstance(error, MrmfError):  # the file is gone when this is read
-            error.rename(str(Path(self._folder.name) / "run.toml"), "the configuration")
-        self._folder.cleanup()
+    if not isinstance(config, Config):
+        yield Path(config)
+        return
+    import tempfile
+    with tempfile.TemporaryDirectory(prefix="mrmf-") as folder:
+        path = Path(folder) / "run.toml"
+        config.write(path)
+        with called(path, "the configuration"):
+            yield path
 
 
 def plan(config: Source, *, set: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
@@ -133,6 +145,19 @@ def tune(config: Source, *, folder: Optional[PathLike] = None, output: Optional[
         options += [option, ",".join(str(number) for number in numbers)] if numbers else []
     with _written(config) as path:
         return program.run_json(["tune", path, *options, *(["--overwrite"] if overwrite else [])], ranks)
+
+
+def plot(runs: Sequence[Union[Run, PathLike]], path: Optional[PathLike] = None) -> Any:
+    """Draws validation losses of runs over what their training cost: what one saved against another, by matplotlib.
+
+    With a path, saves the picture there, too. Gives the figure.
+    """
+    from . import pictures
+    opened = [run if isinstance(run, Run) else Run(run) for run in runs]
+    picture = pictures.costs({str(run.folder): run.epochs for run in opened})
+    if path is not None:
+        picture.savefig(path)
+    return picture
 
 
 def compare(runs: Sequence[Union[Run, PathLike]]) -> str:

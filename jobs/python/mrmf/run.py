@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from . import program
 from .config import Config
-from .errors import ConfigError, DataError
+from .errors import ConfigError, DataError, PathLike, called
 from .progress import epochs_of
 from .writing import write
-
-PathLike = Union[str, os.PathLike]
 
 
 class Run:
@@ -93,10 +90,11 @@ class Run:
             raise ConfigError("evaluate wants labels with samples; predict needs none")
         with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
             path = self._write(Path(work), samples, labels)
-            return program.run_json(["evaluate", self.folder, "--files", path])
+            with called(path, "the arrays"):
+                return program.run_json(["evaluate", self.folder, "--files", path])
 
     def predict(self, samples: Any, *, what: str = "prediction", dropout: int = 0) -> np.ndarray:
-        """The outputs for samples, a row for each, in the labels' own units.
+        """The outputs for samples, a row for each, in the labels' own units: (samples, 1) for one label.
 
         ``what`` is "prediction", "probability" or "class" (of models of classes), or "deviation" (with ``dropout``
         passes). Nothing stays on disk.
@@ -104,10 +102,11 @@ class Run:
         import h5py
         with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
             path, output = self._write(Path(work), samples, None), Path(work) / "out.h5"
-            words = ["predict", self.folder, "--files", path, "-o", output]
+            words: List[PathLike] = ["predict", self.folder, "--files", path, "-o", output]
             for name in self._sample_names():
                 words += ["--samples", name]
-            program.run([*words, *(["--dropout", str(dropout)] if dropout else [])])
+            with called(path, "the array"):
+                program.run([*words, *(["--dropout", str(dropout)] if dropout else [])])
             with h5py.File(output, "r") as file:
                 if what not in file:
                     raise ConfigError(f"predictions of {self.folder} have no '{what}'; there are {', '.join(file)}")
@@ -128,24 +127,11 @@ class Run:
 
     def plot(self, path: Optional[PathLike] = None) -> Any:
         """Draws losses over epochs with matplotlib. With a path, saves the picture there, too. Gives the figure."""
-        from matplotlib.figure import Figure
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot()
-        epochs = self.epochs
-        for key, label in (("train_loss", "training"), ("validation_loss", "validation")):
-            axes.plot(range(1, len(epochs) + 1), [_or_nan(epoch[key]) for epoch in epochs], marker=".", label=label)
-        for number in range(1, len(epochs)):
-            if epochs[number]["role"] != epochs[number - 1]["role"]:
-                axes.axvline(number + 0.5, color="grey", linewidth=0.8, linestyle=":")
-        axes.set(xlabel="epoch", ylabel=f"loss ({self.config['training.loss']})", title=str(self.folder))
-        axes.legend()
+        from . import pictures
+        figure = pictures.losses(self.epochs, f"loss ({self.config['training.loss']})", str(self.folder))
         if path is not None:
             figure.savefig(path)
         return figure
-
-
-def _or_nan(value: Any) -> float:
-    return float("nan") if value is None else value
 
 
 def _files(files: Optional[Sequence[PathLike]]) -> List[PathLike]:
