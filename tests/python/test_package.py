@@ -213,6 +213,27 @@ class Training(InFolder):
         run = mrmf.train(x, y, epochs=2, folder="a", ranks=2, progress=False)
         self.assertEqual(run.result["ranks"], 2)
 
+    def test_several_inputs(self):
+        x, y = recordings()
+        run = mrmf.train({"voltage": x, "current": 2 * x}, y, epochs=1, folder="a", progress=False)
+        self.assertEqual(run.config.data.train.samples, ["voltage", "current"])
+        self.assertEqual(run.predict({"voltage": x, "current": 2 * x}).shape, y.shape)
+        with self.assertRaisesRegex(mrmf.DataError, "the model reads voltage, current"):
+            run.predict(x)
+
+    def test_damaged_files_of_a_run_are_one_line(self):
+        x, y = recordings()
+        run = mrmf.train(x, y, epochs=1, folder="a", progress=False)
+        lines = len(run.epochs) + 1
+        with (run.folder / "epochs.jsonl").open("a") as file:
+            file.write('{"stage":\n')
+        with self.assertRaises(mrmf.DataError) as caught:
+            run.epochs
+        self.assertEqual((caught.exception.file, caught.exception.number), ("a/epochs.jsonl", lines))
+        os.truncate(run.model_file, 1000)
+        with self.assertRaisesRegex(mrmf.DataError, "cannot be read as HDF5"):
+            run.parameters
+
     def test_arrays_of_another_kind_are_the_programs_line(self):
         x, y = recordings()
         run = mrmf.train(x, y, epochs=2, folder="a", progress=False)

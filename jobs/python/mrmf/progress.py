@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Union
 
+from .errors import DataError
+
 
 def epochs_of(folder: Path) -> List[Dict[str, Any]]:
     """The records of a run's epochs so far. A line that is being written is left for later."""
@@ -14,7 +16,16 @@ def epochs_of(folder: Path) -> List[Dict[str, Any]]:
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines() if line.strip()]
+    lines = text[:text.rfind("\n") + 1].splitlines()
+    return [read_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def read_json(text: str, place: str) -> Dict[str, Any]:
+    """A record of a run. DataError, with its place, where it is damaged."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{place}: is no JSON ({error}); copy the run folder again") from error
 
 
 def _planned(folder: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from . import program
 from .config import Config
 from .errors import ConfigError, DataError, PathLike, called
-from .progress import epochs_of
+from .progress import epochs_of, read_json
 from .writing import write
 
 
@@ -41,7 +40,8 @@ class Run:
         """What the finished run came to (docs/guide/run-folder.md). ConfigError where it is not done."""
         if not self.done:
             raise ConfigError(f"{self.folder}: the run is not done; train again to continue it")
-        return json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        path = self.folder / "result.json"
+        return read_json(path.read_text(encoding="utf-8"), str(path))
 
     @property
     def epochs(self) -> List[Dict[str, Any]]:
@@ -62,11 +62,15 @@ class Run:
         """The parameters and running statistics of the model that is used: {"conv1/weight": array, ...}."""
         import h5py
         arrays: Dict[str, np.ndarray] = {}
-        with h5py.File(self.model_file, "r") as file:
-            for group in ("parameters", "state"):
-                if group in file:
-                    file[group].visititems(
-                        lambda name, item: arrays.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        path = self.model_file
+        try:
+            with h5py.File(path, "r") as file:
+                for group in ("parameters", "state"):
+                    if group in file:
+                        file[group].visititems(
+                            lambda name, item: arrays.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read as HDF5 ({error}); copy it again, or train again") from error
         return arrays
 
     @property
