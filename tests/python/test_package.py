@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "jobs/python"))
 import mrmf  # noqa: E402
 from mrmf.errors import error_of  # noqa: E402
+from mrmf.progress import Progress  # noqa: E402
 
 
 def recordings(rows=200, seed=0):
@@ -212,6 +213,19 @@ class Training(InFolder):
         x, y = recordings()
         run = mrmf.train(x, y, epochs=2, folder="a", ranks=2, progress=False)
         self.assertEqual(run.result["ranks"], 2)
+
+    def test_progress_is_of_the_run_under_way(self):
+        x, y = recordings()
+        mrmf.train(x, y, epochs=3, folder="a", progress=False)
+        records = Path("a/epochs.jsonl")
+        shown = Progress(Path("a"), True, anew=True)
+        shown._show = lambda text, done, planned: epochs.append(done)
+        epochs = []
+        shown()
+        self.assertEqual(epochs, [])
+        records.write_text(records.read_text().splitlines(keepends=True)[0])
+        shown()
+        self.assertEqual(epochs, [1])
 
     def test_several_inputs(self):
         x, y = recordings()

@@ -75,7 +75,7 @@ def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, 
         config[key] = value
     where = Path(config["run.folder"])
     where.parent.mkdir(parents=True, exist_ok=True)
-    shown = Progress(where, progress)
+    shown = Progress(where, progress, overwrite)
     with _written(config) as path:
         try:
             program.run(["train", path, *(["--overwrite"] if overwrite else [])], ranks, shown)

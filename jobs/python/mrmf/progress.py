@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .errors import DataError
 
@@ -37,16 +37,29 @@ def _planned(folder: Path) -> int:
         return 0
 
 
-class Progress:
-    """Shows epochs as they end: a bar by tqdm where that is installed, else a line on a terminal, else nothing."""
+def _state_of(folder: Path) -> Optional[Tuple[int, ...]]:
+    """What tells one state of a run's records from another; None where there are none."""
+    try:
+        state = (folder / "epochs.jsonl").stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
-    def __init__(self, folder: Path, wanted: Union[bool, None]):
+
+class Progress:
+    """Shows epochs as they end: a bar by tqdm where that is installed, else a line on a terminal, else nothing.
+
+    Where a run is to be replaced (``anew``), the records that are there now are not shown.
+    """
+
+    def __init__(self, folder: Path, wanted: Union[bool, None], anew: bool = False):
         self._folder, self._shown, self._bar = folder, 0, None
+        self._old = _state_of(folder) if anew else None
         self._wanted = wanted is not False
         self._line = wanted or sys.stderr.isatty()
 
     def __call__(self) -> None:
-        if not self._wanted:
+        if not self._wanted or (self._old is not None and _state_of(self._folder) == self._old):
             return
         epochs = epochs_of(self._folder)
         if len(epochs) <= self._shown:
