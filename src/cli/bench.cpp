@@ -235,7 +235,7 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
   add_sample(*sub, options->sample);
   sub->add_option("--ranks", options->settings.ranks, "measure the grids of so many ranks; as many as are started")
       ->check(above_zero());
-  sub->add_option("--threads", options->settings.threads, "of a rank; 0: all cores this process may use")
+  sub->add_option("--threads", options->settings.threads, "threads per rank; 0: all cores that the rank may use")
       ->check(not_negative());
   sub->add_option("--rounds", options->settings.rounds,
                   "measure this often, one round after the other, and keep medians")
@@ -278,8 +278,8 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
 }  // namespace
 
 void add_bench(Subcommands& commands) {
-  CLI::App* bench =
-      commands.app.add_subcommand("bench", "measure this machine on one of the preset networks, or its files");
+  CLI::App* bench = commands.app.add_subcommand(
+      "bench", "measure this machine: training speed, scaling over ranks, reading of files");
   bench->require_subcommand(1);
   add_bench_io(*bench, commands);
   add_scaling(*bench, commands);
@@ -304,6 +304,7 @@ void add_bench(Subcommands& commands) {
     if (what == Benchmark::parity)
       options->settings.batch = 4, options->settings.steps = 20, options->run.device = Device::cuda;
     if (what == Benchmark::gradients) options->settings.steps = 3, options->run.device = Device::cuda;
+    if (what == Benchmark::parity || what == Benchmark::gradients) options->run.precision = Precision::fp32;
     CLI::App* sub = bench->add_subcommand(name, meaning);
     const auto add = [sub](const std::string& option, auto& value, const std::string& text, const CLI::Validator& is) {
       sub->add_option(option, value, text)->check(is)->capture_default_str();
@@ -318,14 +319,12 @@ void add_bench(Subcommands& commands) {
     add("--steps", options->settings.steps,
         what == Benchmark::parity || what == Benchmark::gradients ? "steps" : "timed steps", above_zero());
     add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
-    add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "on a GPU");
+    add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "what a GPU multiplies in");
     if (what == Benchmark::parity) {
-      options->run.precision = Precision::fp32;
       sub->add_option("--tolerance", options->tolerance,
                       "largest relative difference of a loss; by precision unless given")
           ->check(above_zero());
     } else if (what == Benchmark::gradients) {
-      options->run.precision = Precision::fp32;
       sub->add_option("--distance", options->gradients.distance,
                       "largest relative difference of a gradient; by precision unless given")
           ->check(above_zero());

@@ -137,13 +137,13 @@ void add_coarsen(Subcommands& commands) {
       "what one sample is: a step along the first axis of its data set, or, as data.rows says, all of a data set "
       "of a file or of a group; then --samples names data sets within the groups");
   const Choices<ElementType> types{{"float32", ElementType::float32}, {"uint16", ElementType::uint16}};
-  add_choice(*coarsen, "--type", options->type, types, "of the copy's samples; uint16: means rounded to integers");
+  add_choice(*coarsen, "--type", options->type, types, "type of the copy's samples; uint16: means rounded to integers");
   add_choice(*coarsen, "--missing", options->missing, choices<MissingRule>(),
              "rows that were never written: refuse them, or take the fill value");
   add_choice(*coarsen, "--packing", options->packing, choices<PackingRule>(),
              "scales, offsets and missing numbers of netCDF and CF: apply them to the data sets to average, or average "
              "the stored numbers");
-  coarsen->add_option("--threads", options->threads, "threads per rank; 0: the cores it may use")
+  coarsen->add_option("--threads", options->threads, "threads per rank; 0: all cores that the rank may use")
       ->check(not_negative())
       ->capture_default_str();
   add_overwrite(*coarsen, options->replace, "replace copies that are there");

@@ -67,14 +67,17 @@ int run_command_line(int argc, char** argv, Comm& world) {
   require_same_command(argc, argv, world);
   CLI::App app{
       "mrmf trains convolutional networks on large scientific arrays by multi-resolution model fusion:\n"
-      "coarse models on averaged-down data first, their bottom layers handed to finer ones, stage by stage.\n"
-      "With method.name = \"auto\" the program chooses the schedule; mrmf plan prints it, and what it saves.\n"
+      "coarse models learn on averaged-down data first, and their layers are transferred to finer models.\n"
+      "Begin with mrmf init FILE.h5, which writes a configuration; then mrmf plan and mrmf train.\n"
+      "Each command has a --help of its own. Under mpirun or srun, each process is a rank.\n"
       "Exit codes: 0 done, 2 usage or configuration, 3 data, 4 fault, 75 stopped by a signal and saved."};
   app.set_version_flag("--version", std::string("mrmf ") + kVersion + " (" + kGitHash + ")");
   app.require_subcommand(1);
   Subcommands commands{app, world};
   for (const AddCommand add : kSubcommands) add(commands);
-  add_example(app, "mrmf plan mine.toml\nmrmf train mine.toml --set run.folder=runs/first");
+  add_example(app,
+              "mrmf init mydata.h5\nmrmf data run.toml\nmrmf plan run.toml\n"
+              "mrmf train run.toml --set training.epochs=2\nmrmf evaluate runs/first");
   std::vector<const char*> words(argv, argv + argc);
   if (argc > 1 && std::string(argv[1]) == "help") {  // "mrmf help train"
     words.erase(words.begin() + 1);

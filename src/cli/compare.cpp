@@ -16,9 +16,9 @@ namespace mrmf {
 void add_compare(Subcommands& commands) {
   CLI::App* compare = commands.app.add_subcommand(
       "compare",
-      "print finished runs as the paper's Tables 5 and 7, grouped by method, mean and spread over seeds, and what each "
-      "saves at equal loss against two baselines or more (>=: at least, as no baseline ends as low; <=: at most, as "
-      "every baseline ends lower)");
+      "print a table of finished runs, a column per method with mean and spread over seeds, and what each method "
+      "saves; at equal loss where there are baselines of two lengths or more (>=: at least, as no baseline ends as "
+      "low; <=: at most, as every baseline ends lower)");
   auto folders = std::make_shared<std::vector<std::string>>();
   auto options = std::make_shared<CompareOptions>();
   auto target = std::make_shared<double>();

@@ -132,8 +132,8 @@ void print_data(const DataOptions& options, Comm& world) {
 void add_data(Subcommands& commands) {
   CLI::App* data = commands.app.add_subcommand(
       "data",
-      "print what the data of a configuration are: shapes, types, ranges, rows that are not finite, classes; and "
-      "what will be slow or go wrong, with what to do about it");
+      "print what the data files hold (shapes, types, ranges, gaps, classes) and what will be slow or go wrong, with "
+      "what to do about it");
   auto options = std::make_shared<DataOptions>();
   add_config(*data, options->config, options->overrides);
   data->add_flag("--headers", options->headers, "read no samples or labels: no ranges, no search for NaN");

@@ -50,7 +50,8 @@ void print_scores(const ModelOptions& options, Comm& world) {
 
 void add_evaluate(Subcommands& commands) {
   CLI::App* evaluate = commands.app.add_subcommand(
-      "evaluate", "what a trained model does on data: errors and R^2 per label, or accuracy, IoU and Dice per class");
+      "evaluate",
+      "print how good a trained model is on data: errors and R^2 per label, or accuracy, IoU and Dice per class");
   auto options = std::make_shared<ModelOptions>();
   evaluate->add_option("model", options->models, "folder of a finished run, or a model file")->required()->expected(1);
   add_model_options(*evaluate, *options);

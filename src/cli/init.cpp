@@ -351,8 +351,8 @@ void write_config(const InitOptions& options, Comm& world) {
 }  // namespace
 
 void add_init(Subcommands& commands) {
-  CLI::App* init = commands.app.add_subcommand(
-      "init", "look at a file of samples and labels, and write a configuration that trains on it at once");
+  CLI::App* init =
+      commands.app.add_subcommand("init", "write a configuration for files of samples and labels, ready to train");
   auto options = std::make_shared<InitOptions>();
   init->add_option("files", options->files, "HDF5 files, or patterns; the first says what is what")->required();
   init->add_option("--samples", options->names.samples,

@@ -199,13 +199,14 @@ void print_plan(const PlanOptions& options, Comm& world) {
 void add_plan(Subcommands& commands) {
   CLI::App* plan = commands.app.add_subcommand(
       "plan",
-      "print the phases and fusions of a run: what is trained, fused and finetuned, until when, and "
-      "at what cost; where method.name = \"auto\", the schedule that the program chooses");
+      "print what a run will train, until when, and what that costs beside the baseline; with --ranks, how the ranks "
+      "share the work");
   auto options = std::make_shared<PlanOptions>();
   add_config(*plan, options->config, options->overrides);
-  CLI::Option* json =
-      plan->add_flag("--json", options->json, "as one JSON object, the form the run folder keeps, and the cost");
-  plan->add_flag("--toml", options->toml, "the whole configuration, with what \"auto\" and --ranks chose written out")
+  CLI::Option* json = plan->add_flag("--json", options->json,
+                                     "print the plan as one JSON object, as the run folder keeps it, and the cost");
+  plan->add_flag("--toml", options->toml,
+                 "print the whole configuration, with what \"auto\" and --ranks chose written out")
       ->excludes(json);
   add_sample(*plan, options->sample);
   add_ranks(*plan, options->ranks);

@@ -232,7 +232,7 @@ void add_predict(Subcommands& commands) {
           ->add_option("--dropout", options->passes.dropout,
                        "passes with dropout, whose mean and deviation are written; default: one pass without")
           ->check(CLI::Range(1, 1000000));
-  predict->add_option("--seed", options->passes.seed, "of the dropout of these passes")
+  predict->add_option("--seed", options->passes.seed, "seed of the dropout masks of these passes")
       ->needs(dropout)
       ->capture_default_str();
   add_overwrite(*predict, options->model.replace);

@@ -34,8 +34,8 @@ std::string presets_json() {
 }  // namespace
 
 void add_presets(Subcommands& commands) {
-  CLI::App* presets =
-      commands.app.add_subcommand("presets", "list the networks that model.preset can name, or all keys");
+  CLI::App* presets = commands.app.add_subcommand(
+      "presets", "list the networks that model.preset can name, or all keys of the configuration");
   auto keys = std::make_shared<bool>(), json = std::make_shared<bool>();
   presets->add_flag("--keys", *keys, "every key of the configuration with its default and meaning");
   add_json(*presets, *json, "print the same as one JSON object");

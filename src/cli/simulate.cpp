@@ -80,7 +80,7 @@ void add_shares(CLI::App& app, double& train, double& validation, double& test) 
 
 void add_threads(CLI::App& app, int& threads) {
   app.add_option("--threads", threads,
-                 "threads per rank; 0: the cores it may use, shared with ranks that may use them too")
+                 "threads per rank; 0: all cores that the rank may use, shared evenly with other ranks on them")
       ->check(not_negative())
       ->capture_default_str();
 }
@@ -123,11 +123,11 @@ void add_simulate_cosmology(CLI::App& simulate, Subcommands& commands) {
   add("--mesh", options->mesh, "cola: mesh cells per particle and axis, 1 to 4");
   add("--seed", options->seed, "seed; the same seed gives the same bytes");
   add("--threads", options->threads,
-      "threads per rank, each with whole cubes of its own; 0: the cores it may use, shared with ranks that may use "
-      "them too, or 1 where ranks share a cube");
+      "threads per rank, each with whole cubes of its own; 0: all cores that the rank may use, shared evenly with "
+      "other ranks on them, or 1 where ranks share a cube");
   add("--ranks-per-cube", options->ranks_per_cube,
-      "ranks that share a cube, for cubes too large for one: a power of two up to the size that divides the ranks. The "
-      "files' bytes are the same for any");
+      "ranks that share a cube that is too large for one: a power of two that divides the number of ranks, at most "
+      "--size. The files have the same bytes for any number");
   add_overwrite(*cubes, options->replace);
   add_example(*cubes, "mrmf simulate cosmology -n 10 --size 16 -o cubes");
   commands.run(*cubes, [=, &world = commands.world] {

@@ -91,17 +91,19 @@ void run_training(const TrainOptions& options, Comm& world) {
 }  // namespace
 
 void add_train(Subcommands& commands) {
-  CLI::App* train =
-      commands.app.add_subcommand("train", "train a model as the configuration says, into its run folder");
+  CLI::App* train = commands.app.add_subcommand(
+      "train",
+      "train as the configuration says, into its run folder; the same command continues a run that was stopped");
   auto options = std::make_shared<TrainOptions>();
   add_config(*train, options->config, options->overrides, "configuration file (TOML), unless --continue is given");
   train->get_option("config")->required(false);
-  train->add_option("--continue", options->run,
-                    "folder of a run to go on with, instead of a configuration; with --set training.epochs=N its last "
-                    "phase goes on until N epochs are done");
+  train->add_option(
+      "--continue", options->run,
+      "folder of a run to continue, in place of a configuration; with --set training.epochs=N a run that is "
+      "done trains its last phase until that has N epochs");
   train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
   train->add_flag("--allow-changed-data", options->changed_data,
-                  "go on with a run although its data files now hold other numbers than when it was saved");
+                  "continue a run although its data files now hold other numbers than when it was saved");
   add_example(*train,
               "mrmf train mine.toml --set run.folder=runs/new --set training.early_stopping.patience=5\n"
               "mrmf train mine.toml --set run.folder=runs/warm --set model.start=runs/new\n"

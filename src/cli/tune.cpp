@@ -128,8 +128,8 @@ void run_tuning(TuneOptions options, Comm& world) {
 void add_tune(Subcommands& commands) {
   CLI::App* tune = commands.app.add_subcommand(
       "tune",
-      "find the baseline's learning rate, batch and rule: many trials at coarse resolutions, few at the full one; 24 "
-      "trials by default (4 rates x 3 batches x 2 rules), side by side on the ranks of mpirun");
+      "find the baseline's learning rate, batch and rule by many short trainings at coarse resolutions and few at full "
+      "resolution; 24 trials by default (4 rates x 3 batches x 2 rules), side by side on the ranks of mpirun");
   auto options = std::make_shared<TuneOptions>();
   add_config(*tune, options->config, options->overrides);
   tune->add_option("--rates", options->rates,
@@ -144,10 +144,13 @@ void add_tune(Subcommands& commands) {
       ->delimiter(',')
       ->check(CLI::IsMember({"constant", "cosine", "linear"}))
       ->capture_default_str();
-  tune->add_option("--folder", options->folder,
-                   "keeps finished trials, so that the same command goes on; run.folder with -tune behind it");
-  tune->add_option("--output,-o", options->output, "the winner's configuration; best.toml in the folder");
-  add_overwrite(*tune, options->replace, "replace a winner's configuration that is there");
+  tune->add_option(
+      "--folder", options->folder,
+      "folder that keeps finished trials, so that the same command continues; run.folder with -tune behind it "
+      "unless given");
+  tune->add_option("--output,-o", options->output,
+                   "file for the best configuration; best.toml in the folder unless given");
+  add_overwrite(*tune, options->replace, "replace a best configuration that is there");
   tune->add_flag("--dry-run", options->dry_run, "print the trials and what they cost; train and write nothing");
   add_json(*tune, options->json);
   add_example(*tune,
