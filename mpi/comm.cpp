@@ -136,7 +136,7 @@ struct Comm::State {
     if (peers != nullptr) return std::make_unique<mpi::SharedSum>(ranks, tag, values, *peers, update);
     return std::make_unique<mpi::MessageSum>(ranks, tag, values, sum_memory, update);
   }
-  bool few() const { return size > 1 && size <= mpi::few_ranks; }
+  bool adds_by_pieces() const { return mpi::adds_by_pieces(size, any_order); }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
     reduce(std::span(&value, 1), operation);
@@ -248,7 +248,7 @@ PendingSum Comm::start_sum(std::span<float> values) {
   pending->limit = state_->limit;
   if (state_->any_order)
     state_->add(values);  // two dependent steps, so nothing can overlap
-  else if (state_->few() && values.size() >= mpi::long_sum)
+  else if (state_->adds_by_pieces() && values.size() >= mpi::long_sum)
     pending->by_pieces.push_back(state_->start_by_pieces(values));
   else
     for_each_chunk(values, max_bytes / sizeof(float),
@@ -256,7 +256,7 @@ PendingSum Comm::start_sum(std::span<float> values) {
   return PendingSum(std::move(pending));
 }
 
-bool Comm::sums_by_pieces() const { return state_->few() && !state_->any_order; }
+bool Comm::sums_by_pieces() const { return state_->adds_by_pieces(); }
 
 PendingSum Comm::start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers) {
   MRMF_CHECK(sums_by_pieces() && update.results.size() == values.size(), "an update goes with sums by pieces");

@@ -106,7 +106,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
     ctx.data.release(stage.fuse.from);
   }
 
-  PhaseHistory last = begun ? trainer->go_on(coarse, plan.last, std::move(*begun)) : trainer->train(coarse, plan.last);
+  PhaseHistory last = trainer->train(coarse, plan.last, {}, std::move(begun));
   done.push_back(last.record);
   return {std::move(coarse), std::move(done), std::move(last.epochs), trainer->total_seconds()};
 }

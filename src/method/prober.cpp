@@ -34,7 +34,7 @@ Prober::Prober(const RunContext& ctx, const Plan& plan, const Config& config)
   MRMF_CHECK(plan.stages.size() == 1, "looks at the coarse model of one stage");
 }
 
-Probe Prober::look(ModelState& coarse) {
+ProbeResult Prober::look(ModelState& coarse) {
   begun_.reset();
   const Stage& stage = plan_.stages.front();
   ModelState dense = make_model_state(plan_, config_, ctx_, stage.fuse.to, stage.dense_seed);
@@ -42,7 +42,7 @@ Probe Prober::look(ModelState& coarse) {
   fuse(ctx_.backend, coarse, dense, stage.fuse);
   kept.put_back();
   Trainer trainer(ctx_, config_.training);
-  Probe probe = trainer.probe(dense, plan_.last, config_.method.probe);
+  ProbeResult probe = trainer.probe(dense, plan_.last, config_.method.probe);
   begun_.emplace(std::move(dense), probe.state);
   ctx_.require_data(stage.fuse.from);
   ctx_.backend.forget();  // a step of the probe may be recorded under a key of the coarse phase

@@ -15,7 +15,7 @@ class Prober {
   Prober(const RunContext& ctx, const Plan& plan, const Config& config);
 
   /// Collective. The coarse model stays as it is.
-  Probe look(ModelState& coarse);
+  ProbeResult look(ModelState& coarse);
 
   /// The model and the state of the last look; of a new one, which gives the same bits, where an earlier start of the
   /// run had it. Leaves none.

@@ -22,7 +22,7 @@
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/run_rules.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_step.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -8,6 +8,7 @@
 
 #include "layers/model.hpp"
 #include "mpi/few_ranks.hpp"
+#include "src/training/data_parallel.hpp"
 
 namespace mrmf {
 namespace {
@@ -84,15 +85,13 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
 // A device computes, so it has no data, and its sums are NCCL's.
 bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
 
-// Few ranks of a CPU update the pieces that they add (src/training/sharded_update.hpp).
-bool updates_in_pieces(const Workload& work, const CostModel& costs) {
-  const int ranks = work.ranks.ranks;
-  return !on_device(costs) && ranks > 1 && ranks <= mpi::few_ranks && !work.any_order && work.training.clip_norm == 0;
+bool in_pieces(const Workload& work, const CostModel& costs) {
+  return updates_in_pieces(work.training, !on_device(costs) && mpi::adds_by_pieces(work.ranks.ranks, work.any_order));
 }
 
 // Every rank updates what is too short for pieces.
 Index updated_by_rank(const BlockStep& block, const CostModel& costs, const Workload& work) {
-  if (!updates_in_pieces(work, costs)) return block.params;
+  if (!in_pieces(work, costs)) return block.params;
   const auto share = [](Index count, int ranks) {
     return static_cast<std::size_t>(count) < mpi::long_sum ? count : count / ranks;
   };
@@ -103,8 +102,8 @@ Index updated_by_rank(const BlockStep& block, const CostModel& costs, const Work
 double gradient_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
   const double whole = kFloat * static_cast<double>(block.params - block.cut + kReducedScalars);
   const double backward = block.step.backward;
-  const double seconds = updates_in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
-                                                        : costs.gradient_sum(whole, backward, work.ranks);
+  const double seconds = in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
+                                                : costs.gradient_sum(whole, backward, work.ranks);
   if (block.cut == 0 || work.groups() == 1) return seconds;
   const RankPlaces same_block{work.groups(), std::max(1, work.ranks.per_node / work.grid.ranks())};
   return seconds + costs.gradient_sum(kFloat * static_cast<double>(block.cut), backward, same_block);

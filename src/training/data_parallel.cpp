@@ -171,6 +171,8 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group) {
   return make_messages(group);
 }
 
+bool updates_in_pieces(const TrainingConfig& training, bool by_pieces) { return by_pieces && training.clip_norm == 0; }
+
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
                         const std::string& place) {
   if (ranks.team.size() == 1) return;

@@ -8,6 +8,7 @@
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
+#include "src/config/config.hpp"
 
 namespace mrmf {
 
@@ -17,6 +18,12 @@ std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
 /// The same of messages between the ranks of a group.
 std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group);
+
+/// Whether each rank updates the piece of the parameters whose gradients it adds (sharded_update.hpp): the one rule,
+/// for training, for the memory of models, and for plans. `by_pieces`: the ranks that train the model add its gradients
+/// by pieces, as AllReduce::updates() says and mpi::adds_by_pieces() foresees; shard replicas do not. Where gradients
+/// are clipped, all must be summed before the first parameter is updated.
+bool updates_in_pieces(const TrainingConfig& training, bool by_pieces);
 
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
 enum class Compared { parameters, parameters_and_state };

@@ -57,13 +57,6 @@ struct ModelState {
   }
 };
 
-/// Whether ranks that train a model may update it in pieces (sharded_update.hpp). Not where gradients are clipped: then
-/// all must be summed before the first parameter is updated. The ranks that train it in the end may be others than
-/// those that make it (method.teams), so their number does not count.
-inline bool may_update_in_pieces(const Config& config, const RunContext& ctx) {
-  return MpiSession::ranks() > 1 && config.training.clip_norm == 0 && !config.run.deterministic && !ctx.shard_replicas;
-}
-
 /// A fresh model and optimizer for one resolution, with room for the plan's largest batch there.
 inline ModelState make_model_state(const Plan& plan, const Config& config, const RunContext& ctx,
                                    const Extent& resolution, std::uint64_t seed) {
@@ -71,7 +64,9 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.network = network_settings(config, plan, ctx.data.shape().sample, resolution);
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
-  settings.shared = may_update_in_pieces(config, ctx);
+  // The ranks that train the model in the end may be others than those that make it (method.teams): any number.
+  const bool some_add_by_pieces = MpiSession::ranks() > 1 && !config.run.deterministic && !ctx.shard_replicas;
+  settings.shared = updates_in_pieces(config.training, some_add_by_pieces);
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};

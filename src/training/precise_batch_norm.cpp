@@ -3,8 +3,51 @@
 #include <algorithm>
 
 #include "kernels/check.hpp"
+#include "src/training/training_step.hpp"
 
 namespace mrmf {
+namespace {
+
+// The running averages of one batch alone, by a forward in training.
+void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, const Step& step) {
+  run.backend().begin(step);
+  const Feed::Batch batch = run.batches.training.batch(step);
+  if (run.replicas)
+    run.replicas->renew_state(step, shard_rows(epoch.order, k), batch);
+  else
+    run.model().forward(step, batch.x);
+}
+
+Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
+  PreciseBatchNorm precise(run.backend(), run.model(), run.model_state.network.layers);
+  if (batches == 0 || !precise.any()) return 0;
+  EpochOrder order = epoch.order;
+  order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
+  run.batches.training.expect(run.session.sampler.in_parts(order));
+  for (std::size_t k = 0; k < order.steps.size(); ++k)
+    for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch) {
+      const Step step = micro_batch_step(run, epoch, k, micro_batch);
+      run.load(run.batches.training, step.ids);
+      const Timer timer;
+      precise.before();
+      forward_in_training(run, epoch, k, step);
+      precise.after();
+      run.session.clock.time().compute += timer.seconds();
+    }
+  precise.finish();
+  return epoch.rows(0, order.steps.size());
+}
+
+}  // namespace
+
+Index recalibrate_batch_norms(PhaseRun& run, const EpochSteps& epoch, int batches) {
+  const Index rows = take_statistics(run, epoch, batches);
+  if (!run.local_statistics()) return rows;
+  const Timer timer;
+  average_state(run.backend(), run.model(), run.session.ctx.team);
+  run.session.clock.time().communication += timer.seconds();
+  return rows;
+}
 
 PreciseBatchNorm::PreciseBatchNorm(Backend& backend, Model& model, const std::vector<LayerSpec>& layers)
     : backend_(backend), model_(model), momenta_(model.state().size()), sums_(momenta_.size()), read_(momenta_.size()) {

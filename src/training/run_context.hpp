@@ -39,6 +39,11 @@ struct RunContext {
   }
   /// The ranks that share each sample at a resolution; null: each rank has its own.
   SampleGrid* grid(const Extent& resolution) const { return grids != nullptr ? grids->at(resolution) : nullptr; }
+  /// The ranks that share out the samples at a resolution.
+  Comm& sharing(const Extent& resolution) const {
+    SampleGrid* const shared = grid(resolution);
+    return shared != nullptr ? shared->same_block() : team;
+  }
   /// Makes the data ready at a resolution; returns the seconds it took. Collective.
   double require_data(const Extent& resolution) const {
     if (grids != nullptr) data.load(grids->share(resolution));

@@ -1,6 +1,6 @@
 // The optimizer's step in pieces (as ZeRO's first stage): each rank updates the piece of the parameters whose gradients
 // it adds, and gives it to the others, where it would give them the sum. So no parameter of a long sum is updated
-// twice. Each rank has the moments of its own pieces alone until they are needed whole: before a checkpoint, a look,
+// twice. Each rank has the moments of its own pieces alone until they are needed whole: before a checkpoint, a probe,
 // and a phase's end. Ranks of one node read the pieces in each other's memory, but for cut weights.
 #pragma once
 

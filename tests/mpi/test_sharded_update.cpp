@@ -64,10 +64,10 @@ struct Training {
     Numbers numbers;
     Phase phase = plan.last;
     phase.stop.look_epochs = 1;
-    const LookAt look = [&](ModelState& seen) {
+    const ProbeModel look = [&](ModelState& seen) {
       numbers.same_in_looks = same_block.agree(hash_of(seen)) && numbers.same_in_looks;
       numbers.mapped = mapped_blocks();
-      return Probe{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it goes on
+      return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it goes on
     };
     Trainer trainer(ctx, own.training);
     trainer.train(model_state, phase, look);

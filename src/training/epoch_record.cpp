@@ -1,0 +1,111 @@
+#include "src/training/epoch_record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/training/label_spread.hpp"
+#include "src/training/training_step.hpp"
+
+namespace mrmf {
+namespace {
+
+void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
+  const RunContext& ctx = run.session.ctx;
+  if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
+  ctx.report.log(fmt::format("warning: {} has no validation {}: {}", place_text(run.phase),
+                             to_string(record.metric->metric),
+                             record.metric->metric == Metric::r2
+                                 ? "the validation labels of every output are all the same, so there is no spread to "
+                                   "explain"
+                                 : "no class occurs"));
+}
+
+// Of random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of training.
+void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
+  const RunContext& ctx = run.session.ctx;
+  const TrainingConfig& config = run.session.config;
+  if (!is_mse_alone(config.loss)) return;
+  const Timer timer;
+  const SampleStore& store = *ctx.data.train().store;
+  const EpochOrder order = run.session.sampler.training(run.phase, 0);
+  const auto rows = static_cast<std::size_t>(spread_samples(store.target(run.phase.resolution).per_sample()));
+  const double variance =
+      label_variance(store, run.phase.resolution, std::span(order.ids).first(std::min(order.ids.size(), rows)),
+                     config.rows_at_once(run.phase.batch), ctx.team);
+  run.session.clock.leave_out(timer.seconds());
+  const std::string warning = spread_warning(config.loss, record, place_text(run.phase), variance);
+  if (!warning.empty()) ctx.report.log("warning: " + warning);
+}
+
+}  // namespace
+
+void warn_of_no_score(const PhaseRun& run) {
+  const RunContext& ctx = run.session.ctx;
+  if (ctx.data.validation().labelled > 0) return;
+  ctx.report.log(fmt::format(
+      "warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
+      "plateau of the learning rate",
+      no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), place_text(run.phase)));
+}
+
+EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Index recalibrated,
+                              const Validation& validation) {
+  const RunContext& ctx = run.session.ctx;
+  const Phase& phase = run.phase;
+  EpochRecord record;
+  record.stage = phase.stage;
+  record.role = phase.role;
+  record.resolution = phase.resolution;
+  if (run.grid != nullptr) record.grid = phase.grid;
+  record.axes = phase.axes;
+  record.epoch = state.stop.epochs() + 1;
+  record.samples = state.samples;
+  // An epoch takes every sample once.
+  record.train_loss = state.loss / static_cast<double>(ctx.data.train().labelled);
+  record.validation_loss = validation.loss.value_or(kNoScore);
+  record.metric = validation.metric;
+  record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
+  record.batch = phase.batch;
+  record.ranks = ctx.team.size();
+  const double flop = run.model().network().flop();
+  const auto passes = static_cast<double>(3 * record.samples + recalibrated + ctx.data.validation().shape.samples);
+  record.gflop = 1e-9 * passes * flop;
+  record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
+  if (validation.loss && !std::isfinite(*validation.loss))
+    throw DivergedError(
+        fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
+                    "extreme values in the validation data",
+                    std::isnan(*validation.loss) ? "nan" : "inf", place_text(phase), record.epoch));
+  return record;
+}
+
+void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
+  const RunContext& ctx = run.session.ctx;
+  const Phase& phase = run.phase;
+  const auto metric = record.metric ? std::optional(record.metric->value) : std::nullopt;
+  if (phase.keeps_best() &&
+      state.best.update(record.epoch, monitored(phase.stop.monitor, record.validation_loss, metric)))
+    run.model_state.keep_best(ctx.backend);
+  state.rate.epoch_done(record.validation_loss);
+  const StopReason reason = state.stop.update(record.train_loss, record.validation_loss, metric);
+  run.session.clock.end_epoch(record, ctx.team);
+  record.split.averaging = ctx.team.sum(ctx.data.take_averaging_seconds()) / ctx.team.size();
+  PhaseHistory& history = state.history;
+  history.record.add(record);
+  history.record.best_epoch = state.best.epoch;
+  history.epochs.push_back(record);
+  if (reason != StopReason::none) history.record.reason = to_string(reason);
+  state.step = 0;
+  state.loss = 0;
+  state.samples = 0;
+  ctx.report.epoch(record, state.finished());
+  if (record.epoch == 1) {
+    warn_of_spread(run, record);
+    warn_of_no_metric(run, record);
+  }
+  if (state.finished()) ctx.report.phase(history.record);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,156 @@
+#include "src/training/phase_run.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+namespace {
+
+PhaseBatches make_batches(TrainingSession& session, const Model& model, const Phase& phase) {
+  const RunContext& ctx = session.ctx;
+  const Timer timer;
+  std::optional<PhaseBatches> batches;
+  collective_try(ctx.team, [&] {
+    const Index rows = session.config.rows_at_once(phase.batch);
+    const Execution& execution = model.execution();
+    const SampleBlock block{execution.input_box, execution.output_box, model.network().output().spatial};
+    const SampleBlock* const own = ctx.grid(phase.resolution) != nullptr ? &block : nullptr;
+    batches.emplace(PhaseBatches{{ctx.backend, ctx.data.train(), phase.resolution, rows, own},
+                                 {ctx.backend, ctx.data.validation(), phase.resolution, rows, own}});
+  });
+  session.clock.time().io += timer.seconds();
+  return std::move(*batches);
+}
+
+std::unique_ptr<ShardReplicas> make_replicas(TrainingSession& session, ModelState& model_state, const Phase& phase,
+                                             const Objective& objective) {
+  if (!session.ctx.shard_replicas) return nullptr;
+  const BatchSampler::Shards shards = session.sampler.shards(phase);
+  ShardReplicaSettings settings{.network = model_state.network,
+                                .loss = session.config.loss,
+                                .target_channels = objective.target_channels(),
+                                .measures = objective.measures(),
+                                .global_batch_norm = session.config.global_batch_norm,
+                                .own = shards.own,
+                                .all = shards.all};
+  settings.network.max_rows = shards.most_rows;
+  return std::make_unique<ShardReplicas>(session.ctx.backend, session.ctx.team, model_state.model, settings);
+}
+
+}  // namespace
+
+Index EpochSteps::rows(std::size_t first, std::size_t last) const {
+  const auto begin = order.global_rows.begin();
+  return std::accumulate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last),
+                         Index{0});
+}
+
+PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase& its_phase,
+                   const BatchSampler::First& order)
+    : session(session_of),
+      model_state(trained),
+      phase(its_phase),
+      grid(session.ctx.grid(phase.resolution)),
+      batches(make_batches(session, model(), phase)),
+      objective(backend(), session.config, model(), *session.ctx.data.train().store, phase.resolution),
+      record_keys(session.sampler.record_keys(order.parts)),
+      losses(backend().allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps))),
+      summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduced())) : Arena()),
+      clip(session.config.clip_norm > 0 ? backend().clip(std::ssize(model().grads())) : nullptr),
+      replicas(make_replicas(session, model_state, phase, objective)) {
+  const RunContext& ctx = session.ctx;
+  AllReduce* const sums = session.all_reduce.get();
+  if (updates_in_pieces(session.config, sums != nullptr && sums->updates() && !replicas))
+    sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
+  if (replicas) {
+    replicas->prepare(order.shard_rows());
+  } else {
+    for (const Index rows : order.rows()) model().prepare(rows);
+  }
+}
+
+PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state) {
+  compare_ranks(session, model_state, state, "at the start of " + place_text(phase));
+  model_state.optimizer.configure(phase.optimizer);
+  session.clock.time().io += session.ctx.require_data(phase.resolution);
+  session.ctx.backend.forget();
+  return {session, model_state, phase, session.sampler.first(phase)};
+}
+
+void PhaseRun::read_ahead(const EpochSteps& epoch, std::size_t first) {
+  EpochOrder left = epoch.order;
+  left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
+  batches.training.expect(session.sampler.in_parts(left));
+  batches.validation.expect(session.sampler.validation(phase.batch));
+}
+
+void PhaseRun::read_ahead(int epoch) {
+  if (!session.ctx.data.streams() || epoch >= phase.stop.epochs) return;
+  batches.training.expect(session.sampler.in_parts(session.sampler.training(phase, epoch)));
+}
+
+void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
+  EpochTime& time = session.clock.time();
+  Timer timer;
+  if (!session.ctx.data.streams()) {
+    of.load(ids);
+    time.io += timer.lap();
+    return;
+  }
+  collective_try(session.ctx.team, [&] {
+    of.load(ids);
+    time.io += timer.lap();
+  });
+  time.communication += timer.lap();
+}
+
+void PhaseRun::add_grid(Step& step) const {
+  if (grid == nullptr) return;
+  step.blocks = &grid->messages();
+  step.of_sample = grid->over_group();
+  step.share = model().execution().share;
+  if (step.training) step.of_whole = grid->over_same_block();
+}
+
+std::vector<float> PhaseRun::read_losses(std::size_t first, std::size_t last) {
+  std::vector<float> values(last - first);
+  backend().read(losses.span().subspan(first, values.size()), values);
+  return values;
+}
+
+void PhaseRun::complete_moments() {
+  if (!sharded) return;
+  const Timer timer;
+  sharded->complete();
+  session.clock.time().communication += timer.seconds();
+}
+
+void PhaseRun::take_counts(TrainState& state) {
+  EpochClock& clock = session.clock;
+  if (replicas)
+    clock.add(replicas->take_time());
+  else if (session.all_reduce)
+    clock.add(session.all_reduce->take_time());
+  if (grid != nullptr) clock.add(grid->take_time());
+  const Timer timer;
+  std::int64_t rows = std::exchange(trained_rows, 0);
+  session.ctx.sharing(phase.resolution).sum(std::span(&rows, 1));
+  state.samples += rows;
+  clock.time().communication += timer.seconds();
+}
+
+// In the middle of an epoch, ranks may have their own statistics.
+void compare_ranks(TrainingSession& session, ModelState& model_state, const TrainState& state,
+                   const std::string& place) {
+  const RunContext& ctx = session.ctx;
+  const Timer timer;
+  const bool own_state = !session.config.global_batch_norm && !ctx.shard_replicas && state.step > 0;
+  require_same_model(ctx.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
+                     {ctx.team, ctx.sharing(model_state.resolution)}, place);
+  if (ctx.saving) ctx.saving->times.compared();
+  session.clock.time().communication += timer.seconds();
+}
+
+}  // namespace mrmf

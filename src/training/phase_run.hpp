@@ -1,0 +1,99 @@
+// What lives for one phase of training: made at its begin, with all decisions and allocations, so that no step has to;
+// gone at its end.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/training/batch_sampler.hpp"
+#include "src/training/data_parallel.hpp"
+#include "src/training/epoch_clock.hpp"
+#include "src/training/model_state.hpp"
+#include "src/training/objective.hpp"
+#include "src/training/run_context.hpp"
+#include "src/training/shard_replicas.hpp"
+#include "src/training/sharded_update.hpp"
+
+namespace mrmf {
+
+/// What a trainer keeps from phase to phase.
+struct TrainingSession {
+  RunContext ctx;
+  TrainingConfig config;
+  BatchSampler sampler;
+  std::unique_ptr<AllReduce> all_reduce;  ///< over the team; null: a team of one
+  EpochClock clock;
+};
+
+/// The steps of one epoch.
+struct EpochSteps {
+  int number = 0;  ///< of the epoch, from 0
+  EpochOrder order;
+  const LearningRate& rate;
+  std::size_t count() const { return order.steps.size(); }
+  Index rows(std::size_t first, std::size_t last) const;  ///< of the team, in steps [first, last)
+  double learning_rate(std::size_t k) const {
+    return rate.at(number, static_cast<Index>(k), static_cast<Index>(count()));
+  }
+};
+
+struct PhaseBatches {
+  Batches training, validation;
+};
+
+/// Only begin_phase() makes one. Keeps references to all that it is made of.
+struct PhaseRun {
+  PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase& its_phase, const BatchSampler::First& order);
+  PhaseRun(const PhaseRun&) = delete;
+  PhaseRun& operator=(const PhaseRun&) = delete;
+
+  TrainingSession& session;
+  ModelState& model_state;
+  const Phase& phase;
+  SampleGrid* grid;  ///< null: each rank has whole samples
+  PhaseBatches batches;
+  Objective objective;
+  std::vector<std::uint64_t> record_keys;   ///< of the micro-batches of an epoch's steps, one step after the other
+  Arena losses;                             ///< of the steps of an epoch, in training or in validation
+  Arena summed;                             ///< of a step's micro-batches; empty: a step has one
+  std::unique_ptr<ClipOp> clip;             ///< null: gradients of any norm
+  std::unique_ptr<ShardReplicas> replicas;  ///< null: the model computes whole batches
+  std::optional<ShardedUpdate> sharded;     ///< none: each rank updates all parameters
+  Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState
+
+  Model& model() const { return model_state.model; }
+  Backend& backend() const { return session.ctx.backend; }
+  /// Statistics that batch norms keep are each rank's own within an epoch.
+  bool local_statistics() const { return !session.config.global_batch_norm && !replicas; }
+
+  /// Announces in which order streamed samples are read ahead: the epoch from step `first` on, and a validation.
+  void read_ahead(const EpochSteps& epoch, std::size_t first);
+  /// The same of an epoch that begins after the validation, so that reading goes on beside it.
+  void read_ahead(int epoch);
+  /// Brings samples. Where they are streamed, DataError on all ranks when one of them cannot read its own.
+  void load(Batches& of, std::span<const std::int64_t> ids);
+  /// Writes into a step what a rank with blocks of samples needs more.
+  void add_grid(Step& step) const;
+  /// What steps [first, last) have kept in `losses`, on the host.
+  std::vector<float> read_losses(std::size_t first, std::size_t last);
+
+  /// Every rank has all moments. Collective.
+  void complete_moments();
+  /// Adds to the state the samples that the ranks have trained since the last time, and to the clock the time of their
+  /// sums. Collective.
+  void take_counts(TrainState& state);
+};
+
+/// Begins a phase that stands at `state`: compares the ranks' models, makes the data ready, and all that the phase
+/// needs. Collective. FaultError when ranks disagree on the parameters.
+PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state);
+
+/// FaultError, on every rank, when the ranks of the team disagree on the model (require_same_model()); `place` says
+/// where the run stands. Collective.
+void compare_ranks(TrainingSession& session, ModelState& model_state, const TrainState& state,
+                   const std::string& place);
+
+}  // namespace mrmf

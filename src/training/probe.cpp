@@ -1,0 +1,75 @@
+#include "src/training/probe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.hpp"
+#include "src/plan/slope_rule.hpp"
+#include "src/training/precise_batch_norm.hpp"
+#include "src/training/training_step.hpp"
+#include "src/training/validation.hpp"
+
+namespace mrmf {
+namespace {
+
+// Steps of the epoch from where the probe stands to `last`, then the validation loss.
+double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, ProbeResult& probe) {
+  TrainState& state = probe.state;
+  const auto first = static_cast<std::size_t>(state.step);
+  run.read_ahead(epoch, first);
+  for (std::size_t k = first; k < last; ++k) training_step(run, epoch, k);
+  state.loss += sum_losses(run, epoch, first, last);
+  state.step = static_cast<Index>(last);
+  const Index recalibrated =
+      recalibrate_batch_norms(run, epoch, std::min(run.session.config.precise_batch_norm, kLookBatches));
+  const auto rows = static_cast<double>(recalibrated + run.session.ctx.data.validation().shape.samples);
+  probe.validation_gflop += 1e-9 * rows * run.model().network().flop();
+  return validate(run).loss.value_or(kNoScore);
+}
+
+}  // namespace
+
+ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, double share) {
+  ProbeResult probe{.state = TrainState(phase)};
+  model_state.best = {};
+  PhaseRun run = begin_phase(session, model_state, phase, probe.state);
+  const EpochSteps epoch{0, session.sampler.training(phase, 0), probe.state.rate};
+  MRMF_CHECK(epoch.count() >= 2, "a probe has two halves");
+  const auto half = static_cast<std::size_t>(probe_half_steps(share, static_cast<int>(epoch.count())));
+  const auto gflop = [&](std::size_t first, std::size_t last) {
+    return 3e-9 * static_cast<double>(epoch.rows(first, last)) * model_state.model.network().flop();
+  };
+  probe.halfway = probe_half(run, epoch, half, probe);
+  probe.end = probe_half(run, epoch, 2 * half, probe);
+  probe.second_gflop = gflop(half, 2 * half);
+  probe.training_gflop = gflop(0, 2 * half);
+  run.take_counts(probe.state);
+  run.complete_moments();
+  return probe;
+}
+
+// What a probe that does not end the phase has trained is lost; else it is the next phase's beginning, and counts
+// there.
+void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, const ProbeModel& probe_model) {
+  RunReport& report = run.session.ctx.report;
+  run.complete_moments();
+  const ProbeResult probe = probe_model(run.model_state);
+  record.gflop += probe.validation_gflop;
+  if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
+    record.gflop += probe.training_gflop;
+    return report.log(
+        fmt::format("look after coarse epoch {}: no finite validation loss at full resolution, so "
+                    "it tells nothing",
+                    record.epoch));
+  }
+  const Look look{record.epoch, state.history.record.gflop + record.gflop, probe.halfway, probe.end,
+                  probe.second_gflop};
+  state.stop.look(look);
+  if (!pays_no_more(state.stop.memory().looks)) record.gflop += probe.training_gflop;
+  report.log(fmt::format("look after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
+                         look.epoch, look.halfway, look.end, look.probe_gflop));
+}
+
+}  // namespace mrmf

@@ -1,0 +1,125 @@
+#include "src/training/training_step.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace mrmf {
+namespace {
+
+// Floats in a part of the gradients that is summed beside backward. Large enough that a sum's latency is small compared
+// with its transfer, between devices and between hosts.
+constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
+
+GradientSums gradient_sums(PhaseRun& run, const Step& step) {
+  return {run.session.all_reduce.get(), run.grid != nullptr ? run.grid->over_same_block() : nullptr,
+          run.backend().immediate() ? kHostBucket : kDeviceBucket, run.sharded ? run.sharded->of(step) : nullptr};
+}
+
+// Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.
+// Backward overwrites gradients, so the sum is kept outside of the model until the last micro-batch.
+void accumulate(PhaseRun& run, const Step& step, int micro_batch) {
+  Backend& backend = run.backend();
+  Model& model = run.model();
+  const bool last = micro_batch + 1 == run.session.config.accumulate;
+  if (micro_batch == 0) return backend.swap(model.reduced(), run.summed.span());
+  if (!last) return backend.accumulate(model.reduced(), run.summed.span());
+  backend.accumulate(run.summed.span(), model.reduced());
+  model.sum(gradient_sums(run, step));
+}
+
+// Of weights that are cut, each rank of a group counts its own.
+void clip_gradients(PhaseRun& run) {
+  Model& model = run.model();
+  const auto most = static_cast<float>(run.session.config.clip_norm);
+  if (model.layout().cuts().empty()) return run.clip->run(model.grads(), most);
+  std::vector<Span> counted;
+  for (const Place& place : model.layout().counted()) counted.push_back(part(model.grads(), place));
+  run.clip->run_over(model.grads(), most, counted, *run.grid->over_group());
+}
+
+// The network's output, the loss, and its gradient.
+void forward(PhaseRun& run, const Step& step, const Feed::Batch& batch) {
+  Model& model = run.model();
+  const ConstTensor y = model.forward(step, batch.x);
+  run.objective.run(step, y, batch.targets, model.output_gradient(std::ssize(step.ids)), model.loss());
+}
+
+// The gradients, in the end summed over the ranks; where ranks update pieces, the updated parameters as well.
+void backward(PhaseRun& run, const Step& step, const Feed::Batch& batch, int micro_batch) {
+  const bool single = run.session.config.accumulate == 1;
+  run.model().backward(step, batch.x, single ? gradient_sums(run, step) : GradientSums{});
+  if (!single) accumulate(run, step, micro_batch);
+}
+
+void optimizer_step(PhaseRun& run, const Step& step) {
+  Model& model = run.model();
+  if (run.clip) clip_gradients(run);
+  if (!run.sharded) run.model_state.optimizer.update(step, model.params(), model.grads());
+}
+
+// The last micro-batch updates the parameters and keeps the loss.
+void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
+  const int micro_batches = run.session.config.accumulate;
+  const bool last = micro_batch + 1 == micro_batches;
+  Step step = micro_batch_step(run, epoch, k, micro_batch);
+  run.load(run.batches.training, step.ids);
+  const Timer timer;
+  if (last) run.model_state.optimizer.advance(epoch.learning_rate(k), step);
+  run.backend().begin(step);
+  const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
+  run.backend().run(run.record_keys[key], [&] {
+    const Feed::Batch batch = run.batches.training.batch(step);
+    if (run.replicas) {
+      run.replicas->train(step, shard_rows(epoch.order, k), batch);
+    } else {
+      forward(run, step, batch);
+      backward(run, step, batch, micro_batch);
+    }
+    if (!last) return;
+    optimizer_step(run, step);
+    run.backend().keep(step, run.model().loss(), run.losses.span());
+  });
+  run.trained_rows += std::ssize(step.ids);
+  run.session.clock.time().compute += timer.seconds();
+}
+
+}  // namespace
+
+void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k) {
+  for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch)
+    train_micro_batch(run, epoch, k, micro_batch);
+}
+
+Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
+  const TrainingConfig& config = run.session.config;
+  Step step{.training = true,
+            .seed = mix(config.seed, phase_key(run.phase)),
+            .number = run.model_state.optimizer.steps(),
+            .ids = ids_of(epoch.order, part_of(epoch.order.steps[k], micro_batch, config.accumulate)),
+            .ranks = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
+            .index = static_cast<Index>(k),
+            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+  run.add_grid(step);
+  return step;
+}
+
+double sum_losses(PhaseRun& run, const EpochSteps& epoch, std::size_t first, std::size_t last) {
+  const Timer timer;
+  const std::vector<float> losses = run.read_losses(first, last);
+  run.session.clock.time().compute += timer.seconds();
+  double sum = 0;
+  for (std::size_t k = first; k < last; ++k) {
+    const float loss = losses[k - first];
+    if (!std::isfinite(loss))
+      throw DivergedError(
+          fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
+                      "({:g} there) or look for extreme values in the data",
+                      std::isnan(loss) ? "nan" : "inf", place_text(run.phase), epoch.number + 1, k + 1, epoch.count(),
+                      epoch.learning_rate(k)));
+    sum += loss;
+  }
+  return sum;
+}
+
+}  // namespace mrmf
