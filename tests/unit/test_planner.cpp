@@ -14,6 +14,7 @@
 #include "src/planner/grid_search.hpp"
 #include "src/planner/least_squares.hpp"
 #include "src/planner/roofline.hpp"
+#include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/config_text.hpp"
 #include "tests/unit/round_costs.hpp"
@@ -396,6 +397,17 @@ TEST_CASE("planner: a GPU has neither the samples nor the CPU's sums in its memo
   const auto v100 = roofline_costs("v100", Precision::fp32);
   const Prediction many = predict(*backend, *v100, work);
   CHECK(many.epoch.all() >= v100->feed(4 * 2.4e9 * 18));
+}
+
+TEST_CASE("planner: ranks update pieces where few of them add in MPI's order, and no gradient is clipped") {
+  for (const int ranks : {2, 8}) CHECK(mpi::adds_by_pieces(ranks));
+  for (const int ranks : {1, 9}) CHECK_FALSE(mpi::adds_by_pieces(ranks));
+  CHECK_FALSE(mpi::adds_by_pieces(4, true));
+  TrainingConfig training;
+  CHECK(updates_in_pieces(training, true));
+  CHECK_FALSE(updates_in_pieces(training, false));
+  training.clip_norm = 1;
+  CHECK_FALSE(updates_in_pieces(training, true));
 }
 
 TEST_CASE("planner: what sums over few ranks keep is counted") {
