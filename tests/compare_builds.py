@@ -59,7 +59,7 @@ def results(program, folder):
                 run = folder / f"{network}-{method}-{ranks}"
                 words = [*settings, f"method.resolutions={one if method == 'baseline' else all_resolutions}",
                          "method.stop.finetune.epochs=2", f"training.batch={batch // ranks}", "training.seed=1",
-                         f"run.folder={run}", "run.threads=1", f"data.files={json.dumps([str(file) for file in files])}"]
+                         f"run.folder={run}", "run.threads=1", "data.duplicates=allow", f"data.files={json.dumps([str(file) for file in files])}"]
                 call([program, "train", ROOT / config, *(word for key in words for word in ("--set", key))], folder, ranks)
                 losses = [json.loads(line) for line in (run / "epochs.jsonl").read_text().splitlines()]
                 found[f"{run.name} losses"] = [(line["train_loss"], line["validation_loss"]) for line in losses]
