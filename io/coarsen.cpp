@@ -342,7 +342,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     scales = averaged_scales(copy, order, source, made, others);
   });
   for (const std::string& name : made.samples)
-    require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, world);
+    require_same_data({.files = {copy.source}, .samples = name, .labels = "", .packing = copy.packing}, nullptr, world);
   Hdf5Output target(copy.target, copy.replace, world);
   for (const Samples& samples : all)
     target.create_dataset(samples.name, averaged(samples.reader.shape(), order, copy), copy.type);

@@ -96,12 +96,43 @@ std::string rows_text(const DatasetSpec& spec, const DatasetShape& shape, std::s
 
 }  // namespace
 
-DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
-  DatasetShape shape = inspect_headers(spec, comm);
+namespace {
+
+/// What inspect_dataset() has to do when the headers are known.
+DatasetShape choose_samples(const DatasetSpec& spec, DatasetShape shape, Comm& comm) {
   choose(spec, shape, comm);
   if (spec.not_finite != NotFiniteRule::skip) return shape;
   const std::vector<Index> bad = rows_not_finite(spec, shape, comm);
   return without_rows(std::move(shape), spec, bad);
+}
+
+/// A shape with all rows of its files.
+DatasetShape with_all_rows(DatasetShape shape) {
+  if (!shape.file_rows.empty()) shape.file_samples = std::move(shape.file_rows);
+  shape.samples = std::accumulate(shape.file_samples.begin(), shape.file_samples.end(), Index{0});
+  shape.file_rows.clear();
+  shape.rows.clear();
+  shape.skipped.clear();
+  shape.unused.clear();
+  return shape;
+}
+
+}  // namespace
+
+DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
+  return choose_samples(spec, inspect_headers(spec, comm), comm);
+}
+
+bool have_same_headers(const DatasetSpec& one, const DatasetSpec& other) {
+  DatasetSpec same = other;
+  same.choice = one.choice;
+  same.not_finite = one.not_finite;
+  return same == one;
+}
+
+DatasetShape inspect_dataset(const DatasetSpec& spec, const FoundDataset& first, Comm& comm) {
+  if (have_same_headers(spec, first.spec)) return choose_samples(spec, with_all_rows(first.shape), comm);
+  return choose_samples(spec, inspect_headers(spec, comm, first.shape.remembered), comm);
 }
 
 std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape) {

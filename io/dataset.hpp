@@ -112,7 +112,16 @@ struct RowGroups {
   }
 };
 
-/// A data set's contents, read from the files' headers on the root and broadcast.
+class RowMemory;
+
+/// What this rank remembers of files that it has opened (io/row_memory.hpp). It is no part of what a data set is: all
+/// are equal.
+struct RememberedRows {
+  std::shared_ptr<RowMemory> memory;
+  bool operator==(const RememberedRows&) const { return true; }
+};
+
+/// A data set's contents, read from the files' headers by all ranks together.
 struct DatasetShape {
   Index samples = 0;
   Shape sample;                             ///< at the original resolution, channels-last, with the mask; n = 0
@@ -131,6 +140,7 @@ struct DatasetShape {
   std::optional<Box> block{};
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
+  RememberedRows remembered{};      ///< copies share it
   /// The shape of what is read of a sample.
   Shape read_sample() const {
     Shape part = sample;
@@ -149,6 +159,19 @@ struct DatasetShape {
 /// ranks together, to find those that are to be skipped.
 DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm);
 
+/// A data set as inspect_dataset() has found it.
+struct FoundDataset {
+  const DatasetSpec& spec;
+  const DatasetShape& shape;
+};
+
+/// Whether both are of the same names in the same files, opened alike: what headers say of one, they say of the other.
+/// The parts of a split are.
+bool have_same_headers(const DatasetSpec& one, const DatasetSpec& other);
+
+/// inspect_dataset() of a second data set. What has been read of its files for the first is not read again.
+DatasetShape inspect_dataset(const DatasetSpec& spec, const FoundDataset& first, Comm& comm);
+
 /// Without some of its rows (over all files, ascending), which become its skipped ones. DataError when none is left.
 DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows);
 
@@ -158,7 +181,8 @@ std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetSha
 std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape& shape, const std::vector<Index>& rows);
 
 /// Collective. DataError, naming file and data set, when ranks see different contents under the same name, as on nodes
-/// with their own file systems. Every rank reads the headers of all files, and a little of a few rows of each.
-void require_same_data(const DatasetSpec& spec, Comm& comm);
+/// with their own file systems. Looks at the headers of all files, and at a little of a few rows of each: every rank,
+/// or, of many files, two ranks at each. `shape` is what inspect_dataset() has found; null: not known.
+void require_same_data(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm);
 
 }  // namespace mrmf

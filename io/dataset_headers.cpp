@@ -305,11 +305,13 @@ std::vector<RowGroups> share(const std::vector<RowGroups>& groups, Comm& comm) {
 
 }  // namespace
 
-DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
+DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const RememberedRows& remembered) {
   require_files(spec, comm);
   std::vector<std::string> names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
-  const RowSources sources(spec, nullptr, names, {.words = true});
+  DatasetShape unknown;
+  unknown.remembered = remembered;
+  const RowSources sources(spec, &unknown, names, {.words = true});
   FileFacts first;
   collective_try_each(comm, 0, comm.root() ? 1 : 0, [&](Index) { first = inspect_file(sources, 0, spec); });
   broadcast(first, names.size(), comm);
@@ -338,6 +340,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm) {
     require_countable({all.samples, all.sample.per_sample()}, "data set '" + spec.samples + "' of all files");
   }
   all.label_type = label_storage(spec.form);
+  all.remembered = sources.remembered();
   return all;
 }
 

@@ -4,12 +4,15 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/file_identity.hpp"
 #include "io/row_source.hpp"
 #include "io/same_rows.hpp"
+#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -104,6 +107,60 @@ void require_distinct_rows(const FoundDataset& train, const FoundDataset& valida
     const std::optional<SameRows> same = find_same_rows(rows_of(all));
     if (same) refuse(all[same->once.file], same->once, all[same->again.file], same->again);
   });
+}
+
+namespace {
+
+bool have_same_rows(const DatasetSpec& one, const DatasetSpec& other) {
+  return one.files == other.files && one.rows == other.rows && one.groups == other.groups &&
+         one.sample_names() == other.sample_names();
+}
+
+/// Which rows of each file are samples.
+std::vector<std::vector<bool>> samples_in_files(const DatasetShape& shape) {
+  const StoredRows stored(shape);
+  std::vector<std::vector<bool>> taken;
+  for (std::size_t i = 0; i < shape.file_samples.size(); ++i)
+    taken.emplace_back(static_cast<std::size_t>(stored.rows_of_file(i)));
+  stored.for_each_run({0, shape.samples}, [&](const RowRun& run) {
+    for (Index row = run.rows.first; row < run.rows.first + run.rows.count; ++row)
+      taken[run.file][static_cast<std::size_t>(row)] = true;
+  });
+  return taken;
+}
+
+/// The rows of two data sets' files, where some may be the same.
+std::pair<std::vector<FileRows>, std::vector<FileRows>> rows_of(const FoundDataset& here, const FoundDataset& there) {
+  std::vector<Listed> all;
+  for (const FoundDataset* found : {&here, &there})
+    for (std::size_t i = 0; i < found->spec.files.size(); ++i) all.push_back({*found, i, false});
+  std::vector<FileRows> rows = rows_of(all);
+  const auto middle = rows.begin() + std::ssize(here.spec.files);
+  return {{rows.begin(), middle}, {middle, rows.end()}};
+}
+
+}  // namespace
+
+Index count_common_samples(const FoundDataset& here, const FoundDataset& there, Comm& comm) {
+  Index common = 0;
+  collective_try(comm, [&] {
+    if (!comm.root()) return;
+    const std::vector<std::vector<bool>> own = samples_in_files(here.shape), taken = samples_in_files(there.shape);
+    std::vector<std::vector<bool>> same = own;
+    for (std::vector<bool>& file : same) std::fill(file.begin(), file.end(), false);
+    if (have_same_rows(here.spec, there.spec)) {
+      same = taken;
+    } else {
+      const auto [rows, others] = rows_of(here, there);
+      for (const RowPlace& place : rows_also_in(rows, others, taken))
+        std::fill_n(same[place.file].begin() + place.first, place.count, true);
+    }
+    for (std::size_t file = 0; file < own.size(); ++file)
+      for (std::size_t row = 0; row < std::min(own[file].size(), same[file].size()); ++row)
+        common += own[file][row] && same[file][row] ? 1 : 0;
+  });
+  comm.broadcast(std::span(&common, 1), 0);
+  return common;
 }
 
 }  // namespace mrmf

@@ -1,6 +1,6 @@
 #include "io/hdf5_links.hpp"
 
-#include <sys/stat.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -54,14 +54,9 @@ std::string file_of(hid_t object) {
 std::unique_ptr<InputFile> plain_file_of(hid_t object) {
   const File file(H5Iget_file_id(object));
   void* number = nullptr;  // of the file that the library has open: an int, with the driver of file_access()
-  if (H5Fget_vfd_handle(file.get(), H5P_DEFAULT, &number) < 0) return {};
-  auto plain = std::make_unique<InputFile>(file_of(object));
-  struct stat library {
-  }, ours{};
-  const bool same = number != nullptr && ::fstat(*static_cast<const int*>(number), &library) == 0 &&
-                    ::fstat(plain->number(), &ours) == 0 && library.st_dev == ours.st_dev &&
-                    library.st_ino == ours.st_ino;
-  return same ? std::move(plain) : nullptr;
+  if (H5Fget_vfd_handle(file.get(), H5P_DEFAULT, &number) < 0 || number == nullptr) return {};
+  FileDescriptor same(::fcntl(*static_cast<const int*>(number), F_DUPFD_CLOEXEC, 0));
+  return same ? std::make_unique<InputFile>(std::move(same)) : nullptr;
 }
 
 namespace {

@@ -41,8 +41,9 @@ bool is_dataset(const Target& target);
 /// these name, are relative to it, whatever file the object was reached from.
 std::string file_of(hid_t object);
 
-/// The file in which an object lies, opened anew to be read without the library; nothing where another file has its
-/// name by now. For files that were opened with file_access().
+/// The file in which an object lies, to be read without the library, also after the library has closed it: the same
+/// open file, not another that has its name by now. Nothing where that cannot be had. For files that were opened with
+/// file_access().
 std::unique_ptr<InputFile> plain_file_of(hid_t object);
 
 }  // namespace mrmf::h5

@@ -273,6 +273,12 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
 
 void Rows::require_written() const { h5::require_written(dataset_, what_); }
 
+std::uint64_t Rows::address() const {
+  H5O_info_t object{};
+  H5Oget_info2(dataset_.get(), &object, H5O_INFO_BASIC);
+  return object.addr;
+}
+
 std::string Rows::units() const {
   if (H5Aexists(dataset_.get(), "units") <= 0) return "";
   const Attribute attribute(H5Aopen(dataset_.get(), "units", H5P_DEFAULT));

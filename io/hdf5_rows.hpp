@@ -71,6 +71,8 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
+  /// Where it stands in the file in which it lies, which tells it from all others there.
+  std::uint64_t address() const;
   /// The text of its attribute "units"; "" where it has none.
   std::string units() const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "io/foreign_data.hpp"
 
@@ -46,17 +47,19 @@ std::string kind_of(mode_t mode) {
 
 // Without O_NONBLOCK, opening a FIFO waits for its writer.
 InputFile::InputFile(const std::string& path)
-    : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
-  if (number_ < 0) cannot_open(path, errno);
+    : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (!file_) cannot_open(path, errno);
   struct stat facts {};
-  const bool known = ::fstat(number_, &facts) == 0;
+  const bool known = ::fstat(number(), &facts) == 0;
   bytes_ = facts.st_size;
   if (known && S_ISREG(facts.st_mode)) return;
-  ::close(number_);
   throw DataError(path + ": is " + (known ? kind_of(facts.st_mode) : "unreadable") + ", not a file");
 }
 
-InputFile::~InputFile() { ::close(number_); }
+InputFile::InputFile(FileDescriptor file) : file_(std::move(file)) {
+  struct stat facts {};
+  if (::fstat(number(), &facts) == 0) bytes_ = facts.st_size;
+}
 
 bool is_hdf5(const std::string& path) {
   constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";

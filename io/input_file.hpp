@@ -16,14 +16,15 @@ class InputFile {
   /// Never waits. DataError distinguishes: no such file, a folder, a FIFO, socket or device, no permission, too many
   /// open files.
   explicit InputFile(const std::string& path);
+  /// Takes over a regular file that is open.
+  explicit InputFile(FileDescriptor file);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
-  ~InputFile();
-  int number() const { return number_; }
+  int number() const { return file_.number(); }
   Index bytes() const { return bytes_; }  ///< at the time of opening
 
  private:
-  int number_;
+  FileDescriptor file_;
   Index bytes_ = 0;
 };
 

@@ -24,7 +24,7 @@ Index saturated_product(Index a, Index b);
 /// "(96, 64, 3)"
 std::string shape_text(const std::vector<Index>& shape);
 
-constexpr Index kMostTomlBytes = Index{1} << 20;  ///< of a configuration
+constexpr Index kMostTomlBytes = Index{1} << 26;  ///< of a configuration, which may name 100,000 files or more
 constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key
 
 /// The deepest nesting of brackets outside strings and comments, or the most names in a dotted key if that is more. At

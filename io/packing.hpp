@@ -24,6 +24,7 @@ struct Packing {
 
   bool declared = false;  ///< the attributes tell what is missing, if only NaN
 
+  bool operator==(const Packing&) const = default;
   bool scaled() const { return scale != 1 || offset != 0; }
   bool marks() const { return !missing.empty() || least || most; }
   /// Nothing is to be done: stored numbers are the real ones.

@@ -266,14 +266,26 @@ class Follower {
 
 }  // namespace
 
-std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole) {
-  std::vector<RowOrigin> origins = Follower().origins(dataset);
-  if (!whole) return origins;
+namespace {
+
+std::vector<RowOrigin> as_one_row(std::vector<RowOrigin> origins) {
   for (RowOrigin& origin : origins) {
     for (const Index number : {origin.first, origin.count, origin.row}) origin.part.push_back(number);
     origin = {0, 1, origin.array, 0, std::move(origin.part)};
   }
   return origins;
+}
+
+}  // namespace
+
+std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole) {
+  std::vector<RowOrigin> origins = Follower().origins(dataset);
+  return whole ? as_one_row(std::move(origins)) : origins;
+}
+
+std::vector<RowOrigin> row_origins(const ObjectIdentity& array, Index rows, bool whole) {
+  std::vector<RowOrigin> origins{{0, rows, array, 0}};
+  return whole ? as_one_row(std::move(origins)) : origins;
 }
 
 }  // namespace mrmf::h5

@@ -17,4 +17,7 @@ namespace mrmf::h5 {
 /// With `whole`, all of the data set is one row, the same as another that lies in the same places.
 std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole = false);
 
+/// The same of an array whose rows are known to lie nowhere else.
+std::vector<RowOrigin> row_origins(const ObjectIdentity& array, Index rows, bool whole);
+
 }  // namespace mrmf::h5

@@ -1,5 +1,6 @@
 #include "io/row_reader.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,19 +58,19 @@ struct RowReader::State {
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
   Index offset = 0;  // of the first in the file
+  std::uint64_t address = 0;
   std::string what, units;
   bool whole;
   ReadingWay way;
   ChunkMemory chunk_memory;
-  bool elsewhere;
+  bool elsewhere = false;
 
   State(std::shared_ptr<const DataFile> of, const std::string& name, const RowsOpening& opening)
       : file(std::move(of)), whole(opening.whole) {
     rows = std::make_unique<h5::Rows>(file->path(), file->id(), name, opening);
     packing = rows->packing();
-    stored = size_of(packing.stored);
     shape = rows->shape();
-    row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
+    set_sizes();
     what = rows->what();
     units = rows->units();
     chunk_memory = rows->storage().memory;
@@ -78,17 +79,35 @@ struct RowReader::State {
     way = {plain != nullptr, way_text(rows->storage(), whole)};
     if (!plain) return;
     offset = *rows->storage().offset;
+    address = rows->address();
     rows.reset();
     file.reset();
+  }
+  State(const std::string& path, const std::string& name, const PlainRows& known, std::unique_ptr<InputFile> open)
+      : plain(std::move(open)),
+        packing(known.form->packing),
+        shape(known.form->shape),
+        offset(known.offset),
+        address(known.address),
+        what(path + ": data set '" + name + "'"),
+        units(known.form->units),
+        whole(known.form->whole),
+        way(known.form->way) {
+    set_sizes();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
+    if (!file && !rows) return;  // nothing of the library's
     const h5::Lock lock;
     rows.reset();
     file.reset();
   }
 
+  void set_sizes() {
+    stored = size_of(packing.stored);
+    row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
+  }
   Index bytes() const { return size_of(packing.type()); }  // of an element in memory
 
   // Packed numbers are read a little at a time, and unpacked while they are in the processor's cache.
@@ -186,6 +205,14 @@ RowReader::RowReader(std::shared_ptr<const DataFile> file, const std::string& da
   const h5::Lock lock;
   state_ = std::make_unique<State>(std::move(file), dataset, opening);
 }
+RowReader::RowReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::optional<RowReader> RowReader::again(const std::string& path, const std::string& dataset, const PlainRows& known) {
+  FileDescriptor open(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!open || file_state(open.number()) != known.state) return {};
+  return RowReader(std::make_unique<State>(path, dataset, known, std::make_unique<InputFile>(std::move(open))));
+}
+
 RowReader::RowReader(RowReader&&) noexcept = default;
 RowReader& RowReader::operator=(RowReader&&) noexcept = default;
 RowReader::~RowReader() = default;
@@ -199,6 +226,14 @@ Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 bool RowReader::elsewhere() const { return state_->elsewhere; }
+
+std::optional<PlainRows> RowReader::plain() const {
+  if (!state_->plain || state_->elsewhere) return {};
+  const std::optional<FileState> state = file_state(state_->plain->number());
+  if (!state) return {};
+  PlainRows::Form form{state_->packing, state_->shape, state_->units, state_->way, state_->whole};
+  return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state, state_->offset, state_->address};
+}
 
 void RowReader::require_written() const {
   const h5::Lock lock;

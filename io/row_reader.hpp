@@ -1,12 +1,16 @@
 // Rows of one data set of one file, read by any thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
+#include "io/file_identity.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -15,6 +19,7 @@ namespace mrmf {
 struct ReadingWay {
   bool direct = false;  ///< with pread, without HDF5 and its lock
   std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
+  bool operator==(const ReadingWay&) const = default;
 };
 
 /// A part of each row: a range along each axis of the data set but the first.
@@ -30,6 +35,25 @@ std::byte* copy_box(const std::vector<Index>& shape, Index element_bytes, const 
 
 class DataFile;
 
+/// Rows of numbers that lie in their own file as one run of bytes, or are an attribute, as they were found there. With
+/// that they are read again without a look at the file's headers, as long as the file is what it was.
+struct PlainRows {
+  /// What is the same in files that are alike.
+  struct Form {
+    Packing packing;
+    std::vector<Index> shape;
+    std::string units;
+    ReadingWay way;
+    bool whole = false;
+    bool operator==(const Form&) const = default;
+  };
+  std::shared_ptr<const Form> form;
+  FileState state;
+  Index offset = 0;                 ///< of the first byte
+  std::uint64_t address = 0;        ///< of the array's object
+  std::vector<std::byte> values{};  ///< of an attribute: all of them; else empty
+};
+
 /// Rows of one data set of one file, in their own element type or unpacked, read by any thread. Keeps its file open.
 /// Contiguous data sets in this machine's own format are read without HDF5, by many threads at once. All others are
 /// read through HDF5, by one thread at a time.
@@ -39,6 +63,8 @@ class RowReader {
   RowReader(const std::string& path, const std::string& dataset, const RowsOpening& opening = {});
   /// The same of a file that others use, too.
   RowReader(std::shared_ptr<const DataFile> file, const std::string& dataset, const RowsOpening& opening = {});
+  /// The same of rows that were plain() before; none where the file is not what it was then, or cannot be opened.
+  static std::optional<RowReader> again(const std::string& path, const std::string& dataset, const PlainRows& known);
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
@@ -52,6 +78,8 @@ class RowReader {
   ReadingWay way() const;
   ChunkMemory chunk_memory() const;
   bool elsewhere() const;  ///< as Storage's (io/hdf5_rows.hpp)
+  /// With which they can be read again(); nothing where they cannot, as those that the library reads.
+  std::optional<PlainRows> plain() const;
 
   /// DataError with the first row when rows were never written, or come from a missing file. Reads no rows.
   void require_written() const;
@@ -62,6 +90,7 @@ class RowReader {
 
  private:
   struct State;
+  explicit RowReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -15,6 +15,7 @@
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/nearest.hpp"
+#include "io/row_memory.hpp"
 #include "io/row_origins.hpp"
 #include "io/sample_groups.hpp"
 #include "kernels/check.hpp"
@@ -27,19 +28,25 @@ using File = std::shared_ptr<const DataFile>;
 class ArrayRows final : public RowSource {
  public:
   ArrayRows(const File& file, const std::string& name, const RowsOpening& opening)
-      : path_(file->path()), name_(name), whole_(opening.whole), reader_(file, name, opening) {
+      : ArrayRows(file->path(), name, opening.whole, RowReader(file, name, opening)) {}
+  ArrayRows(std::string path, std::string name, bool whole, RowReader reader)
+      : path_(std::move(path)), name_(std::move(name)), whole_(whole), reader_(std::move(reader)) {
     facts_ = {reader_.type(),         reader_.shape(), reader_.row_bytes(), reader_.way(),
               reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
               reader_.packing()};
     facts_.elsewhere = reader_.elsewhere();
   }
   std::vector<RowOrigin> origins() const override {
+    const std::size_t axis = whole_ ? 1 : 0;  // the first in the file
+    if (const auto plain = reader_.plain(); plain && shape().size() > axis)
+      return h5::row_origins({plain->state.file, plain->address}, shape()[axis], whole_);
     const h5::Lock lock;
     const DataFile file(path_);
     return h5::row_origins(h5::open_dataset(path_, file.id(), name_), whole_);
   }
   std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override { reader_.require_written(); }
+  std::optional<PlainRows> plain() const override { return reader_.plain(); }
   void read(Index first, Index count, std::byte* to) const override { reader_.read(first, count, to); }
   void read(Index first, Index count, const RowBox& box, std::byte* to) const override {
     reader_.read(first, count, box, to);
@@ -59,8 +66,8 @@ herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* names) {
 /// "of the file", "of 'density'".
 std::string owner_text(const std::string& object) { return object.empty() ? "of the file" : "of '" + object + "'"; }
 
-std::string attribute_text(const DataFile& file, const RowName& name) {
-  return file.path() + ": attribute '" + name.attribute + "' " + owner_text(name.object);
+std::string attribute_text(const std::string& path, const RowName& name) {
+  return path + ": attribute '" + name.attribute + "' " + owner_text(name.object);
 }
 
 /// The object of an attribute. DataError when there is none of its name.
@@ -87,13 +94,25 @@ class AttributeRows final : public RowSource {
  public:
   AttributeRows(const File& file, const RowName& name, bool whole) : whole_(whole) {
     const h5::Lock lock;
-    facts_.where = attribute_text(*file, name);
+    facts_.where = attribute_text(file->path(), name);
     const h5::Object owner = owner_of(*file, name);
     h5::require(bool(owner), facts_.where + " cannot be opened");
     if (H5Aexists(owner.get(), name.attribute.c_str()) <= 0) no_attribute(file->path(), name, owner.get());
     const h5::Attribute attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT));
     h5::require(bool(attribute), facts_.where + " cannot be opened");
     read(attribute);
+    if (const auto open = h5::plain_file_of(owner.get())) state_ = file_state(open->number());
+  }
+  AttributeRows(const std::string& path, const RowName& name, const PlainRows& known)
+      : whole_(known.form->whole), state_(known.state), values_(known.values) {
+    facts_.where = attribute_text(path, name);
+    facts_.shape = known.form->shape;
+    set_form(known.form->packing.stored, known.form->way);
+  }
+  std::optional<PlainRows> plain() const override {
+    if (!state_ || values_.empty()) return {};
+    PlainRows::Form form{packing(), shape(), units(), way(), whole_};
+    return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state_, 0, 0, values_};
   }
   std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override {}
@@ -121,17 +140,22 @@ class AttributeRows final : public RowSource {
     else
       throw DataError(where() +
                       " is a single value; rows are wanted, or, where each file or group is a sample, data.rows");
-    facts_.row_bytes =
-        std::accumulate(facts_.shape.begin() + 1, facts_.shape.end(), size_of(facts_.type), std::multiplies<>());
-    facts_.way = {true, "an attribute"};
-    facts_.packing.stored = facts_.type;
+    set_form(facts_.type, {true, "an attribute"});
     values_.resize(static_cast<std::size_t>(facts_.shape.front() * facts_.row_bytes));
     const h5::Type memory = h5::memory_type(type.get());
     if (!values_.empty())
       h5::require(H5Aread(attribute.get(), memory.get(), values_.data()) >= 0, where() + " cannot be read");
   }
 
+  void set_form(ElementType type, const ReadingWay& way) {
+    facts_.type = facts_.packing.stored = type;
+    facts_.way = way;
+    facts_.row_bytes =
+        std::accumulate(facts_.shape.begin() + 1, facts_.shape.end(), size_of(type), std::multiplies<>());
+  }
+
   bool whole_;
+  std::optional<FileState> state_;  // of the file that holds it, which a link may have led to
   std::vector<std::byte> values_;
 };
 
@@ -175,7 +199,7 @@ std::unique_ptr<const RowSource> open_words(const DataFile& file, const RowName&
   }
   const h5::Object owner = owner_of(file, name);
   if (!owner || H5Aexists(owner.get(), name.attribute.c_str()) <= 0) return nullptr;
-  const std::string where = attribute_text(file, name);
+  const std::string where = attribute_text(file.path(), name);
   auto stored = h5::words_of(h5::Attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT)), where);
   return stored ? std::make_unique<WordRows>(std::move(*stored), where, whole) : nullptr;
 }
@@ -298,7 +322,8 @@ RowName RowName::of(const std::string& name) {
 RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::vector<std::string> names,
                        Limits limits)
     : spec_(spec), names_(std::move(names)), limits_(limits) {
-  if (shape != nullptr) groups_ = shape->groups;
+  if (shape != nullptr) groups_ = shape->groups, memory_ = shape->remembered.memory;
+  if (memory_ == nullptr) memory_ = std::make_shared<RowMemory>();
   recent_ = std::make_unique<Recent<OpenRows>>(limits.files, [this](std::size_t file) { return open(file); });
 }
 
@@ -309,7 +334,36 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file) const {
   return open(file, groups);
 }
 
+RowMemory::Name RowSources::in_memory(std::size_t file, const std::string& name) const {
+  return {path(file), name, spec_.rows != RowForm::axis, spec_.packing};
+}
+
+namespace {
+
+/// Rows that were found before; null where their file is not what it was.
+std::unique_ptr<const RowSource> found_again(const std::string& path, const std::string& name, const PlainRows& known) {
+  if (!known.values.empty())
+    return file_state(path) == known.state ? std::make_unique<AttributeRows>(path, RowName::of(name), known) : nullptr;
+  std::optional<RowReader> reader = RowReader::again(path, name, known);
+  return reader ? std::make_unique<ArrayRows>(path, name, known.form->whole, std::move(*reader)) : nullptr;
+}
+
+}  // namespace
+
+/// Null where a file's headers are to be read.
+std::shared_ptr<const OpenRows> RowSources::open_again(std::size_t file) const {
+  auto rows = std::make_shared<OpenRows>();
+  for (const std::string& name : names_) {
+    const std::optional<PlainRows> known = memory_->find(in_memory(file, name));
+    auto found = known ? found_again(path(file), name, *known) : nullptr;
+    if (!found) return nullptr;
+    rows->push_back(std::move(found));
+  }
+  return rows;
+}
+
 std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& groups) const {
+  if (auto known = open_again(file)) return known;
   const auto opened = std::make_shared<const DataFile>(path(file));
   if (!groups_.empty())
     groups = groups_.at(file);
@@ -322,6 +376,9 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& gr
       rows->push_back(std::make_unique<GroupRows>(opened, groups, name, opening));
     else
       rows->push_back(open_name(opened, name_in(*opened, "", name), opening));
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (std::optional<PlainRows> plain = (*rows)[i]->plain())
+      memory_->keep(in_memory(file, names_[i]), std::move(*plain));
   return rows;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/recent.hpp"
+#include "io/row_memory.hpp"
 #include "io/row_reader.hpp"
 #include "io/same_rows.hpp"
 #include "kernels/tensor.hpp"
@@ -60,7 +62,9 @@ class RowSource {
   bool elsewhere() const { return facts_.elsewhere; }
   /// Where the rows truly lie, ascending (io/row_origins.hpp); nowhere where they are attributes. Opens files.
   virtual std::vector<RowOrigin> origins() const { return {}; }
-  /// As RowReader's.
+  /// With what they can be opened again without a look at the file's headers; nothing where that is not to be had, as
+  /// for rows that the library reads.
+  virtual std::optional<PlainRows> plain() const { return {}; }
   virtual void read(Index first, Index count, std::byte* to) const = 0;
   virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;
   /// Of holds_words(): the texts of these rows.
@@ -85,7 +89,8 @@ class RowSource {
 /// What the names of a data set stand for in one file, in the names' order.
 using OpenRows = std::vector<std::unique_ptr<const RowSource>>;
 
-/// The rows under some names of a data set, in all of its files.
+/// The rows under some names of a data set, in all of its files. Remembers where they lie (RowMemory), together with
+/// all others of the same shape.
 class RowSources {
  public:
   struct Limits {
@@ -105,16 +110,22 @@ class RowSources {
   /// The rows of a file, by its place in the data set's list; none of them is read. On any thread. DataError when the
   /// file or one of the names is not there, or holds no numbers.
   std::shared_ptr<const OpenRows> at(std::size_t file) const;
-  /// The same, opened anew.
+  /// The same, opened anew, whatever is still open.
   std::shared_ptr<const OpenRows> open(std::size_t file) const;
   /// The same, and the groups that are the file's rows.
   std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
+  /// What is remembered of these files, for a shape that others will use.
+  RememberedRows remembered() const { return {memory_}; }
 
  private:
+  std::shared_ptr<const OpenRows> open_again(std::size_t file) const;
+  RowMemory::Name in_memory(std::size_t file, const std::string& name) const;
+
   DatasetSpec spec_;
   std::vector<RowGroups> groups_;
   std::vector<std::string> names_;
   Limits limits_;
+  std::shared_ptr<RowMemory> memory_;
   std::unique_ptr<Recent<OpenRows>> recent_;
 };
 

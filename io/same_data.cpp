@@ -31,10 +31,11 @@ std::int64_t digest_of(const OpenRows& open) {
   return static_cast<std::int64_t>(digest.sum());
 }
 
-/// What ranks see of files that each looks at one after the other.
+/// What ranks see of files that each looks at one after the other; of groups, which of them there are, too.
 class Views {
  public:
-  Views(const DatasetSpec& spec, Comm& comm) : comm_(comm), sources_(spec, nullptr, names_of(spec), {.words = true}) {}
+  Views(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm)
+      : comm_(comm), sources_(spec, spec.rows == RowForm::groups ? nullptr : shape, names_of(spec), {.words = true}) {}
 
   /// The digests of this rank's files.
   std::vector<std::int64_t> of(Range files) const {
@@ -62,8 +63,8 @@ class Views {
 }
 
 /// Every rank looks at all files.
-void compare_all(const DatasetSpec& spec, Comm& comm) {
-  const std::vector<std::int64_t> mine = Views(spec, comm).of({0, std::ssize(spec.files)});
+void compare_all(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm) {
+  const std::vector<std::int64_t> mine = Views(spec, shape, comm).of({0, std::ssize(spec.files)});
   std::vector<std::int64_t> roots = mine;
   comm.broadcast(std::span(roots), 0);
   const auto differs = static_cast<Index>(std::ranges::mismatch(mine, roots).in1 - mine.begin());
@@ -72,11 +73,12 @@ void compare_all(const DatasetSpec& spec, Comm& comm) {
   refuse(spec, first, static_cast<Index>(comm.min(differs == first ? comm.rank() : comm.size())), 0);
 }
 
-/// Two ranks look at each file. They are half of all ranks apart, which is on different nodes where there are several.
-void compare_shared(const DatasetSpec& spec, Comm& comm) {
+/// Two ranks look at each file, one of them that which has read its headers. They are half of all ranks apart, which is
+/// on different nodes where there are several.
+void compare_shared(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm) {
   const Index files = std::ssize(spec.files);
   const int ranks = comm.size(), apart = ranks / 2;
-  const Views views(spec, comm);
+  const Views views(spec, shape, comm);
   std::vector<std::vector<std::int64_t>> seen(2, std::vector<std::int64_t>(spec.files.size()));
   const auto owner_of = [&](Index file, int look) {
     for (int rank = 0; rank < ranks; ++rank)
@@ -95,12 +97,12 @@ void compare_shared(const DatasetSpec& spec, Comm& comm) {
 
 }  // namespace
 
-void require_same_data(const DatasetSpec& spec, Comm& comm) {
+void require_same_data(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm) {
   if (comm.size() == 1) return;
   if (std::ssize(spec.files) <= kFewFiles)
-    compare_all(spec, comm);
+    compare_all(spec, shape, comm);
   else
-    compare_shared(spec, comm);
+    compare_shared(spec, shape, comm);
 }
 
 }  // namespace mrmf

@@ -94,4 +94,56 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files) {
   return first;
 }
 
+namespace {
+
+/// From where to where along the first piece's array.
+struct Reach {
+  Index begin = 0, end = 0;
+};
+
+/// The rows of stretches that are taken, ascending, joined where they touch.
+std::vector<Reach> taken_spans(const std::vector<Stretch>& stretches, const std::vector<std::vector<bool>>& taken) {
+  std::vector<Reach> spans, joined;
+  for (const Stretch& stretch : stretches)
+    for (Index i = 0; i < stretch.count; ++i) {
+      if (!taken[stretch.place.file][static_cast<std::size_t>(stretch.place.first + i)]) continue;
+      const Index at = stretch.start + i;
+      if (!spans.empty() && spans.back().end == at)
+        ++spans.back().end;
+      else
+        spans.push_back({at, at + 1});
+    }
+  std::ranges::sort(spans, {}, &Reach::begin);
+  for (const Reach& span : spans)
+    if (!joined.empty() && span.begin <= joined.back().end)
+      joined.back().end = std::max(joined.back().end, span.end);
+    else
+      joined.push_back(span);
+  return joined;
+}
+
+}  // namespace
+
+std::vector<RowPlace> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
+                                   const std::vector<std::vector<bool>>& taken) {
+  Makes own, others;
+  for (std::size_t i = 0; i < here.size(); ++i) add_file(here[i], i, own);
+  for (std::size_t i = 0; i < there.size(); ++i) add_file(there[i], i, others);
+  std::vector<RowPlace> common;
+  for (const auto& [make, stretches] : own) {
+    const auto other = others.find(make);
+    if (other == others.end()) continue;
+    const std::vector<Reach> spans = taken_spans(other->second, taken);
+    for (const Stretch& stretch : stretches) {
+      const Index end = stretch.start + stretch.count;
+      auto span = std::ranges::upper_bound(spans, stretch.start, {}, &Reach::end);
+      for (; span != spans.end() && span->begin < end; ++span) {
+        const Index first = std::max(span->begin, stretch.start), last = std::min(span->end, end);
+        common.push_back({stretch.place.file, stretch.place.first + first - stretch.start, last - first});
+      }
+    }
+  }
+  return common;
+}
+
 }  // namespace mrmf

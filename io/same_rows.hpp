@@ -41,4 +41,9 @@ struct SameRows {
 /// same places. Rows without an origin are nobody's.
 std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
 
+/// Rows of `here` that are also rows of `there`, by the same rule: their places in `here`, which may overlap.
+/// `taken` says which rows of each file of `there` count.
+std::vector<RowPlace> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
+                                   const std::vector<std::vector<bool>>& taken);
+
 }  // namespace mrmf

@@ -214,7 +214,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   std::ostream& told = options.json ? std::cerr : std::cout;
   compare_samples(choice, t, told, world);  // of several models the samples are alike
   require_channels(t.config.data, t.shape.sample);
-  require_same_data(t.spec, world);
+  require_same_data(t.spec, &t.shape, world);
   if (labels == LabelUse::needed) settle_labels(t.config, t.shape, {t.resolution});
   t.spec.form = t.config.data.train.form;
   std::vector<ChannelMap> units;

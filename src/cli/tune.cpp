@@ -96,7 +96,8 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
 void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
-  require_distinct_rows(config.data, data, inspect_dataset(config.data.validation, world), world);
+  const DatasetShape validation = inspect_dataset(config.data.validation, {config.data.train, data}, world);
+  require_distinct_rows(config.data, data, validation, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
   Config settled = config;

@@ -162,7 +162,8 @@ void add_split(Keys& keys, const std::string& part, Spec spec) {
 void add_files(Keys& keys) {
   add(keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
-      "order; relative paths start at the current directory");
+      "order, and \"cube{000..099}.h5\" the hundred of these numbers; relative paths start at the current directory");
+  keys.back().write = [](const DataConfig& data) { return write(fold_numbers(data.train.files), {}); };
   add(keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
       "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
       "all that the data set of one group holds; then names are within the group");
@@ -175,7 +176,7 @@ void add_files(Keys& keys) {
       "files of the validation split; data.files unless set");
   // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
   keys.back().write = [](const DataConfig& data) {
-    return data.validation.files == data.train.files ? "" : write(data.validation.files, {});
+    return data.validation.files == data.train.files ? "" : write(fold_numbers(data.validation.files), {});
   };
   add_split(keys, "validation", MRMF_FIELD(validation));
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),

@@ -17,9 +17,9 @@
 namespace mrmf {
 namespace {
 
-Split inspect_split(const DatasetSpec& spec, const DataConfig& config, const DatasetShape* known, Comm& team) {
+Split make_split(const DatasetSpec& spec, DatasetShape shape, const DataConfig& config, Comm& team) {
   Split split;
-  split.shape = known != nullptr ? *known : inspect_dataset(spec, team);
+  split.shape = std::move(shape);
   split.shape.label_type = label_storage(spec.form);  // the number of classes may have been settled meanwhile
   split.order = order_settings(config, split.shape.samples, team.size(), team.rank());
   return split;
@@ -44,14 +44,17 @@ std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& trainin
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)
     : config_(config), host_ranks_(ranks_of_same(host_name(), team).size()) {
   const Timer timer;
-  train_ = inspect_split(config.data.train, config.data, known != nullptr ? &known->train : nullptr, team);
+  const DatasetSpec &train = config.data.train, &validation = config.data.validation;
+  train_ = make_split(train, known != nullptr ? known->train : inspect_dataset(train, team), config.data, team);
   require_channels(config.data, train_.shape.sample);
   const bool both = known != nullptr && known->validation;
-  validation_ = inspect_split(config.data.validation, config.data, both ? &*known->validation : nullptr, team);
+  validation_ =
+      make_split(validation, both ? *known->validation : inspect_dataset(validation, {train, train_.shape}, team),
+                 config.data, team);
   settle_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
-  require_same_data(config.data.train, team);
-  require_same_data(config.data.validation, team);
+  require_same_data(train, &train_.shape, team);
+  if (!have_same_headers(validation, train)) require_same_data(validation, &validation_.shape, team);
   if (known == nullptr) settle_normalisation(config_, train_.shape, team);
   require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/labels.hpp"
 #include "io/not_finite.hpp"
 #include "io/row_source.hpp"
+#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
 #include "src/data/digits.hpp"
@@ -24,31 +26,52 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
   if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
 }
 
-/// The headers, as every rank sees them.
+// The texts of all ranks, one after the other, each once. Collective.
+void share(std::vector<std::string>& texts, Comm& comm) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    std::string lines = fmt::format("{}", fmt::join(texts, "\n"));
+    comm.broadcast(lines, rank);
+    std::istringstream from(lines);
+    for (std::string line; std::getline(from, line);) add_once(all, line);
+  }
+  texts = std::move(all);
+}
+
+// What the headers of all files tell of samples or labels; every rank looks at some of them. Collective.
 NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, const std::vector<std::string>& names,
-                           const Shape& shape) {
-  NumbersFound found{fmt::format("{}", fmt::join(names, ", ")),  {}, {},
-                     shape.channels > 0 ? to_string(shape) : "", {}, {}};
+                           const Shape& shape, Comm& comm) {
+  NumbersFound found;
+  found.name = fmt::format("{}", fmt::join(names, ", "));
+  found.shape = shape.channels > 0 ? to_string(shape) : "";
+  found.row_bytes.resize(spec.files.size());
+  const auto files = static_cast<double>(spec.files.size());
+  double unpacked = files;
   const RowSources sources(spec, &all, names, {.words = true});
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
-    const auto open = sources.at(i);
+  const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
+  collective_try_each(comm, mine.first, mine.count, [&](Index file) {
+    const auto open = sources.at(static_cast<std::size_t>(file));
     for (const auto& rows : *open) {
+      found.row_bytes[static_cast<std::size_t>(file)] += rows->row_bytes();
       add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
       if (const std::string text = rows->packing().text(); !text.empty()) add_once(found.packing, text);
-      if (!rows->holds_words()) add_once(found.storage, rows->way().text);
+      if (rows->holds_words()) continue;
+      add_once(found.storage, rows->way().text);
+      if (!rows->way().direct) unpacked = std::min(unpacked, static_cast<double>(file));
     }
-  }
+  });
+  for (std::vector<std::string>* texts : {&found.types, &found.packing, &found.storage}) share(*texts, comm);
+  comm.sum(found.row_bytes);
+  unpacked = comm.min(unpacked);
+  if (unpacked < files) found.unpacked = static_cast<std::size_t>(unpacked);
   return found;
 }
 
 // Of samples in the files, unpacked; every file may have its own types.
-double bytes_of(const DatasetSpec& spec, const DatasetShape& shape) {
+double bytes_of(const SplitFound& split) {
   double bytes = 0;
-  const RowSources sources(spec, shape, spec.sample_names());
-  for (std::size_t i = 0; i < spec.files.size(); ++i) {
-    const auto open = sources.at(i);
-    for (const auto& rows : *open) bytes += static_cast<double>(shape.file_samples[i] * rows->row_bytes());
-  }
+  for (std::size_t i = 0; i < split.samples.row_bytes.size(); ++i)
+    bytes += static_cast<double>(split.shape.file_samples[i] * split.samples.row_bytes[i]);
   return bytes;
 }
 
@@ -72,11 +95,6 @@ Index classes_of(Config config, const DatasetShape& shape) {
   return config.data.train.form.classes;
 }
 
-DatasetShape headers_of(DatasetSpec spec, Comm& comm) {
-  spec.not_finite = NotFiniteRule::refuse;
-  return inspect_dataset(spec, comm);
-}
-
 // Rows that are not finite are found, and those left out of which nothing can be said. What is missing in a row takes
 // only itself away where that is what the user or the file means.
 void leave_out(SplitFound& split, Comm& comm) {
@@ -91,22 +109,29 @@ void leave_out(SplitFound& split, Comm& comm) {
   split.not_finite = bad;
 }
 
-SplitFound inspect(const Config& config, bool validation, Comm& comm) {
+// The headers alone: rows that are not finite are looked for later. `first` is the other part, if it is known.
+SplitFound inspect(const DatasetSpec& spec, const SplitFound* first, Comm& comm) {
   SplitFound split;
-  split.part = validation ? "validation" : "training";
-  split.spec = validation ? config.data.validation : config.data.train;
-  split.shape = headers_of(split.spec, comm);
+  split.part = first == nullptr ? "training" : "validation";
+  split.spec = spec;
+  DatasetSpec headers = spec;
+  headers.not_finite = NotFiniteRule::refuse;
+  split.shape =
+      first == nullptr ? inspect_dataset(headers, comm) : inspect_dataset(headers, {first->spec, first->shape}, comm);
+  if (first != nullptr && have_same_headers(spec, first->spec)) {
+    split.samples = first->samples;
+    split.labels = first->labels;
+    return split;
+  }
+  split.samples = numbers_found(spec, split.shape, spec.sample_names(), split.shape.sample, comm);
+  split.labels = numbers_found(spec, split.shape, spec.label_names(), split.shape.label, comm);
   return split;
 }
 
 // What the headers do not tell.
 void look_at(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
-  collective_try(comm, [&] {
-    split.samples = numbers_found(split.spec, split.shape, split.spec.sample_names(), split.shape.sample);
-    split.labels = numbers_found(split.spec, split.shape, split.spec.label_names(), split.shape.label);
-  });
   if (!headers_only) leave_out(split, comm);
-  collective_try(comm, [&] { split.bytes = bytes_of(split.spec, split.shape); });
+  split.bytes = bytes_of(split);
   if (headers_only) return;
   split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
   split.samples.facts =
@@ -229,27 +254,25 @@ void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
+  if (!split.samples.unpacked) return;
   const RowSources sources(split.spec, split.shape, split.spec.sample_names());
-  for (std::size_t i = 0; i < split.spec.files.size(); ++i) {
-    const auto open = sources.at(i);
-    for (std::size_t n = 0; n < open->size(); ++n) {
-      const RowSource& rows = *(*open)[n];
-      if (rows.way().direct) continue;
-      const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
-      advice.push_back(
-          fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every "
-                      "epoch: `h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
-                      sources.names()[n], rows.way().text, sources.path(i), more));
-      return;
-    }
-  }
+  const std::string& path = sources.path(*split.samples.unpacked);
+  const auto open = sources.at(*split.samples.unpacked);
+  const auto rows = std::ranges::find_if(*open, [](const auto& one) { return !one->way().direct; });
+  if (rows == open->end()) return;
+  const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
+  advice.push_back(
+      fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
+                  "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
+                  sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text, path, more));
 }
 
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   DataFound found;
-  for (const bool validation : {false, true}) found.splits.push_back(inspect(config, validation, comm));
+  found.splits.push_back(inspect(config.data.train, nullptr, comm));
+  found.splits.push_back(inspect(config.data.validation, &found.splits.front(), comm));
   require_distinct_rows(config.data, found.splits.front().shape, found.splits.back().shape, comm);
   for (SplitFound& split : found.splits) look_at(split, config, headers_only, comm);
   const SplitFound& train = found.splits.front();

@@ -13,12 +13,14 @@ namespace mrmf {
 
 /// Samples or labels of one split.
 struct NumbersFound {
-  std::string name;                    ///< of the data set
-  std::vector<std::string> types;      ///< in the files, such as "float64"; those that occur
-  std::vector<std::string> storage;    ///< "contiguous", "compressed (1 row a chunk)", ...
-  std::string shape;                   ///< of one sample, channels last
-  std::vector<std::string> packing{};  ///< what is applied to the numbers in the files; each that occurs
-  std::optional<ChannelFacts> facts;   ///< of numbers; missing where labels are classes, or nothing was read
+  std::string name;                       ///< of the data set
+  std::vector<std::string> types;         ///< in the files, such as "float64"; those that occur
+  std::vector<std::string> storage;       ///< "contiguous", "compressed (1 row a chunk)", ...
+  std::string shape;                      ///< of one sample, channels last
+  std::vector<std::string> packing{};     ///< what is applied to the numbers in the files; each that occurs
+  std::vector<Index> row_bytes{};         ///< in each file, unpacked
+  std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
+  std::optional<ChannelFacts> facts;      ///< of numbers; missing where labels are classes, or nothing was read
 };
 
 struct SplitFound {

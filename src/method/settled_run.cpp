@@ -106,7 +106,7 @@ Settled settle(Config config, Warnings& warnings, Comm& world) {
   if (!automatic) warnings.add(config_warnings(config));
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   require_agreement(config, shape, world);
-  DatasetShape validation = inspect_dataset(config.data.validation, world);
+  DatasetShape validation = inspect_dataset(config.data.validation, {config.data.train, shape}, world);
   require_distinct_rows(config.data, shape, validation, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));

@@ -101,7 +101,9 @@ struct Workshop {
         signals(ranks.root()),
         stops(config.run, signals),
         ranks_on_host(ranks_of_same(host_name(), ranks).size()),
-        known{inspect_dataset(config.data.train, ranks), inspect_dataset(config.data.validation, ranks)} {}
+        known{inspect_dataset(config.data.train, ranks)} {
+    known.validation = inspect_dataset(config.data.validation, {config.data.train, known.train}, ranks);
+  }
 
   int axes() const { return known.train.sample.axes; }
 

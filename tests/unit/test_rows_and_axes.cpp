@@ -159,6 +159,33 @@ TEST_CASE("units: there and back, per channel and for all") {
   CHECK(round_trip({true, {1, 3}, {0, 0}})[1] == doctest::Approx(3 * std::log(11.0)));
 }
 
+TEST_CASE("files: ranges of numbers") {
+  using Names = std::vector<std::string>;
+  CHECK(expand_patterns({"s{08..11}.h5", "t.h5"}) == Names{"s08.h5", "s09.h5", "s10.h5", "s11.h5", "t.h5"});
+  CHECK(expand_patterns({"s{8..11}.h5"}) == Names{"s{8..11}.h5"});  // names of other lengths
+  CHECK(expand_patterns({"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"}) ==
+        Names{"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"});
+  CHECK(expand_patterns({"s{000000000000000000..999999999999999999}.h5"}).size() == 1);
+  const test::TemporaryFolder folder;
+  const std::string there = folder.file("odd{1..3}.h5");
+  test::write_bytes(there, "");
+  CHECK(expand_patterns({there}) == Names{there});
+
+  Names names{"first.h5"}, more;
+  for (const char* folder_name : {"run1", "run2"})
+    for (int i = 95; i < 1000; ++i)
+      if (i != 500)
+        names.push_back(folder_name + std::string("/s") + (i < 100 ? "00" : "0") + std::to_string(i) + "-4.h5");
+  for (int i = 0; i < 12; ++i) more.push_back("few" + std::to_string(i) + ".h5");
+  CHECK(fold_numbers(names) == Names{"first.h5", "run1/s{0095..0499}-4.h5", "run1/s{0501..0999}-4.h5",
+                                     "run2/s{0095..0499}-4.h5", "run2/s{0501..0999}-4.h5"});
+  CHECK(fold_numbers(more) == more);
+  names.insert(names.end(), more.begin(), more.end());
+  names.insert(names.end(), {"s1", "s1", "s2", "9", "10", there, "x{1}a"});
+  CHECK(expand_patterns(fold_numbers(names)) == names);
+  CHECK(fold_numbers({}).empty());
+}
+
 TEST_CASE("files: patterns") {
   const test::TemporaryFolder folder;
   for (const char* name : {"b.h5", "a.h5", "c.txt", "odd[1].h5"}) test::write_bytes(folder.file(name), "");
@@ -169,5 +196,6 @@ TEST_CASE("files: patterns") {
   CHECK(expand_patterns({odd}) == std::vector<std::string>{odd});
   CHECK(expand_patterns({folder.file("*.hdf")}) == std::vector<std::string>{folder.file("*.hdf")});
   CHECK(is_pattern(folder.file("*.hdf")));
+  CHECK(expand_patterns({b, folder.file("[ab].h5")}) == std::vector<std::string>{b, a});
   CHECK_FALSE(is_pattern(odd));
 }
