@@ -21,6 +21,7 @@ herr_t add_attribute(hid_t object, const char* name, const H5A_info_t*, void* at
   info.type = info.stored = element.type;
   info.whole = info.type != ElementType::other && !is_float(info.type);
   info.type_name = h5::describe(type.get());
+  info.words = H5Tget_class(type.get()) == H5T_STRING;
   static_cast<Attributes*>(attributes)->emplace_back(name, info);
   return 0;
 }

@@ -13,8 +13,12 @@ std::optional<double> class_number(const std::string& value) {
                                                                                              : std::nullopt;
 }
 
-bool holds_words(const LabelForm& form) {
-  return std::ranges::any_of(form.values, [](const std::string& value) { return !class_number(value); });
+std::optional<std::size_t> one_hot_place(ConstSpan row) {
+  constexpr float kRounding = 1e-4F;
+  const auto is = [](float value, float wanted) { return std::abs(value - wanted) <= kRounding; };
+  const auto one = std::ranges::find_if(row, [&](float v) { return !is(v, 0); });
+  if (one == row.end() || !is(*one, 1) || std::any_of(one + 1, row.end(), [&](float v) { return !is(v, 0); })) return {};
+  return static_cast<std::size_t>(one - row.begin());
 }
 
 ClassValues::ClassValues(const LabelForm& form) : form_(form) {
@@ -26,14 +30,15 @@ ClassValues::ClassValues(const LabelForm& form) : form_(form) {
 
 std::optional<float> ClassValues::of(const std::string& word) const {
   const auto found = std::ranges::find(form_.values, word);
-  return found == form_.values.end() ? std::nullopt : std::optional(static_cast<float>(found - form_.values.begin()));
+  if (found != form_.values.end()) return static_cast<float>(found - form_.values.begin());
+  const std::optional<double> number = class_number(word);
+  return number && !values_.empty() ? of(static_cast<float>(*number)) : std::nullopt;
 }
 
 std::optional<float> ClassValues::of_one_hot(ConstSpan row) const {
   if (ignore_ && std::ranges::all_of(row, [&](float v) { return v == *ignore_; })) return kIgnoredLabel;
-  const auto one = std::ranges::find_if(row, [](float v) { return v != 0; });
-  if (one == row.end() || *one != 1 || std::any_of(one + 1, row.end(), [](float v) { return v != 0; })) return {};
-  return static_cast<float>(one - row.begin());
+  const std::optional<std::size_t> place = one_hot_place(row);
+  return place ? std::optional(static_cast<float>(*place)) : std::nullopt;
 }
 
 std::string ClassValues::expected() const {

@@ -13,6 +13,9 @@
 
 namespace mrmf {
 
+/// Where a row of numbers has its 1, if all others are 0, but for what rounding leaves of such numbers; else none.
+std::optional<std::size_t> one_hot_place(ConstSpan row);
+
 /// What a label that is ignored becomes, in place of a class.
 constexpr float kIgnoredLabel = -1;
 
@@ -28,6 +31,7 @@ class ClassValues {
     const auto found = values_.find(value);
     return found == values_.end() ? std::nullopt : std::optional(found->second);
   }
+  /// The class of a word that is named, or that is the text of a number that is; or none.
   std::optional<float> of(const std::string& word) const;
   /// The class of a one-hot row, kIgnoredLabel where all of it is the ignored value, or none.
   std::optional<float> of_one_hot(ConstSpan row) const;
@@ -47,8 +51,5 @@ class ClassValues {
 
 /// A named value as a number; none for a word.
 std::optional<double> class_number(const std::string& value);
-
-/// Whether a form's named values are words, not numbers.
-bool holds_words(const LabelForm& form);
 
 }  // namespace mrmf

@@ -46,7 +46,7 @@ std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder
   for (const auto& [name, factor] : factors_of_scales(copy, order, source, made.samples)) {
     if (factor == 1 || std::erase(others, name) == 0) continue;
     const DatasetInfo info = source.info(name);
-    const bool numbers = info.type != ElementType::other && info.shape.size() == 1;
+    const bool numbers = info.type != ElementType::other && !info.unclear && info.shape.size() == 1;
     if (factor > 1 && numbers && info.rows() % factor == 0) {
       scales.push_back({name, means_of(RowReader(copy.source, name, {.packing = copy.packing}), factor)});
       made.notes.push_back("'" + name + "' numbers an averaged axis: it holds the means of " + std::to_string(factor) +

@@ -89,7 +89,7 @@ Shape label_shape(const RowSource& labels, const Shape& sample, const DatasetSpe
 void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetShape& shape) {
   if (labels.holds_words() && spec.form.kind == LabelKind::classes && spec.form.values.empty())
     throw DataError(labels.where() + " holds words; name them in training.class_values, in the order of the classes");
-  if (labels.holds_words() && !holds_words(spec.form))
+  if (labels.holds_words() && spec.form.values.empty())
     throw DataError(labels.where() + " holds string elements; " + readable_types());
   shape.one_hot = one_hot_width(labels, shape, spec);
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0);

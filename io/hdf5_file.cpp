@@ -220,10 +220,15 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   DatasetInfo info{h5::shape_of(space.get(), element), element.type, h5::describe(type.get()),
                    H5Tget_class(type.get()) == H5T_STRING};
   require_countable(info.shape, state_->at(name));
+  info.file = h5::file_of(dataset.get());
   info.scale = h5::is_dimension_scale(dataset, state_->at(name));
   if (info.type == ElementType::other) return info;
-  const Packing packing = state_->packing == PackingRule::ignore ? Packing{.stored = info.type}
-                                                                 : h5::packing_of(dataset, info.type, state_->at(name));
+  Packing packing{.stored = info.type};
+  try {
+    if (state_->packing == PackingRule::apply) packing = h5::packing_of(dataset, info.type, state_->at(name));
+  } catch (const DataError&) {
+    info.unclear = true;
+  }
   info.type = packing.type();
   info.whole = packing.whole();
   info.stored = packing.stored;

@@ -20,7 +20,10 @@ struct DatasetInfo {
   ElementType stored = ElementType::other;  ///< in the file
   std::string packing{};                    ///< what is applied to its numbers (Packing::text)
   bool may_miss = false;                    ///< attributes tell what is missing (Packing::declared)
-  bool scale = false;  ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
+  bool unclear = false;  ///< attributes say nothing that could be applied: this is of stored numbers, and whoever reads
+                         ///< them gets the DataError
+  std::string file{};    ///< the path of the file in which it lies: another one behind a link
+  bool scale = false;    ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 

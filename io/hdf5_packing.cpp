@@ -1,6 +1,9 @@
 #include "io/hdf5_packing.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 
 #include "io/hdf5_types.hpp"
@@ -45,6 +48,14 @@ struct Attributes {
     return values;
   }
 
+  std::string text(const char* name) const {
+    const Attribute attribute(H5Aopen(object, name, H5P_DEFAULT));
+    require(bool(attribute), what + ": attribute '" + name + "' cannot be opened");
+    const Type type(H5Aget_type(attribute.get()));
+    if (H5Tget_class(type.get()) != H5T_STRING) refuse(name, "is of type " + describe(type.get()) + ", no text");
+    return attribute_text(object, name, what);
+  }
+
   double finite(const char* name, double otherwise) const {
     const std::vector<long double> values = numbers(name, 1, 1);
     if (values.empty()) return otherwise;
@@ -54,10 +65,15 @@ struct Attributes {
   }
 };
 
+std::string shortest(long double number) {
+  std::array<char, 64> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(number)).ptr};
+}
+
 /// Numbers of attributes in the type that the file stores; of what this type cannot hold there is none in it.
 struct InStored {
   ElementType type;
-  bool wraps;
+  bool wraps, scaled;
 
   void add(const std::vector<long double>& from, std::vector<long double>& to) const {
     for (const long double number : from) {
@@ -66,20 +82,28 @@ struct InStored {
       if (says && std::ranges::find(to, *stored) == to.end()) to.push_back(*stored);
     }
   }
-  std::optional<long double> limit(const Attributes& from, const char* name, long double number) const {
+  /// The nearest stored number that is still valid.
+  std::optional<long double> limit(const Attributes& from, const char* name, long double number, bool least) const {
     if (std::isnan(number)) from.refuse(name, "holds NaN");
-    return as_stored(number, type, wraps);
+    const bool between = !is_float(type) && std::isfinite(number) && number != std::floor(number);
+    if (between && scaled)
+      from.refuse(name, "is " + shortest(number) + ", and limits are of the stored numbers, which are of " +
+                            to_string(type) + " and scaled");
+    return as_stored(!between ? number : least ? std::ceil(number) : std::floor(number), type, wraps);
   }
 };
 
 void read_range(const Attributes& from, const InStored& in, Packing& packing) {
   if (const std::vector<long double> range = from.numbers("valid_range", 2, 2); !range.empty()) {
-    packing.least = in.limit(from, "valid_range", range[0]);
-    packing.most = in.limit(from, "valid_range", range[1]);
+    packing.least = in.limit(from, "valid_range", range[0], true);
+    packing.most = in.limit(from, "valid_range", range[1], false);
+    if (packing.least && packing.most && *packing.least > *packing.most)
+      from.refuse("valid_range", "goes from " + shortest(range[0]) + " to " + shortest(range[1]) +
+                                     ", so that no number is valid; the smaller comes first");
     return;
   }
-  for (const long double least : from.numbers("valid_min", 1, 1)) packing.least = in.limit(from, "valid_min", least);
-  for (const long double most : from.numbers("valid_max", 1, 1)) packing.most = in.limit(from, "valid_max", most);
+  for (const long double least : from.numbers("valid_min", 1, 1)) packing.least = in.limit(from, "valid_min", least, true);
+  for (const long double most : from.numbers("valid_max", 1, 1)) packing.most = in.limit(from, "valid_max", most, false);
 }
 
 /// What netCDF fills arrays of a type with that say nothing else; none for integers of one byte, of which it masks
@@ -110,10 +134,12 @@ std::vector<long double> default_missing(const Dataset& dataset, ElementType sto
   return {value};
 }
 
-bool is_unsigned(const Dataset& dataset, const Attributes& from) {
+bool is_unsigned(const Attributes& from) {
   if (!from.has("_Unsigned")) return false;
-  const std::string text = attribute_text(dataset.get(), "_Unsigned", from.what);
-  return text == "true" || text == "True";
+  std::string text = from.text("_Unsigned");
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (text != "true" && text != "false") from.refuse("_Unsigned", "is neither \"true\" nor \"false\"");
+  return text == "true";
 }
 
 }  // namespace
@@ -121,11 +147,11 @@ bool is_unsigned(const Dataset& dataset, const Attributes& from) {
 Packing packing_of(const Dataset& dataset, ElementType file_type, const std::string& what) {
   const Attributes from{dataset.get(), what};
   Packing packing{.stored = file_type};
-  if (is_unsigned(dataset, from)) packing.stored = unsigned_type(file_type);
+  if (is_unsigned(from)) packing.stored = unsigned_type(file_type);
   packing.scale = from.finite("scale_factor", 1);
   if (packing.scale == 0) from.refuse("scale_factor", "is 0");
   packing.offset = from.finite("add_offset", 0);
-  const InStored in{packing.stored, packing.stored != file_type};
+  const InStored in{packing.stored, packing.stored != file_type, packing.scaled()};
   in.add(from.numbers("missing_value", 1, kMostMissing), packing.missing);
   in.add(from.numbers("_FillValue", 1, 1), packing.missing);
   if (!from.has("_FillValue") && !in.wraps && (packing.scaled() || is_float(packing.stored)))

@@ -181,7 +181,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
   const StoredRows stored(shape);
-  const RowSources sources(spec, &shape, spec.label_names(), {.words = holds_words(form_)});
+  const RowSources sources(spec, &shape, spec.label_names(), {.words = !form_.values.empty()});
   std::size_t seen = spec.files.size();
   Index done = 0;
   stored.for_each_run(owned, [&](const RowRun& run) {

@@ -51,7 +51,7 @@ void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const 
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
   if (names.empty()) return;
-  const RowSources sources(spec, &shape, names, {1, kMostCached / std::ssize(names)});
+  const RowSources sources(spec, &shape, names, {1, kMostCached / std::ssize(names), true});
   stored.for_each_run(mine, [&](const RowRun& run) {
     const auto open = sources.at(run.file);
     for (const auto& rows : *open)
@@ -85,7 +85,7 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
     const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
     scan(spec, spec.sample_names(), shape, mine, in_samples, bad);
-    if (!holds_words(spec.form)) scan(spec, spec.label_names(), shape, mine, first_bad, bad);
+    scan(spec, spec.label_names(), shape, mine, first_bad, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -174,6 +174,18 @@ std::optional<long double> as_real(long double number) {
   return std::isinf(rounded) && !std::isinf(number) ? std::nullopt : std::optional<long double>(rounded);
 }
 
+/// To the nearest float16, ties to even.
+std::optional<long double> as_half(long double number) {
+  if (std::isinf(number)) return number;
+  constexpr int kDigits = 11, kLeastExponent = -24;  // of the significand; of the smallest subnormal
+  constexpr long double kLargest = 65504;
+  int exponent = 0;
+  std::frexp(number, &exponent);
+  const int unit = std::max(exponent - kDigits, kLeastExponent);
+  const long double rounded = std::ldexp(std::nearbyint(std::ldexp(number, -unit)), unit);
+  return std::abs(rounded) > kLargest ? std::nullopt : std::optional(rounded);
+}
+
 int bits_of(ElementType type) { return static_cast<int>(8 * size_of(type)); }
 
 }  // namespace
@@ -192,7 +204,7 @@ std::optional<long double> as_stored(long double number, ElementType type, bool 
   if (std::isnan(number)) return is_float(type) ? std::optional(number) : std::nullopt;
   if (wraps && number < 0 && number >= -std::ldexp(1.0L, bits_of(type) - 1)) number += std::ldexp(1.0L, bits_of(type));
   switch (type) {
-    case ElementType::float16:
+    case ElementType::float16: return as_half(number);
     case ElementType::float32: return as_real<float>(number);
     case ElementType::float64: return as_real<double>(number);
     case ElementType::int8: return as_integer<std::int8_t>(number);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -92,19 +93,16 @@ void require_there(const SplitColumn& column, const std::vector<std::string>& na
                       key + " names; name one of them");
 }
 
-// Which of the values that do not validate trains, where nobody has said so; none where it cannot be told.
-std::optional<std::size_t> training_value(const SplitColumn& column, const std::vector<std::size_t>& others) {
-  if (others.size() == 1) return others.front();
-  std::optional<std::size_t> found;
-  for (const std::size_t i : others) {
-    const bool trains =
-        column.words ? is_training_word(column.values[i]) : number_of(column.values[i]).value_or(1) == 0;
-    if (!trains) continue;
-    if (found) return {};
-    found = i;
-  }
+// Which of the values that do not validate train, where nobody has said so: 0, or words for training, of which "Train"
+// and "train" are two; none where it cannot be told.
+std::vector<std::size_t> training_values(const SplitColumn& column, const std::vector<std::size_t>& others) {
+  if (others.size() == 1) return others;
   // 0, 1, 2 are roles; of more numbers each may be a fold, of which all but one train.
   if (!column.words && others.size() > 2) return {};
+  std::vector<std::size_t> found;
+  std::ranges::copy_if(others, std::back_inserter(found), [&](std::size_t i) {
+    return column.words ? is_training_word(column.values[i]) : number_of(column.values[i]).value_or(1) == 0;
+  });
   return found;
 }
 
@@ -184,14 +182,14 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
     roles[i] = RowRole::train;
   }
   if (!choice.train_roles.empty() || others.empty()) return roles;
-  const std::optional<std::size_t> trains = training_value(column, others);
-  if (!trains) {
+  const std::vector<std::size_t> trains = training_values(column, others);
+  if (trains.empty()) {
     std::string rest;
     for (const std::size_t i : others) rest += (rest.empty() ? "" : ", ") + key_text(values[i], column.words);
     throw DataError(what + list_text(values) +
                     ", and it is not plain which of them train; name these, such as data.split.train = [" + rest + "]");
   }
-  roles[*trains] = RowRole::train;
+  for (const std::size_t i : trains) roles[i] = RowRole::train;
   return roles;
 }
 

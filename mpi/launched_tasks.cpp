@@ -58,6 +58,12 @@ bool mpi_is_told(const Variable& variable) {
   return std::ranges::any_of(names, [&](const char* name) { return variable(name) != nullptr; });
 }
 
+bool only_told_by_sruns_pmi(const Variable& variable) {
+  const std::optional<int> rank = number(variable("PMI_RANK"));
+  return rank && rank == number(variable(kSrun.rank)) && variable("SLURM_STEP_ID") != nullptr &&
+         variable("PMIX_RANK") == nullptr && variable("OMPI_COMM_WORLD_RANK") == nullptr;
+}
+
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
   std::optional<LaunchedTasks> slurm;
   if (in_step(variable)) slurm = told_by(kSrun, variable);

@@ -27,6 +27,10 @@ using Variable = std::function<const char*(const char* name)>;
 /// rank.
 bool mpi_is_told(const Variable& variable);
 
+/// Whether srun has told this process of the others by PMI-1 or PMI-2 and nothing else, which not every MPI understands
+/// (mpi/pmi_support.hpp).
+bool only_told_by_sruns_pmi(const Variable& variable);
+
 /// The tasks of which this process, which MPI takes for a single rank, is one; none if it was started by itself. The
 /// innermost launcher counts. What a batch job was given (SLURM_NTASKS) is none: its script may start a single process.
 /// Nor is a shell on a terminal that srun has started.

@@ -22,6 +22,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"
+#include "mpi/pmi_support.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 
@@ -165,6 +166,7 @@ int main(int argc, char** argv) {
   // which `mrmf inspect` could not foresee. Returning it makes that network's steps 2 to 3 % longer.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
+    mrmf::forget_unknown_pmi();
     const bool told = mrmf::mpi_is_told([](const char* name) { return std::getenv(name); });
     if (!told && refuse_unseen_tasks(argc, argv)) return kUsage;
     const mrmf::MpiSession session(argc, argv);

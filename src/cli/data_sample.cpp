@@ -8,9 +8,9 @@
 #include "io/dataset.hpp"
 #include "io/file_patterns.hpp"
 #include "io/foreign_data.hpp"
-#include "io/row_source.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
+#include "src/data/packing_count.hpp"
 
 namespace mrmf {
 namespace {
@@ -34,13 +34,16 @@ std::string absent(const std::vector<std::string>& files) {
   return {};
 }
 
-std::vector<std::string> packing_lines(const DatasetSpec& spec) {
+std::vector<std::string> packing_lines(const DatasetSpec& spec, Comm& world) {
   std::vector<std::string> lines, names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
-  const auto open = RowSources(spec, nullptr, names, {.words = true}).open(0);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (const std::string text = (*open)[i]->holds_words() ? "" : (*open)[i]->packing().text(); !text.empty())
-      lines.push_back("'" + names[i] + "' is " + text);
+  const std::vector<PackingCount> counts = count_packings(spec, names, world);
+  const Index files = std::ssize(spec.files);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool all = counts[i].size() == 1 && counts[i].begin()->second == files;
+    for (const std::string& text : packing_texts(counts[i], files))
+      lines.push_back("'" + names[i] + "' " + (all ? "is " : "in ") + text);
+  }
   return lines;
 }
 

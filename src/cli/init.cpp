@@ -151,6 +151,15 @@ Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
   return part;
 }
 
+// A network can learn from every channel.
+void require_numbers_there(const ChannelFacts& facts, const std::string& name, const std::string& option) {
+  for (std::size_t c = 0; c < facts.count.size(); ++c)
+    if (facts.count[c] == 0)
+      throw DataError(fmt::format("every number of {}'{}' is missing in the rows that train; correct its attributes, "
+                                  "name others with {}, or read numbers as they are stored (--packing ignore)",
+                                  facts.count.size() > 1 ? fmt::format("channel {} of ", c) : "", name, option));
+}
+
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
 // one in all of them. Adds reasons.
 std::string normalisation(FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
@@ -160,6 +169,7 @@ std::string normalisation(FirstLook& look, const Part& train, const std::vector<
     return channel_facts(numbers_of(part.spec, part.shape, of), false, world);
   };
   const ChannelFacts samples = facts_in(train, NumbersOf::samples);
+  require_numbers_there(samples, look.samples, "--samples");
   require_digits(train.spec, train.shape, NumbersOf::samples, samples, world);
   bool logarithm = over_orders(samples);
   for (const Part& part : parts)

@@ -308,9 +308,7 @@ void print_model(const InspectOptions& options, Comm& world) {
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
   Inspection found = inspect(*backend, config, of, held, world.size());
-  collective_try(world, [&] {
-    if (of.train && world.root()) found.packing = packing_lines(config.data.train);
-  });
+  if (of.train) found.packing = packing_lines(config.data.train, world);
   if (world.root()) std::cout << (options.json ? inspect_json(found) : inspect_text(found));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -14,12 +15,14 @@
 #include <vector>
 
 #include "kernels/check.hpp"
+#include "layers/partition.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
+#include "src/method/settled_run.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -138,6 +141,24 @@ std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample,
   return json.dump(2) + "\n";
 }
 
+// What training would refuse in the batches; none where the number of ranks is not one that the plan needs, so that
+// another is meant.
+std::vector<std::string> refusals(const Config& config, const Plan& plan, const Shape& sample, const RunSize& size) {
+  const bool teams = std::ranges::any_of(plan.stages, &Stage::at_once);
+  const auto suits = [&](const Extent& resolution) { return size.ranks % Grid{plan.grid(resolution)}.ranks() == 0; };
+  if ((teams && size.ranks < 2) || !std::ranges::all_of(plan.resolutions(), suits)) return {};
+  DatasetShape shape;
+  shape.samples = static_cast<Index>(size.training);
+  shape.sample = sample;
+  try {
+    check_batches(plan, config, shape, size.ranks);
+  } catch (const ConfigError& error) {
+    return {fmt::format("training on {} rank{} would refuse this: {}", size.ranks, size.ranks == 1 ? "" : "s",
+                        error.what())};
+  }
+  return {};
+}
+
 void print_plan(const PlanOptions& options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const std::optional<DataSample> sample = find_sample(config, options.sample, world);
@@ -167,6 +188,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (options.ranks.ranks > 0) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
     ranks = plan_ranks(config, *sample, counted, world);
+  } else if (sample && size) {
+    print_warnings(refusals(config, plan, sample->shape, *size), world);
   }
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;

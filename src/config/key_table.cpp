@@ -1,5 +1,7 @@
 #include "src/config/key_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -191,7 +193,9 @@ std::string write_values(const std::vector<std::string>& values) {
   for (const std::string& value : values) {
     double number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    const bool is_number = error == std::errc{} && end == value.data() + value.size() && std::isfinite(number);
+    // Only as TOML writes numbers: "05" and "1." stay texts.
+    const bool is_number = error == std::errc{} && end == value.data() + value.size() && std::isfinite(number) &&
+                           value == fmt::format("{}", number);
     text += (text.empty() ? "" : ", ") + (is_number ? value : quoted(value));
   }
   return values.empty() ? "" : "[" + text + "]";

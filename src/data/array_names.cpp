@@ -80,6 +80,23 @@ bool is_like_labels(const std::string& name) {
   return !words.empty() && words.front() == "y";
 }
 
+bool is_named_beside(const std::string& labels, const std::string& samples) {
+  const std::vector<std::string> of_labels = words_of(labels), of_samples = words_of(samples);
+  const auto between = [](std::string name) {
+    std::erase_if(name, [](char c) { return letter(c) != Letter::none; });
+    return name;
+  };
+  if (of_labels.size() != of_samples.size() || between(labels) != between(samples)) return false;
+  std::size_t differing = 0;
+  bool says_labels = false;
+  for (std::size_t i = 0; i < of_labels.size(); ++i) {
+    if (of_labels[i] == of_samples[i]) continue;
+    ++differing;
+    says_labels = is_like_labels(of_labels[i]) && !is_like_labels(of_samples[i]);
+  }
+  return differing == 1 && says_labels;
+}
+
 bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
 
 bool is_like_mark(const std::string& name) {

@@ -74,27 +74,42 @@ struct Choice {
 };
 
 // The array with the most numbers per row: rather one that is not named like labels, and for training. A mask is as
-// large as its image, and of integers.
-Choice choose_samples(const std::vector<FileArray>& arrays) {
+// large as its image, and of integers. What lies in the file itself comes before what it links to.
+Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& path) {
   std::vector<const FileArray*> candidates;
   for (const FileArray& array : arrays)
     if (may_be_samples(array) && !held_out(array)) candidates.push_back(&array);
   if (candidates.empty()) return {};
   const auto size = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
-  const auto rank = [&](const FileArray* array) { return std::tuple(size(*array), !array->integer()); };
+  const auto rank = [&](const FileArray* array) { return std::tuple(size(*array), !array->integer(), array->file == path); };
   Choice choice{*std::ranges::max_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) { return size(array) == size(*choice.best); });
   return choice;
 }
 
-// Another array with as many rows: rather one named like labels, then the one with fewer numbers per row. All that are
-// of the same split, and no row numbers, may be meant: of several labels the file does not say which are to be learnt.
+// Whether both are the same array of groups that are only counted: "s00/data" and "s01/data".
+bool are_of_counted_groups(const FileArray& one, const FileArray& other) {
+  const auto without_digits = [](std::string name) {
+    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+    return name;
+  };
+  const auto own = [](const FileArray& array) { return array.name.substr(array.name.rfind('/') + 1); };
+  return one.shape == other.shape && one.name.find('/') != std::string::npos && own(one) == own(other) &&
+         without_digits(one.name) == without_digits(other.name);
+}
+
+std::string group_of(const FileArray& array) { return array.name.substr(0, array.name.rfind('/') + 1); }
+
+// Another array with as many rows: rather one whose name is that of the samples with a word for labels in it, then one
+// named like labels, then one that lies in the same file, then the one with fewer numbers per row, then one of the same
+// group. All that are of the same split, and no row numbers, may be meant: of several labels the file does not say which
+// are to be learnt.
 Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes,
                      const std::string& split_column) {
   std::vector<const FileArray*> candidates;
   for (const FileArray& array : arrays)
     if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
-        array.name != split_column)
+        array.name != split_column && !are_of_counted_groups(array, samples))
       candidates.push_back(&array);
   if (candidates.empty()) return {};
   const auto role = [&](const FileArray& array) {
@@ -102,18 +117,20 @@ Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samp
     return std::tuple(!trains, is_like_row_numbers(array.name));
   };
   const auto rank = [&](const FileArray* array) {
-    return std::tuple(role(*array), !is_like_labels(array->name), array->words, array->per_row());
+    return std::tuple(role(*array), !is_named_beside(array->name, samples.name), !is_like_labels(array->name),
+                      array->unclear, array->words, array->file != samples.file, array->per_row(),
+                      group_of(*array) != group_of(samples));
   };
   Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) {
-    return !array.words && role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
+    return !array.words && !array.unclear && role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
            labels_fit(array, samples, axes);
   });
   return choice;
 }
 
 const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::string& path, FirstLook& look) {
-  const Choice choice = choose_samples(arrays);
+  const Choice choice = choose_samples(arrays, path);
   if (choice.best != nullptr) {
     choice.tell("samples", look.reasons);
     return *choice.best;
@@ -155,32 +172,58 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
 }
 
 const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                             FirstLook& look) {
+                             const std::string& hint, FirstLook& look) {
   const Choice choice = choose_labels(arrays, samples, look.axes, look.split_column);
   if (choice.best != nullptr) {
     choice.tell("labels", look.reasons);
+    for (const FileArray& array : arrays)
+      if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
+        look.reasons.push_back(fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
+                                           "applied; --labels takes it, and tells what is wrong",
+                                           array.name));
     return *choice.best;
   }
   if (const std::string why = why_no_labels(arrays, samples); !why.empty()) throw DataError(path + ": " + why);
   throw DataError(
-      fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; there are "
+      fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; {}there are "
                   "{}; name them with --samples and --labels",
-                  path, samples.name, samples.rows(), list(arrays)));
+                  path, samples.name, samples.rows(), hint.empty() ? "" : hint + "; ", list(arrays)));
 }
 
 bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
   return array.rows() == samples.rows() && array.per_row() == 1 && array.name != samples.name;
 }
 
-// The values of a column that says what rows are for; none where the array is none.
-std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path) {
+// The values of a column that says what rows are for; none where the array is none, and `why` then.
+std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path, PackingRule packing,
+                                       std::string& why) {
   try {
     DatasetSpec spec;
     spec.files = {path};
+    spec.packing = packing;
     return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()});
-  } catch (const DataError&) {
+  } catch (const DataError& error) {
+    why = error.what();
     return {};
   }
+}
+
+// How to make a split of a column that may be one of roles or of folds: which value validates, only the user knows.
+std::string split_hint(const FileArray& array, const std::vector<std::string>& values) {
+  const auto shown_values = [&](auto first, auto last) {
+    std::vector<std::string> texts;
+    for (; first != last; ++first) texts.push_back(array.words ? "\"" + *first + "\"" : *first);
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  // Of three, the middle one validates and the last one tests, unless they are folds.
+  const bool roles = values.size() == 3 && in_small_letters(array.name).find("fold") == std::string::npos;
+  const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
+  const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
+  const bool first_trains = validates != values.begin();
+  return fmt::format(
+      "'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = [{}], train = [{}] }}",
+      array.name, fmt::join(values, ", "), array.name, shown_values(validates, validates + 1),
+      first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
 }
 
 // Words such as "train" and "val"; or a mark of 0 and 1 that is named like validation. Other numbers may be folds or
@@ -195,26 +238,27 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
     const bool named = is_like_split(array.name);
     if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
-    const std::optional<SplitColumn> column = read_column(array, path);
+    std::string why;
+    const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
+    if (!column && named) told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
     if (!column) continue;
+    const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
     const auto& values = column->values;
     if (array.words) {
       std::vector<std::string> validate;
       std::ranges::copy_if(values, std::back_inserter(validate), is_validation_word);
       if (validate.empty())
         std::ranges::copy_if(values, std::back_inserter(validate), [](const std::string& v) { return is_held_out(v); });
-      if (std::ranges::none_of(values, is_training_word) || validate.empty() || !look.split_column.empty()) continue;
-      look.split_column = array.name;
-      look.split_validation = validate;
+      if (std::ranges::none_of(values, is_training_word) || validate.empty()) {
+        if (named && few) told.push_back(split_hint(array, values));
+      } else if (look.split_column.empty()) {
+        look.split_column = array.name;
+        look.split_validation = validate;
+      }
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
-    } else if (values.size() > 1 && values.size() <= kFewRoles) {
-      told.push_back(
-          fmt::format("'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = "
-                      "[{}], train = [{}] "
-                      "}}",
-                      array.name, fmt::join(values, ", "), array.name, values.back(),
-                      fmt::join(values.begin(), values.end() - 1, ", ")));
+    } else if (few) {
+      told.push_back(split_hint(array, values));
     }
   }
   if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
@@ -267,7 +311,7 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
     const auto other = called.find(name);
     if (!info.shape.empty())
       arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
-                        info.whole, info.packing, info.may_miss, info.scale});
+                        info.whole, info.packing, info.may_miss, info.scale, info.unclear, info.file});
   }
   return arrays;
 }
@@ -344,7 +388,7 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   if (look.rows == RowForm::axis) find_split_column(arrays, samples, path, look);
   const FileArray& labels =
-      given.labels.empty() ? find_labels(arrays, samples, path, look) : named(arrays, given.labels, path);
+      given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, look) : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
   look.may_miss = samples.may_miss;

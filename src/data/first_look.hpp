@@ -20,6 +20,8 @@ struct FileArray {
   std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
   bool may_miss = false;  ///< attributes tell what is missing
   bool scale = false;     ///< a dimension scale: neither samples nor labels
+  bool unclear = false;   ///< as DatasetInfo's: only its stored numbers can be compared
+  std::string file{};     ///< in which it lies
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
   bool complex() const { return type_name.starts_with("complex "); }    ///< the last axis: real and imaginary part

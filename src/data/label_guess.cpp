@@ -7,15 +7,19 @@
 #include <bitset>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/axis_order.hpp"
+#include "io/class_values.hpp"
 #include "io/labels.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
+#include "src/data/array_names.hpp"
 
 namespace mrmf {
 namespace {
@@ -34,6 +38,8 @@ struct Values {
   std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
   std::set<float> others;             ///< of all other numbers a few
   bool one_hot = true;                ///< every label has a single 1, and zeros
+  bool marked = true;                 ///< every label has a single number that is larger than all others, which are one
+  std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
   std::set<std::string> words;        ///< the different ones, of labels that are words
 
   void add(float value) {
@@ -51,8 +57,12 @@ struct Values {
   }
   /// A label of several numbers.
   void add_label(ConstSpan label) {
-    const auto ones = std::ranges::count(label, 1.0F), zeros = std::ranges::count(label, 0.0F);
-    one_hot = one_hot && ones == 1 && ones + zeros == std::ssize(label);
+    if (!std::ranges::all_of(label, [](float value) { return std::isfinite(value); })) return;  // the row is left out
+    one_hot = one_hot && one_hot_place(label);
+    const auto [low, high] = std::ranges::minmax(label);
+    const auto lows = std::ranges::count(label, low), highs = std::ranges::count(label, high);
+    if (!marks) marks.emplace(low, high);
+    marked = marked && highs == 1 && highs + lows == std::ssize(label) && *marks == std::pair(low, high);
   }
   std::size_t distinct() const { return classes.count() + others.size(); }
   /// The different numbers, where they are few.
@@ -142,7 +152,7 @@ void add_values(const RowSource& labels, const LabelLayout& layout, Values& all)
       values.swap(moved);
     }
     const auto wide = static_cast<std::size_t>(layout.width);
-    for (std::size_t at = 0; at < values.size() && all.one_hot; at += wide)
+    for (std::size_t at = 0; at < values.size() && (all.one_hot || all.marked); at += wide)
       all.add_label(ConstSpan(values).subspan(at, wide));
   }
 }
@@ -218,21 +228,61 @@ std::optional<Classes> whole_classes(const Found& found) {
   return classes;
 }
 
+// Numbers in their own order, words in the alphabet's.
+std::vector<std::string> in_order(const std::set<std::string>& words) {
+  std::vector<std::string> all(words.begin(), words.end());
+  if (std::ranges::all_of(all, [](const std::string& word) { return class_number(word).has_value(); }))
+    std::ranges::stable_sort(all, {}, [](const std::string& word) { return *class_number(word); });
+  return all;
+}
+
+std::optional<Classes> word_classes(const Found& found) {
+  const Values& values = found.values;
+  const auto count = std::ssize(values.words);
+  if (count < 2 || count > kMostClasses || 2 * count > values.count) return {};
+  const auto numbers = std::ranges::count_if(values.words, [](const std::string& w) { return class_number(w).has_value(); });
+  if (numbers != 0 && numbers != count)
+    throw DataError(fmt::format("'{}' holds texts of which some are numbers and some are words ({}); store one or the "
+                                "other, as training.class_values names them",
+                                found.labels.name, fmt::join(values.words, ", ")));
+  return Classes{.count = count,
+                 .values = in_order(values.words),
+                 .ignore = {},
+                 .absent = 0,
+                 .how = fmt::format("{} words", count)};
+}
+
+// The values of an enumeration name classes, whichever they are.
+std::optional<Classes> enumerated_classes(const Found& found) {
+  const Values& values = found.values;
+  const bool few = values.distinct() > 1 && values.others.size() <= kFewNumbers &&
+                   static_cast<Index>(values.distinct()) <= kMostClasses;
+  if (found.labels.type_name != "enumeration" || !found.whole() || !found.one() || !few) return {};
+  Classes classes{.count = static_cast<Index>(values.distinct()), .how = "values of an enumeration"};
+  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:g}", value));
+  return classes;
+}
+
 std::optional<Classes> classes_of(const Found& found) {
   const Values& values = found.values;
-  if (found.labels.words) {
-    const auto count = std::ssize(values.words);
-    if (count < 2 || count > kMostClasses || 2 * count > values.count) return {};
-    return Classes{.count = count,
-                   .values = {values.words.begin(), values.words.end()},
-                   .ignore = {},
-                   .absent = 0,
-                   .how = fmt::format("{} words", count)};
-  }
+  if (found.labels.words) return word_classes(found);
   if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
       values.count > 0)
     return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
-  return whole_classes(found);
+  if (std::optional<Classes> classes = whole_classes(found)) return classes;
+  return enumerated_classes(found);
+}
+
+// Words that are classes by themselves, and may not be meant so; "" where there is none.
+std::string odd_words(const std::set<std::string>& words) {
+  if (words.contains(""))
+    return "the empty text is one of these classes; if it says that there is no label, leave out such rows";
+  std::map<std::string, std::string> seen;
+  for (const std::string& word : words)
+    if (const auto [other, fresh] = seen.try_emplace(in_small_letters(word), word); !fresh)
+      return fmt::format("'{}' and '{}' are two of these classes; if they are one, store one word for them",
+                         other->second, word);
+  return "";
 }
 
 // How to ask for classes where numbers may be some that were not taken for them; "" where they may not.
@@ -246,6 +296,11 @@ std::string hint(const Found& found) {
         "[{0}], "
         "and name a value without label in training.ignore",
         fmt::join(values.listed(), ", "));
+  if (values.marked && values.marks && found.layout.width > 1 && !found.layout.single && distinct <= kFewNumbers)
+    return fmt::format(
+        "each row holds {:g} once and else {:g}; if these say which class it is, store 1 and 0 in their place, and set "
+        "training.loss = \"cross_entropy\"",
+        values.marks->second, values.marks->first);
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
   if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
   const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
@@ -276,6 +331,7 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     look.ignore = classes->ignore;
     say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, look.outputs,
                     found.positions() ? "per position" : "per sample"));
+    if (const std::string odd = odd_words(values.words); !odd.empty()) say(odd);
     if (classes->absent > 0)
       say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
     if (classes->ignore && *classes->ignore < 0)

@@ -35,18 +35,22 @@ Index elements(const FileArray& array) {
 
 bool is_number(const FileArray& array) { return array.type != ElementType::other && elements(array) > 0; }
 
+/// One word, which may name a class.
+bool is_word(const FileArray& array) { return array.words && elements(array) == 1; }
+
 std::string within(const std::string& group, const std::string& name) {
   return group.empty() ? name : group + "/" + name;
 }
 
 /// The arrays of a place, single numbers too, and its own attributes.
-std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::string>& names) {
-  const Hdf5File file = Hdf5File::open(place.path, Comm::self());
+std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::string>& names, PackingRule packing) {
+  const Hdf5File file = Hdf5File::open(place.path, Comm::self(), packing);
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
     if (info.scale) return;
     arrays.push_back(
-        {name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss});
+        {name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss, false,
+         info.unclear});
   };
   for (const std::string& name : names)
     if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));
@@ -54,22 +58,38 @@ std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::stri
   return arrays;
 }
 
-bool same_kinds(const std::vector<FileArray>& a, const std::vector<FileArray>& b) {
-  return std::ranges::equal(a, b, [](const FileArray& one, const FileArray& other) {
-    return one.name == other.name && one.shape == other.shape && one.type == other.type;
-  });
+bool same_kind(const FileArray& one, const FileArray& other) {
+  return one.name == other.name && one.shape == other.shape &&
+         (one.type == other.type || one.unclear || other.unclear);
+}
+
+std::string kind_text(const Place& place, const FileArray& array) {
+  return fmt::format("'{}' of {} is ({}) of {}", array.name, place.group.empty() ? place.path : place.group,
+                     fmt::join(array.shape, ", "), array.type_name);
 }
 
 /// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Place> places, const std::vector<std::string>& names) : places_(std::move(places)) {
-    arrays_ = arrays_at(places_.front(), names);
-    alike_ =
-        std::ranges::all_of(places_, [&](const Place& place) { return same_kinds(arrays_at(place, names), arrays_); });
+  Compared(std::vector<Place> places, const std::vector<std::string>& names, PackingRule packing)
+      : places_(std::move(places)), packing_(packing) {
+    arrays_ = arrays_at(places_.front(), names, packing);
+    for (const Place& place : places_) {
+      const std::vector<FileArray> here = arrays_at(place, names, packing);
+      for (std::size_t i = 0; i < std::min(here.size(), arrays_.size()); ++i) {
+        const bool same = same_kind(here[i], arrays_[i]);
+        if (!same && unlike_.empty() && here[i].name == arrays_[i].name)
+          unlike_ = kind_text(place, here[i]) + ", and " + kind_text(places_.front(), arrays_[i]);
+        alike_ = alike_ && same;
+        arrays_[i].unclear |= here[i].unclear;
+      }
+      alike_ = alike_ && here.size() == arrays_.size();
+    }
   }
 
   bool alike() const { return alike_; }
+  /// The first array that differs in shape or type, at both places; "": none does.
+  const std::string& unlike() const { return unlike_; }
   const std::vector<FileArray>& arrays() const { return arrays_; }
 
   /// Whether its numbers are not the same in all of the places.
@@ -78,22 +98,35 @@ class Compared {
     const std::vector<std::byte> first = numbers(array, places_.front());
     return std::ranges::any_of(places_, [&](const Place& place) { return numbers(array, place) != first; });
   }
+  /// Whether its word is not the same in all of the places, and that of some others in one: names of things and dates
+  /// do not repeat.
+  bool names_classes(const FileArray& array) const {
+    std::set<std::string> words;
+    for (const Place& place : places_) words.insert(rows_of(array, place)->front()->words(0, 1).front());
+    return words.size() > 1 && words.size() < places_.size();
+  }
 
  private:
-  static std::vector<std::byte> numbers(const FileArray& array, const Place& place) {
+  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Place& place) const {
     DatasetSpec spec;
     spec.files = {place.path};
+    spec.packing = array.unclear ? PackingRule::ignore : packing_;
     spec.rows = RowForm::files;
     const bool attribute = array.name.starts_with('@');
     const std::string name = attribute ? place.group + array.name : within(place.group, array.name);
-    const auto open = RowSources(spec, nullptr, {name}, {}).open(0);
+    return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
+  }
+  std::vector<std::byte> numbers(const FileArray& array, const Place& place) const {
+    const auto open = rows_of(array, place);
     std::vector<std::byte> values(static_cast<std::size_t>(open->front()->row_bytes()));
     open->front()->read(0, 1, values.data());
     return values;
   }
 
   std::vector<Place> places_;
+  PackingRule packing_;
   std::vector<FileArray> arrays_;
+  std::string unlike_;
   bool alike_ = true;
 };
 
@@ -121,10 +154,13 @@ const FileArray* largest(const std::vector<FileArray>& arrays, const std::string
 /// What of one sample may be its labels.
 std::vector<const FileArray*> labels_beside(const FileArray& samples, const Compared& compared,
                                             const std::string& given) {
+  const auto serves = [&](const FileArray& array) {
+    if (!given.empty()) return array.name == given;
+    return is_word(array) ? compared.names_classes(array) : compared.varies(array);
+  };
   std::vector<const FileArray*> found;
   for (const FileArray& array : compared.arrays())
-    if (&array != &samples && is_number(array) && (given.empty() ? compared.varies(array) : array.name == given))
-      found.push_back(&array);
+    if (&array != &samples && (is_number(array) || is_word(array)) && serves(array)) found.push_back(&array);
   return found;
 }
 
@@ -202,6 +238,7 @@ std::string pattern_of(const Siblings& siblings) {
 /// How many groups of a file fit, as a run would count them; 0 where it would refuse.
 Index count_groups(const std::vector<std::string>& paths, const std::string& pattern, const std::string& samples) {
   DatasetSpec spec;
+  spec.packing = PackingRule::ignore;  // groups are counted, not numbers
   spec.files = paths;
   spec.samples = samples;
   spec.rows = RowForm::groups;
@@ -235,7 +272,9 @@ bool find_groups(const std::vector<std::string>& paths, const std::vector<FileAr
                                   [&](const std::string& group) {
                                     return Place{paths.front(), group};
                                   }),
-                          siblings.names);
+                          siblings.names, given.packing);
+  if (!compared.unlike().empty())
+    layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
   std::vector<FileArray> arrays = of_all(compared, std::ssize(siblings.groups), given);
   if (arrays.empty() || is_outweighed(siblings, arrays.front(), all)) return false;
   layout.groups = pattern_of(siblings);
@@ -258,7 +297,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
                                   [&](const std::string& path) {
                                     return Place{path, ""};
                                   }),
-                          names_of(paths.front()).datasets);
+                          names_of(paths.front()).datasets, given.packing);
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;

@@ -16,6 +16,7 @@
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
 #include "src/data/digits.hpp"
+#include "src/data/packing_count.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 
@@ -54,13 +55,12 @@ NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, con
     for (const auto& rows : *open) {
       found.row_bytes[static_cast<std::size_t>(file)] += rows->row_bytes();
       add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
-      if (const std::string text = rows->packing().text(); !text.empty()) add_once(found.packing, text);
       if (rows->holds_words()) continue;
       add_once(found.storage, rows->way().text);
       if (!rows->way().direct) unpacked = std::min(unpacked, static_cast<double>(file));
     }
   });
-  for (std::vector<std::string>* texts : {&found.types, &found.packing, &found.storage}) share(*texts, comm);
+  for (std::vector<std::string>* texts : {&found.types, &found.storage}) share(*texts, comm);
   comm.sum(found.row_bytes);
   unpacked = comm.min(unpacked);
   if (unpacked < files) found.unpacked = static_cast<std::size_t>(unpacked);
@@ -130,6 +130,11 @@ SplitFound inspect(const DatasetSpec& spec, const SplitFound* first, Comm& comm)
 
 // What the headers do not tell.
 void look_at(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
+  for (const auto& [found, names] : {std::pair(&split.samples, split.spec.sample_names()),
+                                     std::pair(&split.labels, split.spec.label_names())})
+    for (const PackingCount& count : count_packings(split.spec, names, comm))
+      for (const std::string& text : packing_texts(count, std::ssize(split.spec.files)))
+        add_once(found->packing, text);
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;

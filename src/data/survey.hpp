@@ -17,7 +17,7 @@ struct NumbersFound {
   std::vector<std::string> types;         ///< in the files, such as "float64"; those that occur
   std::vector<std::string> storage;       ///< "contiguous", "compressed (1 row a chunk)", ...
   std::string shape;                      ///< of one sample, channels last
-  std::vector<std::string> packing{};     ///< what is applied to the numbers in the files; each that occurs
+  std::vector<std::string> packing{};     ///< what is applied to the numbers in the files (packing_texts())
   std::vector<Index> row_bytes{};         ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
   std::optional<ChannelFacts> facts;      ///< of numbers; missing where labels are classes, or nothing was read

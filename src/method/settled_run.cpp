@@ -15,7 +15,6 @@
 #include "src/method/fusion.hpp"
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
-#include "src/training/batch_sampler.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sample_grid.hpp"
 
@@ -28,27 +27,6 @@ void require_agreement(const Config& config, const DatasetShape& shape, Comm& wo
     throw FaultError("the ranks read different configurations; is the file the same on every node?");
   if (!world.agree(static_cast<std::uint64_t>(shape.samples)))
     throw FaultError("the ranks see different data sets; is the file system the same on every node?");
-}
-
-// Checks every team of every stage. Teams that must first be measured are checked afterwards.
-void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks) {
-  const Index samples = shape.samples;
-  const auto require = [&](const Phase& phase) {
-    const int groups = ranks / Grid{phase.grid}.ranks();
-    require_batches(config.data, samples, phase, groups, config.training.accumulate);
-    require_norms(config, plan, shape.sample, phase, samples, groups);
-  };
-  for (const Stage& stage : plan.stages) {
-    if (stage.at_once) {
-      const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
-      if (teams) require_trainable(config, plan, stage, *teams, shape);
-      continue;
-    }
-    require(stage.coarse);
-    if (stage.dense) require(*stage.dense);
-  }
-  require(plan.last);
-  require_looks(plan, samples, plan.last.batch, ranks / Grid{plan.last.grid}.ranks());
 }
 
 // Every resolution has a grid that its network's layers can be cut by.
@@ -96,6 +74,25 @@ std::vector<std::string> choose_method(Config& config, const DatasetShape& shape
 }
 
 }  // namespace
+
+void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks) {
+  const Index samples = shape.samples;
+  const auto require = [&](const Phase& phase) {
+    require_rows(config, plan, phase,
+                 {shape.sample, samples, ranks / Grid{phase.grid}.ranks(), config.run.device != Device::cuda});
+  };
+  for (const Stage& stage : plan.stages) {
+    if (stage.at_once) {
+      const std::optional<TeamSizes> teams = given_teams(config.method, ranks);
+      if (teams) require_trainable(config, plan, stage, *teams, shape);
+      continue;
+    }
+    require(stage.coarse);
+    if (stage.dense) require(*stage.dense);
+  }
+  require(plan.last);
+  require_looks(plan, samples, plan.last.batch, ranks / Grid{plan.last.grid}.ranks());
+}
 
 Warnings::~Warnings() { print_warnings(lines_, world_); }
 

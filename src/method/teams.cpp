@@ -173,8 +173,7 @@ void require_trainable(const Config& config, const Plan& plan, const Stage& stag
                        const DatasetShape& shape) {
   const auto require = [&](const Phase& phase, int ranks, const std::string& who) {
     try {
-      require_batches(config.data, shape.samples, phase, ranks, config.training.accumulate);
-      require_norms(config, plan, shape.sample, phase, shape.samples, ranks);
+      require_rows(config, plan, phase, {shape.sample, shape.samples, ranks, config.run.device != Device::cuda});
     } catch (const ConfigError& error) {
       throw ConfigError(who + error.what());
     }

@@ -111,7 +111,8 @@ struct Workshop {
   double train(Config config) {
     const Plan plan = make_plan(config);
     for (const Phase& phase : plan.phases())
-      require_norms(config, plan, known.train.sample, phase, known.train.samples, 1);
+      require_rows(config, plan, phase,
+                   {known.train.sample, known.train.samples, 1, config.run.device != Device::cuda});
     config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
     Data data(config, self, Data::Reading::now, &known);
     RunReport silent;

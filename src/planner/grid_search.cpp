@@ -100,7 +100,7 @@ class Search {
     GridChoice made = choice;
     try {
       if (!trains_in_a_team(plan_, choices.phase))
-        require_batch(config_, settings_, choices.phase, choice.batch, static_cast<int>(groups));
+        require_batch(config_, plan_, settings_, choices.phase, choice.batch, static_cast<int>(groups));
       if (choices.phase.last())
         require_looks(plan_, static_cast<Index>(settings_.samples), choice.batch, static_cast<int>(groups));
       made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
@@ -170,9 +170,11 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
   return work;
 }
 
-void require_batch(const Config& config, const SearchSettings& settings, Phase phase, Index batch, int groups) {
+void require_batch(const Config& config, const Plan& plan, const SearchSettings& settings, Phase phase, Index batch,
+                   int groups) {
   phase.batch = static_cast<int>(batch);
-  require_batches(config.data, static_cast<Index>(settings.samples), phase, groups, config.training.accumulate);
+  require_rows(config, plan, phase,
+               {settings.sample, static_cast<Index>(settings.samples), groups, settings.on_cpu});
 }
 
 std::string memory_refusal(const Prediction& prediction, const SearchSettings& settings, const CostModel& costs) {

@@ -39,7 +39,7 @@ class Splits {
     if (!unknown) return known->second;
     const Index batch = batch_of(phase);
     try {
-      require_batch(config_, settings_, phase, batch, ranks);
+      require_batch(config_, plan_, settings_, phase, batch, ranks);
     } catch (const ConfigError& error) {
       note(phase, ranks, error.what());
       return known->second;

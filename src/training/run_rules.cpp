@@ -43,9 +43,9 @@ namespace {
 /// Whose rows a batch norm's statistics are of.
 enum class NormRows { team, rank, shard };
 
-NormRows norm_rows(const Config& config) {
+NormRows norm_rows(const Config& config, bool on_cpu) {
   if (config.training.global_batch_norm) return NormRows::team;
-  return shard_by_shard(config, config.run.device != Device::cuda) ? NormRows::shard : NormRows::rank;
+  return shard_by_shard(config, on_cpu) ? NormRows::shard : NormRows::rank;
 }
 
 // The fewest rows that one statistic is of, over the parts of all steps of an epoch. Shards have two sizes, whose rows
@@ -77,25 +77,29 @@ Index least_rows(const OrderSettings& order, NormRows of, int parts) {
   return least;
 }
 
-}  // namespace
-
-void require_norms(const Config& config, const Plan& plan, const Shape& sample, const Phase& phase, Index samples,
-                   int groups) {
-  OrderSettings order = order_settings(config.data, samples, groups, 0);
+void require_norms(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares) {
+  OrderSettings order = order_settings(config.data, shares.samples, shares.groups, 0);
   order.batch = phase.batch;
-  const NormRows of = norm_rows(config);
+  const NormRows of = norm_rows(config, shares.on_cpu);
   if (least_rows(order, of, config.training.accumulate) > 1) return;
   const auto backend = make_reference_backend();
-  const Network network(*backend, network_settings(config, plan, sample, phase.resolution));
+  const Network network(*backend, network_settings(config, plan, shares.sample, phase.resolution));
   for (const Entry& entry : network.entries()) {
     if (entry.kind != LayerKind::batch_norm || product(entry.input.spatial) > 1) continue;
     const char* whose = of == NormRows::team ? "" : of == NormRows::rank ? " on a rank" : " in a shard";
     throw ConfigError(fmt::format(
         "{}: in training a batch norm needs more than one value per channel, and batch {} of {} brings it a single row "
         "of one position{} in some steps ({} samples); use a larger batch{}, or layer_norm in its place",
-        entry.name, phase.batch, place_text(phase), whose, samples,
+        entry.name, phase.batch, place_text(phase), whose, shares.samples,
         of == NormRows::team ? "" : " or training.batch_norm = \"global\""));
   }
+}
+
+}  // namespace
+
+void require_rows(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares) {
+  require_batches(config.data, shares.samples, phase, shares.groups, config.training.accumulate);
+  require_norms(config, plan, phase, shares);
 }
 
 }  // namespace mrmf

@@ -21,11 +21,19 @@ void require_parts(const Config& config, bool on_cpu);
 /// has one step only.
 void require_looks(const Plan& plan, Index samples, Index batch, int groups);
 
-/// ConfigError, naming the layer: a batch norm that training gives a single value per channel in some step of the
-/// phase, on so many groups of ranks. Its output would be the same for every sample. With training.batch_norm = "local"
-/// that is one row on a rank, or in a shard that is computed by itself. requires: batches that require_batches() lets
-/// pass.
-void require_norms(const Config& config, const Plan& plan, const Shape& sample, const Phase& phase, Index samples,
-                   int groups);
+/// Who shares a phase's mini-batches: so many groups of ranks, each of which trains phase.batch samples of the data's
+/// `samples` in a step.
+struct BatchShares {
+  Shape sample;  ///< at full resolution
+  Index samples = 0;
+  int groups = 1;
+  bool on_cpu = true;  ///< where training would run
+};
+
+/// What a phase's batches must fulfil, whoever asks: require_batches(), and batch norms that get more than one value
+/// per channel in every step. The output of one over a single value would be the same for every sample. With
+/// training.batch_norm = "local" that is one row on a rank, or in a shard that is computed by itself. ConfigError, which
+/// names the layer.
+void require_rows(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares);
 
 }  // namespace mrmf

@@ -8,69 +8,42 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
-python=$(readlink -f "$(PATH=/usr/bin:$PATH command -v python3)")  # Debian's own, where there are several
-python_home=$("$python" -c 'import os; print(os.path.dirname(os.__file__))')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-skip() { echo "bundle test: skipped: $*"; exit 77; }
-fail() { echo "bundle test: $*" >&2; exit 1; }
+name=bundle node=$work/node log=$work/log
+. tests/bare_node.sh
 
-[ "$(id -u)" = 0 ] || skip "chroot needs root"
-unshare --mount --net true 2>/dev/null || skip "this machine allows no mounts of one's own"
-if ! [ -d /usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3 ]; then skip "no Open MPI in Debian's places"; fi
+require_a_node
 
 # The bare node: dash and glibc, nothing else.
 make_node() {
   local library
-  mkdir -p "$1"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp}
-  cp "$(command -v dash)" "$1/bin/sh"
+  make_places
+  mkdir -p "$node"/{lib64,lib/x86_64-linux-gnu}
+  cp "$(command -v dash)" "$node/bin/sh"
   for library in libc libm libdl librt libpthread libresolv libutil libmvec; do
-    cp -L "/lib/x86_64-linux-gnu/$library.so".* "$1/lib/x86_64-linux-gnu/"
+    cp -L "/lib/x86_64-linux-gnu/$library.so".* "$node/lib/x86_64-linux-gnu/"
   done
-  cp -L /lib64/ld-linux-x86-64.so.2 "$1/lib64/"
-  echo "root:x:0:0::/tmp:/bin/sh" >"$1/etc/passwd"
-  touch "$1"/dev/{null,zero,urandom}
-}
-
-# Runs a command there, without a network but for the loopback that MPI's ranks meet on; the mounts vanish with their name
-# space.
-on_node() {
-  timeout "${seconds:-200}" unshare --mount --net sh -c '
-    node=$1 python=$2; shift 2
-    "$python" -c "import fcntl, socket, struct  # SIOCSIFFLAGS: IFF_UP
-fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sh22x\", b\"lo\", 1))"
-    for device in null zero urandom; do mount --bind /dev/$device "$node/dev/$device"; done
-    if [ -d "$node/$1" ]; then mount --bind "$1" "$node/$1"; fi
-    shift
-    mount -t tmpfs none "$node/dev/shm"; mount --bind /sys "$node/sys"; mount --bind /proc "$node/proc"
-    exec env -i "$(command -v chroot)" "$node" /bin/sh -c "$@"' sh "$work/node" "$python" "$python_home" "$@"
-}
-
-add_libraries() {  # node, file
-  local library
-  ldd "$2" | grep -o '/[^ ]*' | while read -r library; do
-    mkdir -p "$1/${library%/*}"
-    cp -L "$library" "$1/$library"
-  done
+  cp -L /lib64/ld-linux-x86-64.so.2 "$node/lib64/"
 }
 
 # What a GPU machine has beside that; python3's own modules are mounted.
 add_tools() {
   local tool library
-  mkdir -p "$1/usr/bin" "$1/$python_home" "$1/out" "$1/build"
+  mkdir -p "$node/usr/bin" "$node/$python_home" "$node/out" "$node/build"
   for tool in bash cat cp cut date dirname env grep gzip head id ls mkdir mktemp mv readlink rm sed sleep sort tail tar tee \
     timeout tr "$python"; do
-    cp -L "$(command -v "$tool")" "$1/bin/"
-    add_libraries "$1" "$(command -v "$tool")"
+    cp -L "$(command -v "$tool")" "$node/bin/"
+    add_libraries "$(command -v "$tool")"
   done
-  for library in "$python_home"/lib-dynload/{_lzma,_hashlib,_bz2}.*; do add_libraries "$1" "$library"; done
-  ln -s "${python##*/}" "$1/bin/python3"
-  cp "$1/bin/bash" "$1/bin/env" "$1/usr/bin/"
+  for library in "$python_home"/lib-dynload/{_lzma,_hashlib,_bz2}.*; do add_libraries "$library"; done
+  ln -s "${python##*/}" "$node/bin/python3"
+  cp "$node/bin/bash" "$node/bin/env" "$node/usr/bin/"
 }
 
 write_config() {
-  cat >"$work/node/tmp/tiny.toml" <<'TOML'
+  cat >"$node/tmp/tiny.toml" <<'TOML'
 [data]
 files      = ["/tmp/tiny.h5"]
 train      = { samples = "train_frames", labels = "train_unitStar_par" }
@@ -89,28 +62,19 @@ threads = 1
 TOML
 }
 
-has() {  # text, log
-  grep -q "$1" "$2" || { cat "$2"; fail "'$1' is not in the output above"; }
-}
-
 jobs/bundle.sh --folder-only "$build" 2>&1
-make_node "$work/node"
-cp -r "$build/bundle/mrmf" "$work/node/a b"
+make_node
+cp -r "$build/bundle/mrmf" "$node/a b"
 write_config
 
-step() {  # title, command, text that the output must hold
-  echo "bundle test: $1"
-  on_node "$2" >"$work/log" 2>&1 || { cat "$work/log"; fail "failed: $1"; }
-  has "$3" "$work/log"
-}
 step "doctor" '"/a b/bin/mrmf" doctor' "backend .*oneDNN"
-has "^mrmf: CUDA libraries: " "$work/log"
+has "^mrmf: CUDA libraries: " "$log"
 step "simulate" '"/a b/bin/mrmf" simulate neuron --samples 80 --cells 2 --output /tmp/tiny.h5' "80 samples of 2 cells"
 step "train, one rank, by a relative path" 'cd "/a b/bin" && ./mrmf train /tmp/tiny.toml' "final validation loss"
-mv "$work/node/a b" "$work/node/moved"
+mv "$node/a b" "$node/moved"
 step "train, two ranks, after moving" '/moved/bin/mpirun -n 2 mrmf train /tmp/tiny.toml --overwrite' "final validation loss"
 step "two ranks know of each other" 'cd /moved && bin/mpirun -n 2 bin/mrmf doctor' "ranks  *2"
-[ -s "$work/node/tmp/run/result.json" ] || { ls "$work/node/tmp/run"; fail "the run left no result.json"; }
+[ -s "$node/tmp/run/result.json" ] || { ls "$node/tmp/run"; fail "the run left no result.json"; }
 # Every library has its licence beside it.
 licences=$build/bundle/mrmf/share/licences
 for library in "$build"/bundle/mrmf/lib/*.so.*; do
@@ -131,27 +95,27 @@ done
 emulated=$build/tests/emulated/libmrmf_cuda_emulated.so
 call() { sed -n "/^<!-- the $1 call -->/,/^\`\`\`\$/ { /^[^<\`]/p }" docs/gpu.md; }
 if [ -e "$emulated" ]; then
-  add_tools "$work/node"
-  tar -C "$build/bundle" -cf "$work/node/build/mrmf-bundle.tar.xz" --use-compress-program="xz -0" mrmf
-  cp "$emulated" "$work/node/emulated.so"
-  strip --strip-debug "$work/node/emulated.so"
-  rm -rf "$work/node/moved"
+  add_tools
+  tar -C "$build/bundle" -cf "$node/build/mrmf-bundle.tar.xz" --use-compress-program="xz -0" mrmf
+  cp "$emulated" "$node/emulated.so"
+  strip --strip-debug "$node/emulated.so"
+  rm -rf "$node/moved"
   seconds=1900
   for which in first second; do
     [ -n "$(call $which)" ] || fail "docs/gpu.md does not hold the $which call"
     echo "bundle test: the check's $which call"
     on_node "export TRIAL=1 CASES='layers: dense*,cuda: *gradients of fused*' OUT=/out MRMF_CUDA_MODULE=/emulated.so; cd /
-      bash -c '$(call $which)'" >"$work/log" 2>&1 || { cat "$work/log"; fail "the check failed in its $which call"; }
-    has " 0 FAILED" "$work/log"
+      bash -c '$(call $which)'" >"$log" 2>&1 || { cat "$log"; fail "the check failed in its $which call"; }
+    has " 0 FAILED" "$log"
     mkdir "$work/$which"
-    tar -C "$work/$which" -xzf "$work/node/out/gpu-check-$which.tar.gz"
-    cp "$work/node/out/gpu-check-$which.tar.gz" "$work/node/build/"
+    tar -C "$work/$which" -xzf "$node/out/gpu-check-$which.tar.gz"
+    cp "$node/out/gpu-check-$which.tar.gz" "$node/build/"
   done
-  has "| first | kernels | ok |" "$work/node/out/gpu.md"
-  has "| second | two ranks that share samples on one card | ok |" "$work/node/out/gpu.md"
+  has "| first | kernels | ok |" "$node/out/gpu.md"
+  has "| second | two ranks that share samples on one card | ok |" "$node/out/gpu.md"
   for file in "$work"/first/{device,first-cosmoflow-bf16,ours-neuron_inverter-bf16,gradients-neuron_inverter-bf16}.json "$work/second/steps.jsonl"; do
     [ -s "$file" ] || fail "the packed results lack ${file##*/}"
   done
-  [ "$(ls "$work/node/out" | wc -l)" = 3 ] || { ls "$work/node/out"; fail "the calls left more than the page and two archives"; }
+  [ "$(ls "$node/out" | wc -l)" = 3 ] || { ls "$node/out"; fail "the calls left more than the page and two archives"; }
 fi
 echo "bundle test: all of it works on a bare node"

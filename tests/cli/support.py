@@ -45,6 +45,25 @@ threads = 1
 """ + LAYERS
 
 
+def rows_config(*network, files=("data.h5",), validation=0.25):
+    """A configuration that trains for an epoch on arrays "x" and "y", of which some rows validate; in the folder "run"."""
+    names = ", ".join(f'"{name}"' for name in files)
+    return f"""
+[data]
+files = [{names}]
+train = {{ samples = "x", labels = "y" }}
+split = {{ by = "rows", validation = {validation} }}
+[training]
+batch = 8
+epochs = 1
+[method]
+name = "baseline"
+[run]
+folder = "run"
+threads = 1
+""" + layers(*network)
+
+
 def make_data(path, train=96, validation=40, length=64, channels=3, dtype="float32", seed=0):
     """Two labels that a small network can learn: the mean and the slope of the first channel."""
     rng = np.random.default_rng(seed)

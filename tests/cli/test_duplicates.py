@@ -6,23 +6,9 @@ import unittest
 import h5py
 import numpy as np
 
-from support import MrmfTest, layers
+from support import MrmfTest, rows_config
 
-CONFIG = """
-[data]
-files = [{files}]
-train = {{ samples = "x", labels = "y" }}
-split = {{ by = "rows", validation = 0.25 }}
-[training]
-batch = 8
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "run"
-threads = 1
-""" + layers("conv filters=4 kernel=3", "relu", "flatten", "dense units=1")
-
+NETWORK = ("conv filters=4 kernel=3", "relu", "flatten", "dense units=1")
 ROWS, WIDTH, CHANNELS = 40, 32, 2
 
 
@@ -54,7 +40,7 @@ class Duplicates(MrmfTest):
         self.virtual(name, *([(here, source, key, there) for here, source, there in pieces] for key in "xy"), rows=rows)
 
     def config(self, *files):
-        self.write("c.toml", CONFIG.format(files=", ".join(f'"{name}"' for name in files)))
+        self.write("c.toml", rows_config(*NETWORK, files=files))
 
     def refused(self, *told, words=(), commands=("train", "data", "plan"), ranks=0):
         """One line in every command, that names what and where; nothing is written."""

@@ -8,20 +8,7 @@ import numpy as np
 
 import support
 
-CONFIG = """
-[data]
-files = ["master.h5"]
-train = { samples = "x", labels = "y" }
-split = { by = "rows", validation = 0.25 }
-[training]
-batch = 8
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "run"
-threads = 1
-""" + support.layers("conv filters=3 kernel=3", "relu", "flatten", "dense units=1")
+CONFIG = support.rows_config("conv filters=3 kernel=3", "relu", "flatten", "dense units=1", files=["master.h5"])
 
 
 def values(level, seed):

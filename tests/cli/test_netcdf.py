@@ -161,7 +161,7 @@ class Packed(support.MrmfTest):
                 ({"missing_value": np.array([], "i2")}, "attribute 'missing_value' holds 0 numbers"),
                 ({"valid_range": [1]}, "attribute 'valid_range' holds 1 numbers, and 2 are wanted"),
                 ({"valid_min": np.nan}, "attribute 'valid_min' holds NaN"),
-                ({"_Unsigned": 1}, "attribute '_Unsigned' is not one string")):
+                ({"_Unsigned": 1}, "attribute '_Unsigned' is of type 64-bit integer, no text")):
             with h5py.File(self.path("bad.h5"), "w") as file:
                 file["t"] = good
                 file["t"].attrs.update(own)

@@ -9,20 +9,7 @@ from h5py import h5d, h5p, h5s, h5t, h5z
 
 import support
 
-CONFIG = """
-[data]
-files = ["data.h5"]
-train = { samples = "x", labels = "y" }
-split = { by = "rows" }
-[training]
-batch = 8
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "run"
-threads = 1
-""" + support.layers("flatten", "dense units=1")
+CONFIG = support.rows_config("flatten", "dense units=1", validation=0.2)
 
 
 class Types(support.MrmfTest):

@@ -27,14 +27,19 @@ def finite(loss):
     return loss is not None and math.isfinite(loss)
 
 
+def unlike(a, b, kinds):
+    """Why the losses of two runs of the same steps cannot be compared; None where they can."""
+    if not a or len(a) != len(b):
+        return f"{len(a)} {kinds[0]} and {len(b)} {kinds[1]}"
+    return None if all(finite(loss) for loss in a + b) else "a loss is not finite"
+
+
 def graph(eager_file, graph_file):
     """(equal?, line). Losses of every step, and the hash of the parameters after the last."""
     eager, captured = read(eager_file), read(graph_file)
     a, b = eager["losses"], captured["losses"]
-    if not a or len(a) != len(b):
-        return False, f"{len(a)} eager steps and {len(b)} captured ones"
-    if not all(finite(loss) for loss in a + b):
-        return False, "a loss is not finite"
+    if why := unlike(a, b, ("eager steps", "captured ones")):
+        return False, why
     for step, (x, y) in enumerate(zip(a, b), 1):
         if x != y:
             return False, f"losses of step {step} differ: eager {x!r}, graph {y!r}"
@@ -47,10 +52,8 @@ def loss(fixed_file, timed_file):
     """(near?, line). The last losses, and the speed."""
     fixed, timed = read(fixed_file), read(timed_file)
     a, b = fixed["losses"], timed["losses"]
-    if not a or len(a) != len(b):
-        return False, f"{len(a)} steps with fixed plans and {len(b)} with timed ones"
-    if not all(finite(each) for each in a + b):
-        return False, "a loss is not finite"
+    if why := unlike(a, b, ("steps with fixed plans", "with timed ones")):
+        return False, why
     difference = abs(a[-1] - b[-1]) / abs(a[-1])
     return difference <= RELATIVE_LOSS, (
         f"{timed['samples_per_second']:,.0f} samples/s, {1e3 * timed['step_seconds']:.3f} ms a step; loss {b[-1]:.6g} after "
@@ -62,7 +65,7 @@ def runs(one, two):
     if (a["ranks"], b["ranks"]) != (1, 2):
         return False, f"wanted runs of 1 and 2 ranks, got {a['ranks']} and {b['ranks']}"
     x, y = a["validation_loss"], b["validation_loss"]
-    if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
+    if not (finite(x) and finite(y)):
         return False, "a validation loss is not finite"
     difference = abs(x - y) / abs(x)
     return difference <= RELATIVE, (f"validation loss {x:.6g} on one rank, {y:.6g} on two: "

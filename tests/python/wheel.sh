@@ -7,16 +7,10 @@ cd "$(dirname "$0")/../.."
 build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-node=$work/node
+name=wheel node=$work/node log=$work/log node_variables="PATH=/site/bin:/bin PYTHONPATH=/site:/ PYTHONDONTWRITEBYTECODE=1"
+. tests/bare_node.sh
 
-skip() { echo "wheel test: skipped: $*"; exit 77; }
-fail() { echo "wheel test: $*" >&2; exit 1; }
-
-[ "$(id -u)" = 0 ] || skip "chroot needs root"
-unshare --mount --net true 2>/dev/null || skip "this machine allows no mounts of one's own"
-[ -d /usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3 ] || skip "no Open MPI in Debian's places"
-python=$(readlink -f "$(PATH=/usr/bin:$PATH command -v python3)")
-python_home=$("$python" -c 'import os; print(os.path.dirname(os.__file__))')
+require_a_node
 "$python" -m venv "$work/venv" 2>"$work/log" || skip "python3 makes no virtual environments: $(tail -n 1 "$work/log")"
 mkdir "$work/wheels"
 "$work/venv/bin/pip" -q download --only-binary :all: -d "$work/wheels" numpy h5py >"$work/log" 2>&1 ||
@@ -26,16 +20,13 @@ jobs/python/make_wheel.py "$build"
 cp "$build"/mrmf-*.whl "$work/wheels/"
 
 copy_with_libraries() {
-  local library
   mkdir -p "$node/${1%/*}"
   cp -L "$1" "$node/$1"
-  { ldd "$1" || true; } | { grep -o '/[^ ]*' || true; } | while read -r library; do
-    mkdir -p "$node/${library%/*}"
-    cp -L "$library" "$node/$library"
-  done
+  add_libraries "$1"
 }
 
-mkdir -p "$node"/{bin,dev/shm,etc,proc,sys,tmp} "$node/$python_home"
+make_places
+mkdir -p "$node/$python_home"
 copy_with_libraries "$(command -v dash)"
 cp "$node/$(command -v dash)" "$node/bin/sh"
 copy_with_libraries "$python"
@@ -45,29 +36,8 @@ for library in libstdc++.so.6 libgcc_s.so.1 libm.so.6 librt.so.1 libdl.so.2 libp
     cp -L "/usr/lib/x86_64-linux-gnu/$library" "$node/lib/x86_64-linux-gnu/"
 done
 for module in "$python_home"/lib-dynload/*.so; do copy_with_libraries "$module"; done
-echo "root:x:0:0::/tmp:/bin/sh" >"$node/etc/passwd"
-touch "$node"/dev/{null,zero,urandom}
 cp -r "$work/wheels" "$node/wheels"
 cp -r "$("$work/venv/bin/python" -c 'import os, pip; print(os.path.dirname(pip.__file__))')" "$node/pip"
-
-# Runs a command there, without a network but for the loopback that MPI's ranks meet on.
-on_node() {
-  timeout 200 unshare --mount --net sh -c '
-    node=$1 python=$2 home=$3; shift 3
-    "$python" -c "import fcntl, socket, struct  # SIOCSIFFLAGS: IFF_UP
-fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sh22x\", b\"lo\", 1))"
-    for device in null zero urandom; do mount --bind /dev/$device "$node/dev/$device"; done
-    mount --bind "$home" "$node/$home"
-    mount -t tmpfs none "$node/dev/shm"; mount --bind /sys "$node/sys"; mount --bind /proc "$node/proc"
-    exec env -i PATH=/site/bin:/bin PYTHONPATH=/site:/ PYTHONDONTWRITEBYTECODE=1 \
-      "$(command -v chroot)" "$node" /bin/sh -c "$1"' sh "$node" "$python" "$python_home" "$1"
-}
-
-step() {  # title, command, text that the output must hold
-  echo "wheel test: $1"
-  on_node "$2" >"$work/log" 2>&1 || { cat "$work/log"; fail "failed: $1"; }
-  grep -q "$3" "$work/log" || { cat "$work/log"; fail "'$3' is not in the output above"; }
-}
 
 cat >"$node/use.py" <<'PYTHON'
 import sys

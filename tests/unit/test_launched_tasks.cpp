@@ -11,12 +11,14 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-std::optional<LaunchedTasks> tasks_of(const Environment& environment) {
-  return launched_tasks([&](const char* name) {
+Variable in(const Environment& environment) {
+  return [&environment](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
-  });
+  };
 }
+
+std::optional<LaunchedTasks> tasks_of(const Environment& environment) { return launched_tasks(in(environment)); }
 
 Environment operator+(Environment one, const Environment& other) {
   for (const auto& [name, value] : other) one[name] = value;
@@ -74,6 +76,17 @@ TEST_CASE("launched tasks: srun, with and without PMI, and the way to start them
     CHECK(tasks->text("Open MPI v4.1.4").find("srun --mpi=pmix") != std::string::npos);
   }
   CHECK(tasks_of(kBatch + step(3, 0))->first());
+}
+
+TEST_CASE("launched tasks: srun that tells of them by PMI-1 or 2 alone") {
+  const auto told = [](const Environment& environment) { return only_told_by_sruns_pmi(in(environment)); };
+  CHECK(told(step(2, 1) + pmi2(2, 1)));
+  CHECK(told(step(1, 0) + pmi2(1, 0)));
+  CHECK_FALSE(told(step(2, 1)));                                                // by nothing
+  CHECK_FALSE(told(pmi2(2, 1)));                                                // by another launcher
+  CHECK_FALSE(told(step(2, 1) + pmi2(2, 0)));                                   // the same, started by srun
+  CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + Environment{{"PMIX_RANK", "1"}}));  // by PMIx, too
+  CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + mpirun(2, 1)));
 }
 
 TEST_CASE("launched tasks: launchers of another MPI") {
