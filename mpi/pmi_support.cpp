@@ -47,7 +47,8 @@ bool is_without_pmi() {
   std::from_chars(version.data() + kName.size(), version.data() + version.size(), major);
   if (major >= 5) return true;
   const std::string folder = library_folder().string();
-  for (const std::string plugins : {"/openmpi*", "/*/openmpi/lib/openmpi*"}) {  // usual; Debian's, below a bundle's lib
+  // As usual; Debian's; those of a bundle, which keeps Debian's places below its own libraries.
+  for (const std::string plugins : {"/openmpi*", "/openmpi/lib/openmpi*", "/*/openmpi/lib/openmpi*"}) {
     const std::vector<std::string> all = found(folder + plugins + "/mca_pmix_*.so");
     if (all.empty()) continue;
     return std::ranges::none_of(

@@ -58,9 +58,13 @@ std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::stri
   return arrays;
 }
 
-bool same_kind(const FileArray& one, const FileArray& other) {
-  return one.name == other.name && one.shape == other.shape &&
-         (one.type == other.type || one.unclear || other.unclear);
+/// Whether types count: those of a file's groups are read as one.
+enum class Types { same, any };
+
+bool same_kind(const FileArray& one, const FileArray& other, Types types) {
+  const bool any = types == Types::any || one.unclear || other.unclear;
+  const bool alike = any ? is_number(one) == is_number(other) : one.type == other.type;
+  return one.name == other.name && one.shape == other.shape && alike;
 }
 
 std::string kind_text(const Place& place, const FileArray& array) {
@@ -71,13 +75,13 @@ std::string kind_text(const Place& place, const FileArray& array) {
 /// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Place> places, const std::vector<std::string>& names, PackingRule packing)
+  Compared(std::vector<Place> places, const std::vector<std::string>& names, Types types, PackingRule packing)
       : places_(std::move(places)), packing_(packing) {
     arrays_ = arrays_at(places_.front(), names, packing);
     for (const Place& place : places_) {
       const std::vector<FileArray> here = arrays_at(place, names, packing);
       for (std::size_t i = 0; i < std::min(here.size(), arrays_.size()); ++i) {
-        const bool same = same_kind(here[i], arrays_[i]);
+        const bool same = same_kind(here[i], arrays_[i], types);
         if (!same && unlike_.empty() && here[i].name == arrays_[i].name)
           unlike_ = kind_text(place, here[i]) + ", and " + kind_text(places_.front(), arrays_[i]);
         alike_ = alike_ && same;
@@ -272,7 +276,7 @@ bool find_groups(const std::vector<std::string>& paths, const std::vector<FileAr
                                   [&](const std::string& group) {
                                     return Place{paths.front(), group};
                                   }),
-                          siblings.names, given.packing);
+                          siblings.names, Types::same, given.packing);
   if (!compared.unlike().empty())
     layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
   std::vector<FileArray> arrays = of_all(compared, std::ssize(siblings.groups), given);
@@ -297,7 +301,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
                                   [&](const std::string& path) {
                                     return Place{path, ""};
                                   }),
-                          names_of(paths.front()).datasets, given.packing);
+                          names_of(paths.front()).datasets, Types::any, given.packing);
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;

@@ -79,8 +79,8 @@ class Search {
     for (const Grid& grid : grids_of(settings_.ranks.ranks, axes)) add(choices, refusals, grid, axes);
     choices.refused = refusals.lines();
     if (choices.fitting.empty())
-      throw ConfigError(fmt::format("{}: no grid of {} ranks fits:\n  {}", place_text(phase), settings_.ranks.ranks,
-                                    fmt::join(choices.refused, "\n  ")));
+      throw ConfigError(fmt::format("{}: no grid of {} ranks fits: {}", place_text(phase), settings_.ranks.ranks,
+                                    fmt::join(choices.refused, "; ")));
     std::ranges::stable_sort(choices.fitting, {}, &GridChoice::seconds);
     return choices;
   }

@@ -147,10 +147,10 @@ class Labels(InitTest):
             self.assertIn("'y' holds one-hot rows: 3 classes", said)
             self.assertIn('loss = "cross_entropy"', text)
             found = json.loads(self.mrmf("data", "a.toml", "--json"))
-            counts = sum(np.array(found[part]["label"]["classes"]) for part in ("training", "validation"))
+            counts = sum(np.array(found[part]["class_counts"]) for part in ("training", "validation"))
             there = np.isfinite(values).all(1)
             np.testing.assert_array_equal(counts, np.bincount(self.k[there]))
-            self.trains("a")
+            self.mrmf("train", "a.toml", "--overwrite", "--set", "training.epochs=1")
 
     def test_other_marks_are_told(self):
         for high, low in ((255, 0), (1, -1), (0.9, 0.05)):
@@ -179,9 +179,8 @@ class Labels(InitTest):
                 if values:
                     self.assertIn(f"class_values = {values}".replace('"', ""), text)
                 self.assertEqual(odd is None or odd in said, True, said)
-                self.trains("a")
-                # The run's own copy of the configuration names the same classes.
                 self.mrmf("train", "a.toml", "--overwrite", "--set", "training.epochs=1")
+                self.mrmf("evaluate", "run-a")  # the run's own copy of the configuration names the same classes
         self.file("b", x=self.x, y=np.array(["1", "2", "none"], "S4")[self.k])
         self.fails(3, "init", "b.h5", "-o", "b.toml", message="some are numbers and some are words")
 
@@ -216,6 +215,49 @@ class Roles(InitTest):
         column[3] = np.nan
         _, said = self.role(column)
         self.assertIn("'split' does not say what rows are for", said)
+
+
+class Groups(InitTest):
+    """A group is a sample, and never the label of another."""
+
+    def groups(self, fill):
+        rng = np.random.default_rng(11)
+        with h5py.File(self.path("g.h5"), "w") as file:
+            for i in range(20):
+                group = file.create_group(f"s{i:02}")
+                group["data"] = rng.normal(i % 2, 0.1, (16, 16)).astype("f4")
+                fill(group, i)
+
+    def test_words(self):
+        def array(group, i):
+            group["kind"] = "ab"[i % 2]
+            group["written"] = f"day {i}"
+
+        def attribute(group, i):
+            group.attrs["kind"], group.attrs["written"] = "ab"[i % 2], np.bytes_(f"day {i}")
+
+        for fill, name in ((array, "kind"), (attribute, "@kind")):
+            self.groups(fill)
+            said = self.mrmf("init", "g.h5", "-o", "g.toml", "--folder", "run-g", "--overwrite")
+            self.assertIn(f"'{name}' holds 2 words: 2 classes", said)
+            self.assertIn(f'samples = "data", labels = "{name}"', self.read("g.toml"))
+            self.assertIn('class_values = ["a", "b"]', self.read("g.toml"))
+            self.mrmf("train", "g.toml", "--set", "training.epochs=1", "--overwrite")
+
+    def test_unlike_groups(self):
+        def types(group, i):
+            group["label"] = i / 7
+            if i % 2:
+                data = group["data"][:].astype("f8")
+                del group["data"]
+                group["data"] = data
+
+        self.groups(types)
+        self.fails(3, "init", "g.h5", "-o", "g.toml", message="the groups beside each other are no samples, of which all are "
+                   "alike: 'data' of s")
+        self.groups(lambda group, i: None)  # without labels
+        self.fails(3, "init", "g.h5", "-o", "g.toml", message="no other array has its 16 rows to be labels")
+        self.assertFalse(os.path.exists(self.path("g.toml")))
 
 
 class Origins(InitTest):
