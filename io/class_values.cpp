@@ -17,7 +17,8 @@ std::optional<std::size_t> one_hot_place(ConstSpan row) {
   constexpr float kRounding = 1e-4F;
   const auto is = [](float value, float wanted) { return std::abs(value - wanted) <= kRounding; };
   const auto one = std::ranges::find_if(row, [&](float v) { return !is(v, 0); });
-  if (one == row.end() || !is(*one, 1) || std::any_of(one + 1, row.end(), [&](float v) { return !is(v, 0); })) return {};
+  if (one == row.end() || !is(*one, 1) || std::any_of(one + 1, row.end(), [&](float v) { return !is(v, 0); }))
+    return {};
   return static_cast<std::size_t>(one - row.begin());
 }
 

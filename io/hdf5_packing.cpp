@@ -102,8 +102,10 @@ void read_range(const Attributes& from, const InStored& in, Packing& packing) {
                                      ", so that no number is valid; the smaller comes first");
     return;
   }
-  for (const long double least : from.numbers("valid_min", 1, 1)) packing.least = in.limit(from, "valid_min", least, true);
-  for (const long double most : from.numbers("valid_max", 1, 1)) packing.most = in.limit(from, "valid_max", most, false);
+  for (const long double least : from.numbers("valid_min", 1, 1))
+    packing.least = in.limit(from, "valid_min", least, true);
+  for (const long double most : from.numbers("valid_max", 1, 1))
+    packing.most = in.limit(from, "valid_max", most, false);
 }
 
 /// What netCDF fills arrays of a type with that say nothing else; none for integers of one byte, of which it masks

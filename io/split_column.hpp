@@ -28,9 +28,9 @@ enum class RowRole { train, validation, neither };
 
 /// What rows of each of the column's values are for. The values that the choice names for validation validate; without
 /// any, all numbers but 0. The values that it names for training train; without any, 0 does, or the words "train",
-/// "Training" and others like them, or the only value that is left. All others are for neither. DataError, with the key to set, where that does
-/// not tell: words without a choice, more than two values without one, a named value that no row has, several values of
-/// which none is known to train.
+/// "Training" and others like them, or the only value that is left. All others are for neither. DataError, with the key
+/// to set, where that does not tell: words without a choice, more than two values without one, a named value that no
+/// row has, several values of which none is known to train.
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
 
 /// The words that usually stand for training and validation; in small letters.

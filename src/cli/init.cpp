@@ -155,9 +155,10 @@ Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
 void require_numbers_there(const ChannelFacts& facts, const std::string& name, const std::string& option) {
   for (std::size_t c = 0; c < facts.count.size(); ++c)
     if (facts.count[c] == 0)
-      throw DataError(fmt::format("every number of {}'{}' is missing in the rows that train; correct its attributes, "
-                                  "name others with {}, or read numbers as they are stored (--packing ignore)",
-                                  facts.count.size() > 1 ? fmt::format("channel {} of ", c) : "", name, option));
+      throw DataError(
+          fmt::format("every number of {}'{}' is missing in the rows that train; correct its attributes, "
+                      "name others with {}, or read numbers as they are stored (--packing ignore)",
+                      facts.count.size() > 1 ? fmt::format("channel {} of ", c) : "", name, option));
 }
 
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have

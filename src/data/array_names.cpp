@@ -72,6 +72,8 @@ bool is_for_training(const std::string& name) { return has_any(name, kTrain); }
 
 bool is_held_out(const std::string& name) { return has_any(name, kHeldOut); }
 
+bool is_only_held_out(const std::string& name) { return is_held_out(name) && !is_for_training(name); }
+
 bool is_like_labels(const std::string& name) {
   if (has_any(name, {"label", "target", "class", "mask", "param", "parameter", "par", "truth", "groundtruth", "gt",
                      "kind", "seg", "segmentation", "annotation", "clean", "denoised", "output", "response"}))
@@ -100,8 +102,7 @@ bool is_named_beside(const std::string& labels, const std::string& samples) {
 bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
 
 bool is_like_mark(const std::string& name) {
-  return has_any(name, {"held", "heldout", "holdout", "mark", "marked"}) ||
-         (is_held_out(name) && !is_for_training(name));
+  return has_any(name, {"held", "heldout", "holdout", "mark", "marked"}) || is_only_held_out(name);
 }
 
 bool is_like_row_numbers(const std::string& name) {

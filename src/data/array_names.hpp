@@ -8,9 +8,11 @@ namespace mrmf {
 
 /// By the name, as one of its words.
 bool is_for_training(const std::string& name);
-bool is_held_out(const std::string& name);  ///< validation or test
+bool is_held_out(const std::string& name);       ///< validation or test
+bool is_only_held_out(const std::string& name);  ///< and not for training, too
 bool is_like_labels(const std::string& name);
-/// Whether both have the same name, but that one of its words is one for labels: "b_x" and "b_y", "images" and "labels".
+/// Whether both have the same name, but that one of its words is one for labels: "b_x" and "b_y", "images" and
+/// "labels".
 bool is_named_beside(const std::string& labels, const std::string& samples);
 /// What rows are for, whatever is in it: "split", "fold", "role", ...
 bool is_like_split(const std::string& name);

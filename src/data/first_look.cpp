@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -15,18 +14,17 @@
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/row_source.hpp"
-#include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/data/array_names.hpp"
 #include "src/data/label_guess.hpp"
 #include "src/data/row_layout.hpp"
+#include "src/data/split_guess.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
 constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
-constexpr std::size_t kFewRoles = 12;  // different numbers of a column that may say what rows are for
 constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
 
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
@@ -54,7 +52,7 @@ bool may_be_samples(const FileArray& array) {
   return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
 }
 
-bool held_out(const FileArray& array) { return is_held_out(array.name) && !is_for_training(array.name); }
+bool held_out(const FileArray& array) { return is_only_held_out(array.name); }
 
 /// The best of some arrays, and others that a user may have meant.
 struct Choice {
@@ -81,7 +79,9 @@ Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& p
     if (may_be_samples(array) && !held_out(array)) candidates.push_back(&array);
   if (candidates.empty()) return {};
   const auto size = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
-  const auto rank = [&](const FileArray* array) { return std::tuple(size(*array), !array->integer(), array->file == path); };
+  const auto rank = [&](const FileArray* array) {
+    return std::tuple(size(*array), !array->integer(), array->file == path);
+  };
   Choice choice{*std::ranges::max_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) { return size(array) == size(*choice.best); });
   return choice;
@@ -102,8 +102,8 @@ std::string group_of(const FileArray& array) { return array.name.substr(0, array
 
 // Another array with as many rows: rather one whose name is that of the samples with a word for labels in it, then one
 // named like labels, then one that lies in the same file, then the one with fewer numbers per row, then one of the same
-// group. All that are of the same split, and no row numbers, may be meant: of several labels the file does not say which
-// are to be learnt.
+// group. All that are of the same split, and no row numbers, may be meant: of several labels the file does not say
+// which are to be learnt.
 Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes,
                      const std::string& split_column) {
   std::vector<const FileArray*> candidates;
@@ -123,8 +123,8 @@ Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samp
   };
   Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) {
-    return !array.words && !array.unclear && role(array) == role(*choice.best) && held_out(array) == held_out(*choice.best) &&
-           labels_fit(array, samples, axes);
+    return !array.words && !array.unclear && role(array) == role(*choice.best) &&
+           held_out(array) == held_out(*choice.best) && labels_fit(array, samples, axes);
   });
   return choice;
 }
@@ -178,9 +178,10 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
     choice.tell("labels", look.reasons);
     for (const FileArray& array : arrays)
       if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
-        look.reasons.push_back(fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
-                                           "applied; --labels takes it, and tells what is wrong",
-                                           array.name));
+        look.reasons.push_back(
+            fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
+                        "applied; --labels takes it, and tells what is wrong",
+                        array.name));
     return *choice.best;
   }
   if (const std::string why = why_no_labels(arrays, samples); !why.empty()) throw DataError(path + ": " + why);
@@ -188,80 +189,6 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
       fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; {}there are "
                   "{}; name them with --samples and --labels",
                   path, samples.name, samples.rows(), hint.empty() ? "" : hint + "; ", list(arrays)));
-}
-
-bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
-  return array.rows() == samples.rows() && array.per_row() == 1 && array.name != samples.name;
-}
-
-// The values of a column that says what rows are for; none where the array is none, and `why` then.
-std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path, PackingRule packing,
-                                       std::string& why) {
-  try {
-    DatasetSpec spec;
-    spec.files = {path};
-    spec.packing = packing;
-    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()});
-  } catch (const DataError& error) {
-    why = error.what();
-    return {};
-  }
-}
-
-// How to make a split of a column that may be one of roles or of folds: which value validates, only the user knows.
-std::string split_hint(const FileArray& array, const std::vector<std::string>& values) {
-  const auto shown_values = [&](auto first, auto last) {
-    std::vector<std::string> texts;
-    for (; first != last; ++first) texts.push_back(array.words ? "\"" + *first + "\"" : *first);
-    return fmt::format("{}", fmt::join(texts, ", "));
-  };
-  // Of three, the middle one validates and the last one tests, unless they are folds.
-  const bool roles = values.size() == 3 && in_small_letters(array.name).find("fold") == std::string::npos;
-  const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
-  const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
-  const bool first_trains = validates != values.begin();
-  return fmt::format(
-      "'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = [{}], train = [{}] }}",
-      array.name, fmt::join(values, ", "), array.name, shown_values(validates, validates + 1),
-      first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
-}
-
-// Words such as "train" and "val"; or a mark of 0 and 1 that is named like validation. Other numbers may be folds or
-// roles, which only the user knows.
-void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       FirstLook& look) {
-  const bool held_out_samples =
-      std::ranges::any_of(arrays, [](const FileArray& array) { return held_out(array) && array.per_row() > 1; });
-  std::vector<std::string> told;
-  for (const FileArray& array : arrays) {
-    if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
-    const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
-    const bool named = is_like_split(array.name);
-    if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
-    std::string why;
-    const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
-    if (!column && named) told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
-    if (!column) continue;
-    const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
-    const auto& values = column->values;
-    if (array.words) {
-      std::vector<std::string> validate;
-      std::ranges::copy_if(values, std::back_inserter(validate), is_validation_word);
-      if (validate.empty())
-        std::ranges::copy_if(values, std::back_inserter(validate), [](const std::string& v) { return is_held_out(v); });
-      if (std::ranges::none_of(values, is_training_word) || validate.empty()) {
-        if (named && few) told.push_back(split_hint(array, values));
-      } else if (look.split_column.empty()) {
-        look.split_column = array.name;
-        look.split_validation = validate;
-      }
-    } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
-      look.split_column = array.name;
-    } else if (few) {
-      told.push_back(split_hint(array, values));
-    }
-  }
-  if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
 }
 
 const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
@@ -387,8 +314,8 @@ FirstLook look_at_files(const std::vector<std::string>& paths, const GivenNames&
   std::vector<std::string> of_axes;
   look.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   if (look.rows == RowForm::axis) find_split_column(arrays, samples, path, look);
-  const FileArray& labels =
-      given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, look) : named(arrays, given.labels, path);
+  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, look)
+                                                 : named(arrays, given.labels, path);
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   look.samples = samples.name;
   look.may_miss = samples.may_miss;

@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bitset>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "io/axis_order.hpp"
@@ -19,61 +16,14 @@
 #include "io/labels.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
-#include "src/data/array_names.hpp"
+#include "src/data/label_values.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index kMostClasses = 256;
-constexpr Index kMostCounted = 65536;    // whole numbers of which is known which there are
-constexpr Index kMostMarks = 200;        // classes of positions: more are rather an image of bytes
-constexpr std::size_t kFewNumbers = 16;  // as few different numbers as this are hardly measured ones
-constexpr double kLeastShare = 0.75;     // of the classes, which must occur
-
-/// What labels of all files hold.
-struct Values {
-  bool whole = true, from_0_to_1 = true;
-  double least = 0, most = 0;
-  Index count = 0;
-  std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
-  std::set<float> others;             ///< of all other numbers a few
-  bool one_hot = true;                ///< every label has a single 1, and zeros
-  bool marked = true;                 ///< every label has a single number that is larger than all others, which are one
-  std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
-  std::set<std::string> words;        ///< the different ones, of labels that are words
-
-  void add(float value) {
-    if (!std::isfinite(value)) return;
-    least = count == 0 ? value : std::min<double>(least, value);
-    most = count == 0 ? value : std::max<double>(most, value);
-    ++count;
-    const bool is_whole = value == std::floor(value);
-    whole = whole && is_whole;
-    from_0_to_1 = from_0_to_1 && (value == 0 || value == 1);
-    if (is_whole && value >= 0 && value < kMostCounted)
-      classes.set(static_cast<std::size_t>(value));
-    else if (others.size() <= kFewNumbers)
-      others.insert(value);
-  }
-  /// A label of several numbers.
-  void add_label(ConstSpan label) {
-    if (!std::ranges::all_of(label, [](float value) { return std::isfinite(value); })) return;  // the row is left out
-    one_hot = one_hot && one_hot_place(label);
-    const auto [low, high] = std::ranges::minmax(label);
-    const auto lows = std::ranges::count(label, low), highs = std::ranges::count(label, high);
-    if (!marks) marks.emplace(low, high);
-    marked = marked && highs == 1 && highs + lows == std::ssize(label) && *marks == std::pair(low, high);
-  }
-  std::size_t distinct() const { return classes.count() + others.size(); }
-  /// The different numbers, where they are few.
-  std::vector<float> listed() const {
-    std::vector<float> all(others.begin(), others.end());
-    for (std::size_t i = 0; i < classes.size(); ++i)
-      if (classes.test(i)) all.push_back(static_cast<float>(i));
-    std::ranges::sort(all);
-    return all;
-  }
-};
+constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
+constexpr double kLeastShare = 0.75;  // of the classes, which must occur
 
 /// How labels lie beside samples.
 struct LabelLayout {
@@ -129,7 +79,7 @@ LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const s
 }
 
 /// Adds the labels of a file, which lie as those of the first.
-void add_values(const RowSource& labels, const LabelLayout& layout, Values& all) {
+void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues& all) {
   const Index width = labels.row_elements(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
   std::vector<std::byte> raw;
   for (Index row = 0; row < labels.shape().front(); row += step) {
@@ -158,7 +108,7 @@ void add_values(const RowSource& labels, const LabelLayout& layout, Values& all)
 }
 
 /// Whether whole numbers are classes: nearly all from 0 to the largest occur. Numbers far apart are marks or counts.
-bool dense(const Values& values) {
+bool dense(const LabelValues& values) {
   return values.least >= 0 && values.most >= 1 && values.others.empty() &&
          static_cast<double>(values.distinct()) >= kLeastShare * (values.most + 1);
 }
@@ -167,7 +117,7 @@ bool dense(const Values& values) {
 struct Found {
   const FileArray& labels;
   LabelLayout layout;
-  Values values;
+  LabelValues values;
   bool integer() const { return labels.integer(); }
   bool whole() const { return integer() && values.whole; }
   bool one() const { return layout.width == 1 || (layout.single && whole()); }
@@ -188,7 +138,7 @@ struct Classes {
 
 // Whole numbers from 1 on, or, where there is a 0 or no 1, from 0 on, nearly all of which occur, up to a largest that
 // is no more than allowed.
-std::optional<Classes> classes_from(const Values& values, const Found& found) {
+std::optional<Classes> classes_from(const LabelValues& values, const Found& found) {
   const int first = values.least == 1 ? 1 : 0;
   const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
   const Index count = static_cast<Index>(values.most) + 1 - first;
@@ -201,8 +151,8 @@ std::optional<Classes> classes_from(const Values& values, const Found& found) {
 }
 
 // The same without a number that may stand for no label.
-Values without(const Values& all, float value) {
-  Values rest = all;
+LabelValues without(const LabelValues& all, float value) {
+  LabelValues rest = all;
   rest.others.erase(value);
   if (value >= 0) rest.classes.reset(static_cast<std::size_t>(value));
   const std::vector<float> left = rest.listed();
@@ -212,7 +162,7 @@ Values without(const Values& all, float value) {
 }
 
 std::optional<Classes> whole_classes(const Found& found) {
-  const Values& values = found.values;
+  const LabelValues& values = found.values;
   if (!found.whole() || !found.one()) return {};
   if (auto classes = classes_from(values, found)) return classes;
   if (values.listed() == std::vector<float>{-1, 1})
@@ -237,14 +187,16 @@ std::vector<std::string> in_order(const std::set<std::string>& words) {
 }
 
 std::optional<Classes> word_classes(const Found& found) {
-  const Values& values = found.values;
+  const LabelValues& values = found.values;
   const auto count = std::ssize(values.words);
   if (count < 2 || count > kMostClasses || 2 * count > values.count) return {};
-  const auto numbers = std::ranges::count_if(values.words, [](const std::string& w) { return class_number(w).has_value(); });
+  const auto numbers =
+      std::ranges::count_if(values.words, [](const std::string& w) { return class_number(w).has_value(); });
   if (numbers != 0 && numbers != count)
-    throw DataError(fmt::format("'{}' holds texts of which some are numbers and some are words ({}); store one or the "
-                                "other, as training.class_values names them",
-                                found.labels.name, fmt::join(values.words, ", ")));
+    throw DataError(
+        fmt::format("'{}' holds texts of which some are numbers and some are words ({}); store one or the "
+                    "other, as training.class_values names them",
+                    found.labels.name, fmt::join(values.words, ", ")));
   return Classes{.count = count,
                  .values = in_order(values.words),
                  .ignore = {},
@@ -254,7 +206,7 @@ std::optional<Classes> word_classes(const Found& found) {
 
 // The values of an enumeration name classes, whichever they are.
 std::optional<Classes> enumerated_classes(const Found& found) {
-  const Values& values = found.values;
+  const LabelValues& values = found.values;
   const bool few = values.distinct() > 1 && values.others.size() <= kFewNumbers &&
                    static_cast<Index>(values.distinct()) <= kMostClasses;
   if (found.labels.type_name != "enumeration" || !found.whole() || !found.one() || !few) return {};
@@ -264,7 +216,7 @@ std::optional<Classes> enumerated_classes(const Found& found) {
 }
 
 std::optional<Classes> classes_of(const Found& found) {
-  const Values& values = found.values;
+  const LabelValues& values = found.values;
   if (found.labels.words) return word_classes(found);
   if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
       values.count > 0)
@@ -273,21 +225,9 @@ std::optional<Classes> classes_of(const Found& found) {
   return enumerated_classes(found);
 }
 
-// Words that are classes by themselves, and may not be meant so; "" where there is none.
-std::string odd_words(const std::set<std::string>& words) {
-  if (words.contains(""))
-    return "the empty text is one of these classes; if it says that there is no label, leave out such rows";
-  std::map<std::string, std::string> seen;
-  for (const std::string& word : words)
-    if (const auto [other, fresh] = seen.try_emplace(in_small_letters(word), word); !fresh)
-      return fmt::format("'{}' and '{}' are two of these classes; if they are one, store one word for them",
-                         other->second, word);
-  return "";
-}
-
 // How to ask for classes where numbers may be some that were not taken for them; "" where they may not.
 std::string hint(const Found& found) {
-  const Values& values = found.values;
+  const LabelValues& values = found.values;
   const std::size_t distinct = values.distinct();
   if (distinct == 1) return "these are all the same, from which there is nothing to learn";
   if (found.few())
@@ -331,7 +271,7 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
     look.ignore = classes->ignore;
     say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, look.outputs,
                     found.positions() ? "per position" : "per sample"));
-    if (const std::string odd = odd_words(values.words); !odd.empty()) say(odd);
+    if (const std::string odd = values.odd_words(); !odd.empty()) say(odd);
     if (classes->absent > 0)
       say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
     if (classes->ignore && *classes->ignore < 0)

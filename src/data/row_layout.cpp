@@ -48,9 +48,8 @@ std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::stri
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
     if (info.scale) return;
-    arrays.push_back(
-        {name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss, false,
-         info.unclear});
+    arrays.push_back({name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
+                      false, info.unclear});
   };
   for (const std::string& name : names)
     if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));

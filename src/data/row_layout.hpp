@@ -16,7 +16,7 @@ struct RowLayout {
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
-  std::string why_not{};  ///< groups that look like samples are none; "": nothing is to be said
+  std::string why_not{};             ///< groups that look like samples are none; "": nothing is to be said
   std::vector<std::string> reasons;  ///< a line for each guess, for people
 };
 

@@ -173,8 +173,7 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
 void require_batch(const Config& config, const Plan& plan, const SearchSettings& settings, Phase phase, Index batch,
                    int groups) {
   phase.batch = static_cast<int>(batch);
-  require_rows(config, plan, phase,
-               {settings.sample, static_cast<Index>(settings.samples), groups, settings.on_cpu});
+  require_rows(config, plan, phase, {settings.sample, static_cast<Index>(settings.samples), groups, settings.on_cpu});
 }
 
 std::string memory_refusal(const Prediction& prediction, const SearchSettings& settings, const CostModel& costs) {

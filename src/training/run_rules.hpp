@@ -32,8 +32,8 @@ struct BatchShares {
 
 /// What a phase's batches must fulfil, whoever asks: require_batches(), and batch norms that get more than one value
 /// per channel in every step. The output of one over a single value would be the same for every sample. With
-/// training.batch_norm = "local" that is one row on a rank, or in a shard that is computed by itself. ConfigError, which
-/// names the layer.
+/// training.batch_norm = "local" that is one row on a rank, or in a shard that is computed by itself. ConfigError,
+/// which names the layer.
 void require_rows(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares);
 
 }  // namespace mrmf

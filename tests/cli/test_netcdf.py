@@ -217,7 +217,7 @@ class Missing(PeopleTest):
         missing = [found[part]["sample"]["missing"] for part in ("training", "validation")]
         self.assertEqual(sum(missing), self.gone.sum())
         self.assertEqual(found["training"]["sample"]["packing"],
-                         ["packed int16: value * 0.001 + 280; -32767 is missing", "packed int16: value * 0.01 + 200; 9 is missing"])
+                         ["1 of 2 files: packed int16: value * 0.001 + 280; -32767 is missing", "1 of 2 files: packed int16: value * 0.01 + 200; 9 is missing"])
         rows = 36, 12
         for what, of in (("least", min), ("most", max)):
             both = of(found[part]["sample"]["channels"][what][0] for part in ("training", "validation"))

@@ -168,14 +168,14 @@ class Planner(support.MrmfTest):
         phase = json.loads(self.mrmf(*words, "--json"))["ranks"]["phases"][0]
         self.assertEqual({layer["grid"] for layer in phase["layers"]}, {"-"})
         self.assertEqual(sum(layer["messages"] for layer in phase["layers"]), 0)
-        phase = json.loads(self.mrmf(*words, "--json", "--batch", "1"))["ranks"]["phases"][0]
+        phase = json.loads(self.mrmf(*words, "--json", "--batch", "3"))["ranks"]["phases"][0]
         layers, grid = phase["layers"], phase["grids"][0]
         self.assertEqual(grid["grid"], [2])
         self.assertEqual(sum(layer["sent_bytes"] for layer in layers), grid["sent_bytes_per_step"])
         self.assertAlmostEqual(sum(layer["message_seconds"] for layer in layers) * grid["steps"], grid["message_seconds"], places=9)
         kinds = {layer["layer"].split(" ")[0]: layer["grid"] for layer in layers}
         self.assertEqual((kinds["conv1"], kinds["flatten"], kinds["dense2"]), ("2", "gathered", "whole"))
-        text = self.mrmf(*words, "--batch", "1")
+        text = self.mrmf(*words, "--batch", "3")
         self.assertIn("block of output", text)
         self.assertRegex(text, r"flatten +gathered .* 2, [0-9.e-]+ MB\n")
         self.assertNotIn("block of output", self.mrmf(*words[:-1]))

@@ -82,9 +82,9 @@ TEST_CASE("launched tasks: srun that tells of them by PMI-1 or 2 alone") {
   const auto told = [](const Environment& environment) { return only_told_by_sruns_pmi(in(environment)); };
   CHECK(told(step(2, 1) + pmi2(2, 1)));
   CHECK(told(step(1, 0) + pmi2(1, 0)));
-  CHECK_FALSE(told(step(2, 1)));                                                // by nothing
-  CHECK_FALSE(told(pmi2(2, 1)));                                                // by another launcher
-  CHECK_FALSE(told(step(2, 1) + pmi2(2, 0)));                                   // the same, started by srun
+  CHECK_FALSE(told(step(2, 1)));                                                 // by nothing
+  CHECK_FALSE(told(pmi2(2, 1)));                                                 // by another launcher
+  CHECK_FALSE(told(step(2, 1) + pmi2(2, 0)));                                    // the same, started by srun
   CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + Environment{{"PMIX_RANK", "1"}}));  // by PMIx, too
   CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + mpirun(2, 1)));
 }
