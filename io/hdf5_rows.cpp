@@ -206,6 +206,7 @@ Storage storage_of(const Dataset& dataset, const Type& memory, const std::vector
 }  // namespace
 
 std::vector<Index> shape_of(hid_t space, const Element& element) {
+  if (H5Sget_simple_extent_type(space) == H5S_NULL) return {0};  // as h5py's Empty: not even a single value
   std::vector<hsize_t> sizes(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space), 0)));
   H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
   std::vector<Index> shape(sizes.begin(), sizes.end());

@@ -39,7 +39,8 @@ void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Ind
 
 /// Opens a data set of a file. DataError when there is none of that name (lists those there are, and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
-/// The axes of a data set, with those of its elements behind them; none of a single one.
+/// The axes of a data set, with those of its elements behind them; none of a single one; one of length 0 where it holds
+/// nothing.
 std::vector<Index> shape_of(hid_t space, const Element& element);
 
 /// How a data set lies in its file.

@@ -235,6 +235,8 @@ class Groups(InitTest):
 
         def attribute(group, i):
             group.attrs["kind"], group.attrs["written"] = "ab"[i % 2], np.bytes_(f"day {i}")
+            group.attrs["remark"] = h5py.Empty("S10")  # as h5py writes what is not there
+            group["remark"] = h5py.Empty("S10")
 
         for fill, name in ((array, "kind"), (attribute, "@kind")):
             self.groups(fill)
