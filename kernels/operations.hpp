@@ -26,6 +26,7 @@ struct ConvGeometry {
   Extent pad_before{0, 0, 0};
   Extent pad_after{0, 0, 0};
   Extent dilation{1, 1, 1};  ///< distance between neighbouring taps; 1 on axes with one tap
+  bool bias = true;          ///< false: nothing is added to the sums, and b and db of the calls are empty
 
   Extent reach() const;  ///< positions from the first tap to the last: (kernel - 1) * dilation + 1 per axis
   Extent out() const;    ///< floor((in + pads - reach) / stride) + 1 per axis
@@ -89,11 +90,13 @@ class PoolOp {
 };
 
 /// Slices of a batch norm's memory. Statistics are over rows and positions, per channel; the variance that
-/// normalises is the biased one, the running variance gets the unbiased one (PyTorch's rule).
+/// normalises is the biased one, the running variance gets the unbiased one (PyTorch's rule). `bias` belongs to x,
+/// whose convolution left it out: the batch's mean takes it away again, so it only moves the running mean.
 struct NormMemory {
   ConstSpan gamma, beta;
   Span running_mean, running_variance;  ///< updated by a training forward: r += momentum * (batch - r)
-  Span mean, inverse_deviation;         ///< of this step, kept from forward to backward
+  Span mean, inverse_deviation;         ///< of this step, kept from forward to backward; mean: without the bias
+  ConstSpan bias{};                     ///< one per channel; empty: x is complete
 };
 struct NormSettings {
   Index channels = 1;

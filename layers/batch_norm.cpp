@@ -47,7 +47,8 @@ class BatchNorm final : public Layer {
             .running_mean = first(buffers.state),
             .running_variance = second(buffers.state),
             .mean = first(buffers.cache),
-            .inverse_deviation = second(buffers.cache)};
+            .inverse_deviation = second(buffers.cache),
+            .bias = buffers.bias};
   }
 
   std::size_t channels_;

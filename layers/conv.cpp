@@ -49,6 +49,13 @@ double conv_flop(const ConvGeometry& g) {
   return 2.0 * static_cast<double>(product(g.out())) * static_cast<double>(g.weights());
 }
 
+/// Where the gradient of a bias goes. That of one which the batch norm behind takes away again is zero.
+Span bias_gradient(Backend& backend, const ConvGeometry& g, Span db) {
+  if (g.bias) return db;
+  backend.fill(db, 0);
+  return {};
+}
+
 /// What a convolution and a transposed one share: weights, then a bias, over an operation. `geometry_` of a transposed
 /// one is that of the convolution whose data gradient it is.
 class ConvLayer : public Layer {
@@ -60,7 +67,7 @@ class ConvLayer : public Layer {
   void prepare(Index rows) override { op_->prepare(rows); }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
-    op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+    op_->forward(x, buffers.params.first(weights_), bias_of(buffers), y);
   }
   void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
     begin_backward(buffers, x, y, dy, dx);
@@ -70,18 +77,26 @@ class ConvLayer : public Layer {
     if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
   }
   void end_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor) override {
-    op_->backward_weights(x, dy, buffers.grads.first(weights_), buffers.grads.subspan(weights_));
+    const Span db = bias_gradient(backend_, geometry_, buffers.grads.subspan(weights_));
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), db);
   }
 
  protected:
-  ConvLayer(const ConvGeometry& geometry, const LayerSpec& spec, const Shape& output, std::unique_ptr<WeightedOp> op)
-      : geometry_(geometry),
+  ConvLayer(Backend& backend, const ConvGeometry& geometry, const LayerSpec& spec, const Shape& output,
+            std::unique_ptr<WeightedOp> op)
+      : backend_(backend),
+        geometry_(geometry),
         same_padding_(spec.same_padding),
         initialiser_(spec.initialiser),
         weights_(static_cast<std::size_t>(geometry_.weights())),
         output_(output),
         op_(std::move(op)) {}
 
+  ConstSpan bias_of(const LayerBuffers& buffers) const {
+    return geometry_.bias ? buffers.params.subspan(weights_) : ConstSpan{};
+  }
+
+  Backend& backend_;
   ConvGeometry geometry_;
   bool same_padding_;
   Initialiser initialiser_;
@@ -94,7 +109,7 @@ class Conv final : public ConvLayer {
  public:
   Conv(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry,
        const std::optional<Box>& here)
-      : ConvLayer(geometry, spec, output_shape(in, geometry.out(), geometry.out_channels),
+      : ConvLayer(backend, geometry, spec, output_shape(in, geometry.out(), geometry.out_channels),
                   backend.conv(geometry, in.n)),
         slabs_(here ? ConvSlabs::make(backend, in, geometry, *here) : nullptr) {}
 
@@ -106,11 +121,11 @@ class Conv final : public ConvLayer {
     if (slabs_) slabs_->prepare();
   }
   void begin_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
-    if (slabs_) slabs_->begin(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+    if (slabs_) slabs_->begin(x, buffers.params.first(weights_), bias_of(buffers), y);
   }
   void end_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
     if (!slabs_) return forward(buffers, x, y);
-    slabs_->end(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y);
+    slabs_->end(x, buffers.params.first(weights_), bias_of(buffers), y);
   }
 
  private:
@@ -122,7 +137,7 @@ class Conv final : public ConvLayer {
 class ConvTranspose final : public ConvLayer {
  public:
   ConvTranspose(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry)
-      : ConvLayer(geometry, spec, output_shape(in, geometry.in, geometry.in_channels),
+      : ConvLayer(backend, geometry, spec, output_shape(in, geometry.in, geometry.in_channels),
                   backend.conv_transpose(geometry, in.n)) {}
 
   std::string signature() const override {
@@ -216,8 +231,9 @@ namespace {
 
 class NormConv final : public Layer {
  public:
-  NormConv(const Shape& in, const ConvGeometry& conv, std::unique_ptr<NormConvOp> op)
-      : in_(in),
+  NormConv(Backend& backend, const Shape& in, const ConvGeometry& conv, std::unique_ptr<NormConvOp> op)
+      : backend_(backend),
+        in_(in),
         conv_(conv),
         channels_(static_cast<std::size_t>(in.channels)),
         weights_(static_cast<std::size_t>(conv.weights())),
@@ -236,7 +252,7 @@ class NormConv final : public Layer {
     op_->forward(buffers.step, {.x = x,
                                 .memory = memory(buffers),
                                 .w = buffers.params.subspan(conv_first(), weights_),
-                                .b = buffers.params.subspan(conv_first() + weights_, biases_),
+                                .b = conv_.bias ? buffers.params.subspan(conv_first() + weights_, biases_) : Span{},
                                 .normalised = normalised(buffers, x.shape),
                                 .y = y});
   }
@@ -250,7 +266,7 @@ class NormConv final : public Layer {
                    .dgamma = buffers.grads.first(channels_),
                    .dbeta = buffers.grads.subspan(channels_, channels_),
                    .dw = buffers.grads.subspan(conv_first(), weights_),
-                   .db = buffers.grads.subspan(conv_first() + weights_, biases_)});
+                   .db = bias_gradient(backend_, conv_, buffers.grads.subspan(conv_first() + weights_, biases_))});
   }
 
  private:
@@ -268,6 +284,7 @@ class NormConv final : public Layer {
             .inverse_deviation = buffers.cache.subspan(channels_, channels_)};
   }
 
+  Backend& backend_;
   Shape in_;
   ConvGeometry conv_;
   std::size_t channels_, weights_, biases_;
@@ -284,7 +301,7 @@ std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const L
   std::unique_ptr<NormConvOp> op =
       backend.norm_conv({in.channels, norm.momentum, norm.epsilon, in.spatial, counted}, geometry, in.n);
   if (!op) return nullptr;
-  return std::make_unique<NormConv>(in, geometry, std::move(op));
+  return std::make_unique<NormConv>(backend, in, geometry, std::move(op));
 }
 
 }  // namespace mrmf

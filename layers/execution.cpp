@@ -108,6 +108,7 @@ class Units {
         unit.run = keep(std::move(fused.layer));
       }
       check_output(unit);
+      unit.bias = bias_in_front(i);
       unit.whole = partition_ && partition_->tensor(unit.last).whole && execution_.params.cut(i) == nullptr;
       i = unit.last;
       add(std::move(unit));
@@ -125,6 +126,14 @@ class Units {
   Layer* keep(std::unique_ptr<Layer> layer) {
     execution_.made.push_back(std::move(layer));
     return execution_.made.back().get();
+  }
+
+  /// Of a batch norm's convolution, the last of its parameters.
+  Place bias_in_front(std::size_t i) const {
+    const std::size_t number = locals_[i].kind == LayerKind::batch_norm ? locals_[i].reads[0] : 0;
+    if (number == 0 || !network_.entry(number - 1).spec.bias_in_norm) return {};
+    const Index channels = network_.entry(number - 1).spec.units;
+    return {execution_.params.of(number - 1).end() - channels, channels};
   }
 
   void add(Unit unit) {

@@ -21,6 +21,7 @@ struct Unit {
   bool beside = false;               ///< an exchange, for the next unit alone: both run in halves
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
+  Place bias{};                      ///< in the parameter arena: LayerBuffers::bias
   Place cache{};                     ///< in the cache arena
   UnitMemory memory{};               ///< places in the activation arena, for max_rows
   bool is_exchange() const { return first == last; }

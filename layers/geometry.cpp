@@ -113,6 +113,7 @@ ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
   g.in_channels = in.channels;
   g.out_channels = spec.units;
   g.in = in.spatial;
+  g.bias = !spec.bias_in_norm;
   if (spec.same_padding) pad_same(g);
   Extent padded = in.spatial;
   for (std::size_t a = 0; a < 3; ++a) padded[a] += g.pad_before[a] + g.pad_after[a];

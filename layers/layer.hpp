@@ -43,6 +43,7 @@ struct LayerBuffers {
   Span grads;        ///< their gradients; backward overwrites all of them
   Span state;        ///< kept but not trained (running mean and variance)
   Span cache;        ///< from forward to backward of the same step
+  ConstSpan bias{};  ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
 };
 
 /// A named part of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).

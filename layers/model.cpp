@@ -82,8 +82,8 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const Place state = place([&](std::size_t i) { return network_.entry(i).state; });
   const bool copies = unit.whole && step.blocks != nullptr;
   if (copies) copies_ = step, copies_.ranks = step.of_whole, copies_.of_sample = nullptr;
-  return {copies ? copies_ : step, part(params_at_, params), part(grads_.span(), params), part(state_.span(), state),
-          part(cache_.span(), unit.cache)};
+  return {copies ? copies_ : step,    part(params_at_, params),        part(grads_.span(), params),
+          part(state_.span(), state), part(cache_.span(), unit.cache), part(params_at_, unit.bias)};
 }
 
 Tensor Model::activation(const Place& place, const Shape& shape) {

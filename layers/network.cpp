@@ -43,6 +43,7 @@ Network::Network(Backend& backend, const NetworkSettings& settings) : input_(set
   std::vector<LayerSpec> layers = settings.layers;
   settle_axes(layers, input_.axes);
   wiring_ = connect(layers);
+  leave_biases_to_norms(layers, wiring_);
   for (const LayerSpec& spec : layers) add(backend, spec);
   const std::vector<bool> top = top_layers(layers, wiring_, settings.bottom);
   for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].top = top[i];

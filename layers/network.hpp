@@ -23,7 +23,7 @@ struct NetworkSettings {
 struct Entry {
   std::string name;
   LayerKind kind = LayerKind::relu;
-  LayerSpec spec;  ///< with sizes for every axis
+  LayerSpec spec;  ///< with sizes for every axis, and bias_in_norm
   Shape input;     ///< of several, the first one's
   Footprint footprint;
   Place params, state;

@@ -83,6 +83,8 @@ struct LayerSpec {
   float momentum = 0.1F;  ///< batch norm, PyTorch's meaning: weight of the new batch
   float epsilon = 1e-5F;  ///< of norms
   Initialiser initialiser = Initialiser::pytorch;
+  /// conv: the batch norm behind it takes care of its bias. Set while a network is made (leave_biases_to_norms).
+  bool bias_in_norm = false;
   /// Names of the layers it reads, or kInput; empty: the layer before.
   std::vector<std::string> from{};
   bool operator==(const LayerSpec&) const = default;

@@ -76,6 +76,17 @@ Wiring connect(const std::vector<LayerSpec>& layers) {
   return wiring;
 }
 
+void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring) {
+  std::vector<int> readers(layers.size() + 1), norms(readers.size());
+  for (std::size_t i = 0; i < wiring.size(); ++i)
+    for (const std::size_t output : wiring[i]) {
+      ++readers[output];
+      if (layers[i].kind == LayerKind::batch_norm) ++norms[output];
+    }
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers[i].bias_in_norm = layers[i].kind == LayerKind::conv && readers[i + 1] == 1 && norms[i + 1] == 1;
+}
+
 bool has_branches(const Wiring& wiring) {
   for (std::size_t i = 0; i < wiring.size(); ++i)
     if (wiring[i] != std::vector{i}) return true;

@@ -18,6 +18,12 @@ using Wiring = std::vector<std::vector<std::size_t>>;
 /// output.
 Wiring connect(const std::vector<LayerSpec>& layers);
 
+/// Sets LayerSpec::bias_in_norm of each convolution whose only reader is a batch norm. That one takes the mean over the
+/// batch away, and the bias with it: nothing of training depends on the bias, and its gradient is zero. So the
+/// convolution leaves it out. The batch norm counts it in its running mean, which is that of the sum, and takes it off
+/// again where it uses that.
+void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring);
+
 /// Whether any layer reads something other than the layer before.
 bool has_branches(const Wiring& wiring);
 

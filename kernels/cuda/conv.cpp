@@ -132,8 +132,9 @@ void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Spa
 class Conv final : public WeightedOp {
  public:
   Conv(Device& device, const ConvGeometry& geometry, Index max_rows)
-      : device_(device), geometry_(geometry), passes_(device, geometry, true) {
-    device.reserve(Device::Scratch::sums, channel_sums_bytes(device.storage(), sum_rows(max_rows), channels()));
+      : device_(device), geometry_(geometry), passes_(device, geometry, geometry.bias) {
+    if (geometry.bias)
+      device.reserve(Device::Scratch::sums, channel_sums_bytes(device.storage(), sum_rows(max_rows), channels()));
   }
 
   void prepare(Index rows) override { passes_.prepare(rows); }
@@ -147,6 +148,7 @@ class Conv final : public WeightedOp {
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     passes_.backward_weights(x.shape.n, x.data.data(), dy.data.data(), dw);
+    if (!geometry_.bias) return;
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     channel_sums(device_.work(), sum_rows(dy.shape.n), channels(), dy.data.data(), db.data(), sums.get());
   }

@@ -45,6 +45,7 @@ struct Affine {
 /// Where a norm's parameters are.
 struct NormParameters {
   const float *gamma, *beta, *mean;
+  const float* bias;    // in the mean, but not in x; null: none
   const float* spread;  // inverse deviation, or the variance
   bool is_variance;
   float epsilon;
@@ -54,6 +55,7 @@ struct NormParameters {
       : gamma(memory.gamma.data()),
         beta(memory.beta.data()),
         mean(training ? memory.mean.data() : memory.running_mean.data()),
+        bias(training || memory.bias.empty() ? nullptr : memory.bias.data()),
         spread(training ? memory.inverse_deviation.data() : memory.running_variance.data()),
         is_variance(!training),
         epsilon(settings.epsilon),
@@ -68,6 +70,11 @@ struct NormParameters {
     load_parameters(beta, vector, channels, a.beta);
     load_parameters(gamma, vector, channels, a.factor);
     load_parameters(spread, vector, channels, inverse);
+    if (bias != nullptr) {
+      float left_out[W];
+      load_parameters(bias, vector, channels, left_out);
+      for (int i = 0; i < W; ++i) a.mean[i] -= left_out[i];
+    }
     for (int i = 0; i < W; ++i) {
       if (is_variance) inverse[i] = 1.0F / std::sqrt(inverse[i] + epsilon);
       a.factor[i] *= inverse[i];

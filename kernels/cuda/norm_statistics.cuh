@@ -24,6 +24,7 @@ inline Index norm_positions(const NormReluPool& settings, Index n) { return n * 
 /// What a channel's statistics become.
 struct StatisticsTarget {
   float *running_mean, *running_variance, *mean, *inverse_deviation;
+  const float* bias;  // null: x is complete
   double momentum, epsilon;
 
   StatisticsTarget(const NormSettings& settings, const NormMemory& memory)
@@ -31,6 +32,7 @@ struct StatisticsTarget {
         running_variance(memory.running_variance.data()),
         mean(memory.mean.data()),
         inverse_deviation(memory.inverse_deviation.data()),
+        bias(memory.bias.empty() ? nullptr : memory.bias.data()),
         momentum(settings.momentum),
         epsilon(settings.epsilon) {}
 
@@ -39,7 +41,8 @@ struct StatisticsTarget {
     mean[c] = static_cast<float>(average);
     inverse_deviation[c] = static_cast<float>(1.0 / std::sqrt(variance + epsilon));
     const double unbiased = variance * (count / (count > 2 ? count - 1 : 1.0));
-    running_mean[c] = static_cast<float>(running_mean[c] + momentum * (average - running_mean[c]));
+    const double whole = average + (bias == nullptr ? 0 : bias[c]);
+    running_mean[c] = static_cast<float>(running_mean[c] + momentum * (whole - running_mean[c]));
     running_variance[c] = static_cast<float>(running_variance[c] + momentum * (unbiased - running_variance[c]));
   }
 };

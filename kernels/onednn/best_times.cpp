@@ -43,23 +43,23 @@ BestTimes measure(const Descs& descs, int repeats) {
   const auto f = describe_forward(context, descs);
   const auto d = describe_backward_data(context, descs);
   const auto w = describe_backward_weights(context, descs);
-  return {least_seconds(context, f,
-                        {{DNNL_ARG_SRC, f.src_desc()},
-                         {DNNL_ARG_WEIGHTS, f.weights_desc()},
-                         {DNNL_ARG_BIAS, descs.bias},
-                         {DNNL_ARG_DST, f.dst_desc()}},
-                        repeats),
-          least_seconds(context, d,
-                        {{DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
-                         {DNNL_ARG_WEIGHTS, d.weights_desc()},
-                         {DNNL_ARG_DIFF_SRC, d.diff_src_desc()}},
-                        repeats),
-          least_seconds(context, w,
-                        {{DNNL_ARG_SRC, w.src_desc()},
-                         {DNNL_ARG_DIFF_DST, w.diff_dst_desc()},
-                         {DNNL_ARG_DIFF_WEIGHTS, w.diff_weights_desc()},
-                         {DNNL_ARG_DIFF_BIAS, descs.bias}},
-                        repeats)};
+  return {
+      least_seconds(
+          context, f,
+          with_bias({{DNNL_ARG_SRC, f.src_desc()}, {DNNL_ARG_WEIGHTS, f.weights_desc()}, {DNNL_ARG_DST, f.dst_desc()}},
+                    {DNNL_ARG_BIAS, descs.bias}),
+          repeats),
+      least_seconds(context, d,
+                    {{DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
+                     {DNNL_ARG_WEIGHTS, d.weights_desc()},
+                     {DNNL_ARG_DIFF_SRC, d.diff_src_desc()}},
+                    repeats),
+      least_seconds(context, w,
+                    with_bias({{DNNL_ARG_SRC, w.src_desc()},
+                               {DNNL_ARG_DIFF_DST, w.diff_dst_desc()},
+                               {DNNL_ARG_DIFF_WEIGHTS, w.diff_weights_desc()}},
+                              {DNNL_ARG_DIFF_BIAS, descs.bias}),
+                    repeats)};
 }
 
 BestTimes better(const BestTimes& a, const BestTimes& b) {

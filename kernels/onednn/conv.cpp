@@ -34,6 +34,7 @@ struct Sweep {
     const Extent out = c.out();
     g.in_channels = c.in_channels;
     g.out_channels = c.out_channels;
+    g.bias = c.bias;
     std::ranges::copy(c.kernel, g.kernel);
     g.rows = out[1], g.width = out[2];
     g.in_rows = c.in[1], g.in_width = c.in[2];
@@ -185,6 +186,7 @@ void DirectConv::allocate() {
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
   allocate();
   forward_.kernels.pack(forward_.g, w.data(), packed_.span().data());
+  std::ranges::fill(bias_.span(), 0.0F);
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
 }

@@ -103,7 +103,8 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
                      gradient + (i * g.kernel[1] + j) * g.row * g.out_channels);
       }
     }
-    add_bias(g, dy + first * g.width * g.out_channels, (last - first) * g.width, gradient + g.depth * g.out_channels);
+    if (g.bias)
+      add_bias(g, dy + first * g.width * g.out_channels, (last - first) * g.width, gradient + g.depth * g.out_channels);
   }
 }
 
@@ -116,7 +117,7 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
   for (long o = first; o < first + lanes; ++o) {
     for (long r = 0; r < g.depth; ++r) dw[o * g.depth + r] = gradient[r * g.out_channels + o];
-    db[o] = gradient[g.depth * g.out_channels + o];
+    if (g.bias) db[o] = gradient[g.depth * g.out_channels + o];
   }
 }
 

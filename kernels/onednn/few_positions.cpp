@@ -39,8 +39,8 @@ class FewPositions final : public WeightedOp {
 #pragma omp parallel for schedule(static)
     for (Index o = 0; o < out_; ++o)
       vectorised([&] {
-        for (Index p = 0; p < rows * out_positions_; ++p)
-          y.data[static_cast<std::size_t>(p * out_ + o)] = b[static_cast<std::size_t>(o)];
+        const float bias = b.empty() ? 0.0F : b[static_cast<std::size_t>(o)];
+        for (Index p = 0; p < rows * out_positions_; ++p) y.data[static_cast<std::size_t>(p * out_ + o)] = bias;
         for (const Tap& tap : taps_) {
           const float* const weights = w.data() + (o * all_taps_ + tap.number) * in_;
           for (const Meeting& m : tap.meetings)
@@ -76,9 +76,11 @@ class FewPositions final : public WeightedOp {
 #pragma omp parallel for schedule(static)
     for (Index o = 0; o < out_; ++o)
       vectorised([&] {
-        float bias = 0;
-        for (Index p = 0; p < rows * out_positions_; ++p) bias += dy.data[static_cast<std::size_t>(p * out_ + o)];
-        db[static_cast<std::size_t>(o)] = bias;
+        if (!db.empty()) {
+          float bias = 0;
+          for (Index p = 0; p < rows * out_positions_; ++p) bias += dy.data[static_cast<std::size_t>(p * out_ + o)];
+          db[static_cast<std::size_t>(o)] = bias;
+        }
         for (const Tap& tap : taps_) {
           float* const gradient = dw.data() + (o * all_taps_ + tap.number) * in_;
           std::fill_n(gradient, in_, 0.0F);

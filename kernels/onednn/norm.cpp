@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "kernels/onednn/backend.hpp"
 #include "kernels/onednn/instruction_set.hpp"
@@ -24,6 +25,7 @@ NormSums::NormSums(const NormSettings& settings)
       partial_(static_cast<std::size_t>(threads_ * 2 * channels_)),
       sums_(static_cast<std::size_t>(2 * channels_ + 1)),
       factor_(static_cast<std::size_t>(channels_)),
+      mean_(factor_.size()),
       offset_(factor_.size()),
       slope_(factor_.size()) {}
 
@@ -72,7 +74,8 @@ void NormSums::update_statistics(const Step& step, ConstSpan x, const NormMemory
     const double variance = std::max(sums_[channels_ + c] / count - mean * mean, 0.0);
     memory.mean[c] = static_cast<float>(mean);
     memory.inverse_deviation[c] = inverse_root(variance);
-    drift(memory.running_mean[c], mean);
+    drift(memory.running_mean[c],
+          mean + (memory.bias.empty() ? 0.0 : double{memory.bias[static_cast<std::size_t>(c)]}));
     drift(memory.running_variance[c], variance * unbias);
   }
 }
@@ -81,7 +84,12 @@ norm_loops::Terms NormSums::terms(const Step& step, const NormMemory& memory) {
   for (Index c = 0; c < channels_; ++c)
     factor_[c] = memory.gamma[c] *
                  (step.training ? memory.inverse_deviation[c] : inverse_root(double{memory.running_variance[c]}));
-  return {(step.training ? memory.mean : memory.running_mean).data(), factor_.data(), memory.beta.data()};
+  const float* mean = (step.training ? memory.mean : memory.running_mean).data();
+  if (!step.training && !memory.bias.empty()) {
+    std::ranges::transform(memory.running_mean, memory.bias, mean_.begin(), std::minus());
+    mean = mean_.data();
+  }
+  return {mean, factor_.data(), memory.beta.data()};
 }
 
 void NormSums::parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const {

@@ -59,7 +59,7 @@ class NormSums {
   int threads_;
   std::vector<double> partial_;  // per thread: two sums per channel
   std::vector<double> sums_;     // two sums per channel, then the number of rows
-  std::vector<float> factor_, offset_, slope_;
+  std::vector<float> factor_, mean_, offset_, slope_;
 };
 
 /// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.

@@ -43,7 +43,7 @@ ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   d.dst = f32(dst, tag);
   d.weights = f32(weights, layout == Layout::plain ? filters[first] : Tag::any);
   d.plain_weights = f32(weights, filters[first]);
-  d.bias = f32({g.out_channels}, Tag::x);
+  if (g.bias) d.bias = f32({g.out_channels}, Tag::x);
   return d;
 }
 

@@ -5,6 +5,7 @@
 
 #include <omp.h>
 
+#include <array>
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <map>
@@ -121,7 +122,7 @@ enum class Layout { plain, channels_last, any };
 
 /// A convolution's geometry in oneDNN's terms: logical order n, c, spatial; leading unit axes dropped.
 struct ConvDescs {
-  Desc src, weights, plain_weights, bias, dst;
+  Desc src, weights, plain_weights, bias, dst;  ///< bias: zero where there is none
   Dims strides, dilates, pad_before, pad_after;
 };
 ConvDescs describe_conv(const ConvGeometry& geometry, Index rows, Layout layout);
@@ -190,6 +191,13 @@ class Passes {
   std::map<std::pair<Index, int>, Pass> made_;
 };
 
+/// Arguments of a primitive, the bias or its gradient last, where the layer has one.
+inline std::vector<std::pair<int, Desc>> with_bias(std::vector<std::pair<int, Desc>> arguments,
+                                                   const std::pair<int, Desc>& bias) {
+  if (!bias.second.is_zero()) arguments.push_back(bias);
+  return arguments;
+}
+
 /// The common part of convolution and dense layers: three passes around weights, each prepared per number of rows and
 /// threads. Describe: rows -> ConvDescs or DenseDescs.
 template <class Describe>
@@ -206,7 +214,7 @@ class Weighted final : public WeightedOp {
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     const ThreadScope threads(context_.threads());
     forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
-      run(context_, {x.data.data(), packed, b.data(), y.data.data()});
+      run_with_bias(run, {x.data.data(), packed, y.data.data()}, b);
     });
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
@@ -218,20 +226,23 @@ class Weighted final : public WeightedOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     const ThreadScope threads(context_.threads());
     weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
-      run(context_, {x.data.data(), dy.data.data(), packed, db.data()});
+      run_with_bias(run, {x.data.data(), dy.data.data(), packed}, db);
     });
   }
 
  private:
+  void run_with_bias(Bound& run, const std::array<const float*, 3>& others, ConstSpan bias) const {
+    const std::array<const float*, 4> all{others[0], others[1], others[2], bias.data()};
+    run(context_, std::span(all).first(bias.empty() ? 3 : 4));
+  }
+
   Pass& forward_pass(Index rows) {
     return forward_.at(rows, max_rows_, [&] {
       const auto d = describe_(rows);
       const auto pd = describe_forward(context_, d);
       return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
-                  {{DNNL_ARG_SRC, d.src},
-                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                   {DNNL_ARG_BIAS, d.bias},
-                   {DNNL_ARG_DST, d.dst}});
+                  with_bias({{DNNL_ARG_SRC, d.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, d.dst}},
+                            {DNNL_ARG_BIAS, d.bias}));
     });
   }
   Pass& data_pass(Index rows) {
@@ -246,11 +257,11 @@ class Weighted final : public WeightedOp {
     return backward_weights_.at(rows, max_rows_, [&] {
       const auto d = describe_(rows);
       const auto pd = describe_backward_weights(context_, d);
-      return Pass(context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
-                  {{DNNL_ARG_SRC, d.src},
-                   {DNNL_ARG_DIFF_DST, d.dst},
-                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
-                   {DNNL_ARG_DIFF_BIAS, d.bias}});
+      return Pass(
+          context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
+          with_bias(
+              {{DNNL_ARG_SRC, d.src}, {DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}},
+              {DNNL_ARG_DIFF_BIAS, d.bias}));
     });
   }
 

@@ -60,9 +60,11 @@ class TapGradients final : public WeightedOp {
             gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
         if (done != dnnl_success) status = done;
       }
+      if (!db.empty()) {
 #pragma omp for schedule(static)
-      for (Index first = 0; first < out_; first += kPiece)
-        sum_positions({first, std::min(kPiece, out_ - first)}, dy, db);
+        for (Index first = 0; first < out_; first += kPiece)
+          sum_positions({first, std::min(kPiece, out_ - first)}, dy, db);
+      }
     }
     dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
   }

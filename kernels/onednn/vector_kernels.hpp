@@ -86,6 +86,7 @@ struct Geometry {
   long row;                          ///< floats under one output position: kernel along the third axis * in_channels
   long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
   long padded_out;                   ///< out_channels rounded up to whole vectors
+  bool bias;                         ///< whether anybody wants the bias's gradient
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -122,7 +123,7 @@ struct Kernels {
   /// Adds one plane's part to the gradient, which has the kernels' own form.
   void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);
   /// Unpacks one vector of output channels, from `first` on: from the threads' summed gradient into dw (out channels,
-  /// depth) and db.
+  /// depth) and, with a bias, db.
   void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);
 };
 

@@ -138,7 +138,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
         weights_patch<decltype(count)::value>(g, planes, dy + channel, {t, now, first, left}, to);
       }
   });
-  add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
+  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
 
 const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};

@@ -143,5 +143,5 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
         for (long o = 0; o < lanes; ++o) to[o * g.depth + k * g.in_channels] = taps[k][o];
     }
   });
-  store(db + first, load(gradient + transforms * depth * g.out_channels + first));
+  if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
 }

@@ -20,7 +20,7 @@ class Conv final : public WeightedOp {
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     check_rows(x.shape, max_rows_);
     for_each_output(x.shape.n, [&](Index row, const Extent& at, Index channel, Index element) {
-      double sum = b[channel];
+      double sum = g_.bias ? b[channel] : 0.0F;
       for_each_tap(window_, at, [&](Index tap, Index position) {
         const float* const xs = input(x.data, row, position);
         const float* const ws = filter(w, channel, tap);
@@ -59,7 +59,7 @@ class Conv final : public WeightedOp {
       });
     });
     std::copy(weights_.begin(), weights_.end(), dw.begin());
-    std::copy(bias_.begin(), bias_.end(), db.begin());
+    if (g_.bias) std::copy(bias_.begin(), bias_.end(), db.begin());
   }
 
  private:

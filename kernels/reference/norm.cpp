@@ -23,7 +23,7 @@ class Norm final : public NormOp {
     if (step.training) update_statistics(step, x.data, memory);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
       const std::size_t c = i % channels_;
-      const double mean = step.training ? memory.mean[c] : memory.running_mean[c];
+      const double mean = step.training ? double{memory.mean[c]} : memory.running_mean[c] - left_out(memory, c);
       const double inverse = step.training ? memory.inverse_deviation[c] : inverse_root(memory.running_variance[c]);
       y.data[i] = static_cast<float>(memory.gamma[c] * (x.data[i] - mean) * inverse + memory.beta[c]);
     }
@@ -68,6 +68,9 @@ class Norm final : public NormOp {
     }
     return true;
   }
+  static double left_out(const NormMemory& memory, std::size_t c) {
+    return memory.bias.empty() ? 0.0 : double{memory.bias[c]};
+  }
   double inverse_root(double variance) const { return 1.0 / std::sqrt(variance + double{settings_.epsilon}); }
 
   void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
@@ -95,7 +98,7 @@ class Norm final : public NormOp {
     for (std::size_t c = 0; c < channels_; ++c) {
       memory.mean[c] = static_cast<float>(sums_[c] / count);
       memory.inverse_deviation[c] = static_cast<float>(inverse_root(squares[c] / count));
-      drift(memory.running_mean[c], sums_[c] / count);
+      drift(memory.running_mean[c], sums_[c] / count + left_out(memory, c));
       drift(memory.running_variance[c], squares[c] / std::max(count - 1.0, 1.0));
     }
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "layers/geometry.hpp"
+#include "layers/wiring.hpp"
 #include "src/config/presets.hpp"
 
 namespace mrmf::cuda {
@@ -19,6 +20,12 @@ Index padded(Index channels, Precision precision) {
   return (channels + multiple - 1) / multiple * multiple;
 }
 
+/// Convolution, max pooling and ReLU are one unit, which adds the bias to what is pooled.
+bool is_pooled(const std::vector<LayerSpec>& layers, std::size_t conv) {
+  return conv + 2 < layers.size() && layers[conv + 1].kind == LayerKind::max_pool &&
+         layers[conv + 2].kind == LayerKind::relu;
+}
+
 std::vector<ConvProblem> passes(const ConvGeometry& geometry, Index rows, Precision precision, bool backward_data) {
   ConvProblem problem;
   problem.geometry = geometry;
@@ -32,7 +39,7 @@ std::vector<ConvProblem> passes(const ConvGeometry& geometry, Index rows, Precis
   problem.pass = ConvPass::backward_data;
   if (backward_data) problems.push_back(problem);
   problem.pass = ConvPass::forward;
-  problem.bias = true;
+  problem.bias = geometry.bias;
   problems.push_back(problem);
   return problems;
 }
@@ -41,10 +48,14 @@ std::vector<ConvProblem> convolutions(const Training& training, Precision precis
   std::vector<ConvProblem> problems;
   Shape shape = training.sample;
   bool trained_below = false;  // then gradients must reach this layer's input
-  for (const LayerSpec& spec : preset_layers(training.preset)) {
+  std::vector<LayerSpec> layers = preset_layers(training.preset);
+  leave_biases_to_norms(layers, connect(layers));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec& spec = layers[i];
     if (spec.kind == LayerKind::flatten) break;
     if (spec.kind == LayerKind::conv) {
-      const ConvGeometry geometry = conv_geometry(shape, spec);
+      ConvGeometry geometry = conv_geometry(shape, spec);
+      geometry.bias = geometry.bias && !is_pooled(layers, i);
       const auto more = passes(geometry, shape.n, precision, trained_below);
       problems.insert(problems.end(), more.begin(), more.end());
       shape = output_shape(shape, geometry.out(), geometry.out_channels);

@@ -7,8 +7,9 @@
 
 namespace mrmf::cuda {
 
-/// Neuron Inverter and CosmoFlow in one precision: forward with bias, backward data where something below is trained,
-/// backward weights. Each problem once.
+/// Neuron Inverter and CosmoFlow in one precision: forward, backward data where something below is trained, backward
+/// weights. Each problem once. None has a bias: batch norms take care of CosmoFlow's, and the Neuron Inverter's are
+/// added by the kernel that pools and rectifies.
 std::vector<ConvProblem> network_problems(Precision precision);
 
 }  // namespace mrmf::cuda

@@ -133,18 +133,20 @@ class HostNorm final : public NormOp {
 
  private:
   struct Memory {
-    DeviceFloats gamma, beta, running_mean, running_variance, mean, inverse_deviation;
+    DeviceFloats gamma, beta, running_mean, running_variance, mean, inverse_deviation, bias;
     Memory(Backend& device, const NormMemory& m)
         : gamma(device, m.gamma),
           beta(device, m.beta),
           running_mean(device, m.running_mean),
           running_variance(device, m.running_variance),
           mean(device, m.mean),
-          inverse_deviation(device, m.inverse_deviation) {}
+          inverse_deviation(device, m.inverse_deviation),
+          bias(device, m.bias) {}
     NormMemory spans() {
       return {gamma.span(),        beta.span(),
               running_mean.span(), running_variance.span(),
-              mean.span(),         inverse_deviation.span()};
+              mean.span(),         inverse_deviation.span(),
+              bias.span()};
     }
     void fetch(const NormMemory& m) {
       running_mean.to_host(m.running_mean);
